@@ -1,0 +1,59 @@
+//! Plimsoll: a sidecar gateway for LLM agents.
+//!
+//! An agent's base URL points at it. It reads each chat-completion request, rewrites the message array so
+//! that less is paid for and nothing overflows, forwards it, streams the answer back untouched, and keeps an
+//! exact account of tokens and money per conversation.
+//!
+//! # The central rule
+//!
+//! An old part is sent as its stored decision says, else untouched. A newborn part is decided once, stored,
+//! then sent. Old parts get new decisions only in a planned, priced, recorded event.
+//!
+//! # Layers
+//!
+//! The core is pure: bytes in, values out; no IO, clock, environment, logging or async. It asks (which
+//! decisions are stored?), the shell fetches, then calls again.
+//!
+//! | module | what it holds | may use |
+//! |---|---|---|
+//! | [`json`] | spans and splices over raw JSON | nothing of ours |
+//! | [`sse`] | incremental framing of event streams | nothing of ours |
+//! | [`usage`] | token figures, prices, money | nothing of ours |
+//! | [`conversation`] | the neutral, read-only index of a request | `json` |
+//! | [`plan`] | operations on it, their checks, their reference meaning | `conversation`, `json` |
+//! | [`shape`] | shortening of newborn tool results, one file per shaper | `conversation`, `plan` |
+//! | [`protocol`] | one folder per wire dialect: bytes to index, plan to edits | `json`, `conversation`, `plan`, `sse`, `usage` |
+//! | [`planner`] | stored decisions and shapers to a plan | all above |
+//!
+//! The shell: [`server`] and [`upstream`] move bytes; [`lineage`] finds the thread that a request continues;
+//! [`store`] keeps decisions; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
+//! [`telemetry`] and [`cli`] are the faces; [`app`] puts them together.
+//!
+//! # Invariants
+//!
+//! - Nothing is ever serialised from a [`conversation::Conversation`]: output is edits over the original bytes.
+//! - No plan, same bytes: what is not edited goes upstream as the very same buffer.
+//! - Protocols know bytes, shapers know text, neither imports the other.
+//! - Whatever cannot be read or verified passes through; a panic or a store error sends the original.
+//! - Observers of a response cannot break it: they see a copy after it was forwarded.
+//!
+//! `tests/it/tidy.rs` enforces the table.
+
+pub mod admin;
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod conversation;
+pub mod json;
+pub mod ledger;
+pub mod lineage;
+pub mod plan;
+pub mod planner;
+pub mod protocol;
+pub mod server;
+pub mod shape;
+pub mod sse;
+pub mod store;
+pub mod telemetry;
+pub mod upstream;
+pub mod usage;

@@ -1,0 +1,3 @@
+//! The `plimsoll` binary.
+
+fn main() {}

@@ -1,0 +1,149 @@
+//! What the shapers can be told. Owned here, filled by `config`.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Settings of all shapers.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Strip terminal escapes and carriage-return progress.
+    pub escapes: bool,
+    /// Fold runs of repeated lines.
+    pub fold: bool,
+    /// Minify JSON documents.
+    pub minify: bool,
+    /// Elide long base64 runs.
+    pub base64: bool,
+    /// Replace a result that is byte-identical to an earlier one still in view by a pointer to it.
+    pub repeat: bool,
+    /// The smallest result, in bytes, that a pointer may replace.
+    pub repeat_min_bytes: usize,
+    /// Tools whose results show a file as it is. Their text is quoted back in edits, so only truncation and
+    /// repeat pointers apply to them.
+    pub views: Tools,
+    /// Truncation.
+    pub truncate: Truncate,
+}
+
+/// Settings of truncation.
+#[derive(Debug, Clone)]
+pub struct Truncate {
+    /// What applies when no entry of `tools` matches.
+    pub base: TruncateRule,
+    /// Per-tool overrides; the first entry whose pattern matches wins.
+    pub tools: Vec<(Tools, TruncateRule)>,
+    /// Tools whose results stay whole.
+    pub exempt: Tools,
+    /// The limit, in bytes, for results that report an error; they are kept whole below it.
+    pub error_max_bytes: usize,
+    /// Count the empty line after a final newline.
+    pub count_trailing_newline: bool,
+    /// The text that stands where bytes were removed: `{removed}`, `{total}`, `{recall}` are filled in.
+    pub marker: String,
+}
+
+/// Limits and direction of one truncation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TruncateRule {
+    /// The most lines that are kept whole.
+    pub max_lines: usize,
+    /// The most bytes that are kept whole.
+    pub max_bytes: usize,
+    /// Which end is kept.
+    pub keep: Keep,
+}
+
+/// Which end of a text survives a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// The beginning.
+    Head,
+    /// The end.
+    Tail,
+    /// Both, half of the budget each.
+    Both,
+}
+
+/// A set of tool-name patterns (globs, case-insensitive).
+#[derive(Debug, Clone)]
+pub struct Tools {
+    patterns: Vec<String>,
+    set: GlobSet,
+}
+
+impl Tools {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// The first pattern that is no glob, with what is wrong with it.
+    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, globset::Error> {
+        let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
+        let mut builder = GlobSetBuilder::new();
+        for pattern in &patterns {
+            builder.add(GlobBuilder::new(pattern).case_insensitive(true).build()?);
+        }
+        Ok(Self { set: builder.build()?, patterns })
+    }
+
+    /// Whether one of the patterns matches the tool's name.
+    pub fn matches(&self, tool: &str) -> bool {
+        self.set.is_match(tool)
+    }
+
+    /// The patterns as they were written.
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+}
+
+impl PartialEq for Tools {
+    fn eq(&self, other: &Self) -> bool {
+        self.patterns == other.patterns
+    }
+}
+
+/// The marker of a cut, as shipped.
+pub const MARKER: &str = "[plimsoll: {removed} of {total} bytes removed here; {recall}]";
+/// Tools that show files, as shipped.
+pub const VIEWS: &[&str] = &[
+    "read",
+    "read_*",
+    "*_read_file",
+    "readfile",
+    "view",
+    "view_*",
+    "open_file",
+    "cat",
+    "notebookread",
+    "str_replace*editor*",
+    "fs_read*",
+];
+/// Tools that run commands, as shipped: the end of their output matters as much as its beginning.
+pub const SHELLS: &[&str] =
+    &["*bash*", "*shell*", "*terminal*", "*exec*", "*run_command*", "*execute_command*"];
+
+impl Default for Settings {
+    fn default() -> Self {
+        let tools =
+            |patterns: &[&str]| Tools::new(patterns.iter().copied()).expect("the shipped patterns are globs");
+        Self {
+            escapes: true,
+            fold: true,
+            minify: true,
+            base64: true,
+            repeat: true,
+            repeat_min_bytes: 1024,
+            views: tools(VIEWS),
+            truncate: Truncate {
+                base: TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Head },
+                tools: vec![(
+                    tools(SHELLS),
+                    TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Both },
+                )],
+                exempt: tools(&[]),
+                error_max_bytes: 200 * 1024,
+                count_trailing_newline: false,
+                marker: MARKER.to_owned(),
+            },
+        }
+    }
+}
