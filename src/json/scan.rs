@@ -1,0 +1,461 @@
+//! One pass over raw JSON that says where values stand.
+//!
+//! Nothing is decoded or copied. The grammar is checked (separators, literals, numbers, balance), string
+//! contents are not: an escape that is wrong makes decoding of that one string fail later, nothing else.
+//! Nesting is bounded, recursion is not used, and the cost is linear whatever the input.
+
+use memchr::memchr;
+
+use super::Span;
+
+/// The deepest nesting that is read; anything deeper is refused.
+pub const MAX_DEPTH: u32 = 127;
+
+/// Why a document is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Odd {
+    /// The text is not JSON.
+    #[error("not valid JSON")]
+    Syntax,
+    /// The text goes on after the value.
+    #[error("text after the JSON value")]
+    Trailing,
+    /// Nesting above [`MAX_DEPTH`].
+    #[error("nesting too deep")]
+    Depth,
+    /// A key of an object that is read stands there twice.
+    #[error("duplicate key")]
+    DuplicateKey,
+    /// A key of an object that is read is written with escapes.
+    #[error("key with escapes")]
+    EscapedKey,
+    /// 4 GiB or more.
+    #[error("too large")]
+    TooLarge,
+}
+
+/// What kind of value stands somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// A number.
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+/// A value: its kind and its bytes, quotes and brackets included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its bytes.
+    pub span: Span,
+}
+
+/// A member of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// The key's literal, quotes included.
+    pub key: Span,
+    /// The value.
+    pub value: Value,
+}
+
+impl Member {
+    /// The key without its quotes. Only meaningful for keys without escapes, which [`members`] guarantees.
+    pub fn name(self, document: &[u8]) -> &[u8] {
+        let literal = self.key.of(document);
+        literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
+    }
+
+    /// The whole member, from its key to the end of its value.
+    pub fn span(self) -> Span {
+        Span { start: self.key.start, end: self.value.span.end }
+    }
+}
+
+/// The one value that a document consists of.
+///
+/// # Errors
+/// [`Odd`] when the text is anything but one JSON value with optional white space around it.
+pub fn document(text: &[u8]) -> Result<Value, Odd> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(Odd::TooLarge);
+    }
+    let mut cursor = Cursor { text, at: 0 };
+    cursor.space();
+    let value = cursor.value()?;
+    cursor.space();
+    if cursor.at == text.len() { Ok(value) } else { Err(Odd::Trailing) }
+}
+
+/// The members of an object, in order.
+///
+/// # Errors
+/// [`Odd::DuplicateKey`] or [`Odd::EscapedKey`] when two readers could take the object for different ones;
+/// [`Odd::Syntax`] when `object` is no object.
+pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
+    let found = members_unchecked(document, object)?;
+    if found.iter().any(|member| memchr(b'\\', member.name(document)).is_some()) {
+        return Err(Odd::EscapedKey);
+    }
+    if has_duplicates(document, &found) {
+        return Err(Odd::DuplicateKey);
+    }
+    Ok(found)
+}
+
+/// The members of an object, in order, whatever their keys.
+///
+/// # Errors
+/// [`Odd::Syntax`] when `object` is no object.
+pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
+    let mut cursor = Cursor { text: &document[..object.range().end.min(document.len())], at: object.range().start };
+    let mut found = Vec::new();
+    cursor.expect(b'{')?;
+    cursor.space();
+    if cursor.take(b'}') {
+        return Ok(found);
+    }
+    loop {
+        cursor.space();
+        let start = cursor.at;
+        cursor.string()?;
+        let key = Span::new(start, cursor.at);
+        cursor.space();
+        cursor.expect(b':')?;
+        cursor.space();
+        let value = cursor.value()?;
+        found.push(Member { key, value });
+        cursor.space();
+        if cursor.take(b'}') {
+            return Ok(found);
+        }
+        cursor.expect(b',')?;
+    }
+}
+
+/// The items of an array, in order.
+///
+/// # Errors
+/// [`Odd::Syntax`] when `array` is no array.
+pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
+    let mut cursor = Cursor { text: &document[..array.range().end.min(document.len())], at: array.range().start };
+    let mut found = Vec::new();
+    cursor.expect(b'[')?;
+    cursor.space();
+    if cursor.take(b']') {
+        return Ok(found);
+    }
+    loop {
+        cursor.space();
+        found.push(cursor.value()?);
+        cursor.space();
+        if cursor.take(b']') {
+            return Ok(found);
+        }
+        cursor.expect(b',')?;
+    }
+}
+
+/// The value of the member named `key`, if there is one.
+pub fn get(document: &[u8], members: &[Member], key: &str) -> Option<Value> {
+    members.iter().find(|member| member.name(document) == key.as_bytes()).map(|member| member.value)
+}
+
+fn has_duplicates(document: &[u8], members: &[Member]) -> bool {
+    if members.len() <= 16 {
+        return members.iter().enumerate().any(|(index, member)| {
+            members[..index].iter().any(|other| other.name(document) == member.name(document))
+        });
+    }
+    let mut names: Vec<&[u8]> = members.iter().map(|member| member.name(document)).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Odd> {
+        if self.take(byte) { Ok(()) } else { Err(Odd::Syntax) }
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, Odd> {
+        let start = self.at;
+        let kind = match self.peek() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            _ => return self.scalar().map(|kind| Value { kind, span: Span::new(start, self.at) }),
+        };
+        self.container()?;
+        Ok(Value { kind, span: Span::new(start, self.at) })
+    }
+
+    /// From an opening bracket to one past its partner. `open` has a bit per level: 1 for an object.
+    fn container(&mut self) -> Result<(), Odd> {
+        let (mut open, mut depth) = (0_u128, 0_u32);
+        loop {
+            // Invariant: a value is due here.
+            let opened = match self.peek() {
+                Some(byte @ (b'{' | b'[')) => {
+                    if depth == MAX_DEPTH {
+                        return Err(Odd::Depth);
+                    }
+                    self.at += 1;
+                    depth += 1;
+                    open = (open << 1) | u128::from(byte == b'{');
+                    self.space();
+                    true
+                }
+                _ => {
+                    self.scalar()?;
+                    false
+                }
+            };
+            if opened && !self.close(&mut open, &mut depth) {
+                self.key(open)?;
+                continue;
+            }
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                self.space();
+                if self.take(b',') {
+                    self.space();
+                    self.key(open)?;
+                    break;
+                }
+                if !self.close(&mut open, &mut depth) {
+                    return Err(Odd::Syntax);
+                }
+            }
+        }
+    }
+
+    /// Takes the bracket that closes the innermost container, if it stands here.
+    fn close(&mut self, open: &mut u128, depth: &mut u32) -> bool {
+        let bracket = if *open & 1 == 1 { b'}' } else { b']' };
+        let closed = self.take(bracket);
+        if closed {
+            *open >>= 1;
+            *depth -= 1;
+        }
+        closed
+    }
+
+    /// In an object, takes `"key":`; in an array, nothing.
+    fn key(&mut self, open: u128) -> Result<(), Odd> {
+        if open & 1 == 1 {
+            self.string()?;
+            self.space();
+            self.expect(b':')?;
+            self.space();
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<Kind, Odd> {
+        match self.peek() {
+            Some(b'"') => self.string().map(|()| Kind::String),
+            Some(b't') => self.word(b"true").map(|()| Kind::Bool),
+            Some(b'f') => self.word(b"false").map(|()| Kind::Bool),
+            Some(b'n') => self.word(b"null").map(|()| Kind::Null),
+            Some(b'-' | b'0'..=b'9') => self.number().map(|()| Kind::Number),
+            _ => Err(Odd::Syntax),
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Odd> {
+        if self.text[self.at..].starts_with(word) {
+            self.at += word.len();
+            return Ok(());
+        }
+        Err(Odd::Syntax)
+    }
+
+    fn number(&mut self) -> Result<(), Odd> {
+        self.take(b'-');
+        if !self.take(b'0') {
+            self.digits()?;
+        }
+        if self.take(b'.') {
+            self.digits()?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _ = self.take(b'+') || self.take(b'-');
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Odd> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        if self.at > start { Ok(()) } else { Err(Odd::Syntax) }
+    }
+
+    /// From an opening quote to one past the closing one: the first quote behind an even run of backslashes.
+    fn string(&mut self) -> Result<(), Odd> {
+        self.expect(b'"')?;
+        let mut from = self.at;
+        while let Some(offset) = memchr(b'"', &self.text[from..]) {
+            let quote = from + offset;
+            let slashes = self.text[from..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+            from = quote + 1;
+            if slashes % 2 == 0 {
+                self.at = from;
+                return Ok(());
+            }
+        }
+        Err(Odd::Syntax)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(text: &str, expected: Result<Kind, Odd>) {
+        assert_eq!(document(text.as_bytes()).map(|value| value.kind), expected, "{text}");
+    }
+
+    #[test]
+    fn documents() {
+        for (text, kind) in [
+            ("{}", Kind::Object),
+            (" [1, 2 , {\"a\" : [ ] } ]\n", Kind::Array),
+            ("\"a\\\"b\\\\\"", Kind::String),
+            ("-0.5e+10", Kind::Number),
+            ("123456789012345678901234567890", Kind::Number),
+            ("true", Kind::Bool),
+            ("null", Kind::Null),
+            ("\"\\ud800\"", Kind::String),
+        ] {
+            check(text, Ok(kind));
+        }
+        for text in [
+            "", "{", "}", "[1,]", "[,1]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{1:2}", "NaN", "[NaN]", "Infinity", "-", "01x",
+            "1.", "1e", "\"", "\"\\\"", "tru", "[1 2]", "{\"a\":1 \"b\":2}", "[}", "{]", "[1}", "'a'",
+        ] {
+            assert!(document(text.as_bytes()).is_err(), "{text}");
+        }
+        check("{} {}", Err(Odd::Trailing));
+        check("01", Err(Odd::Trailing));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        for (depth, fine) in [(127, true), (128, false), (300, false), (100_000, false)] {
+            let text = "[".repeat(depth) + &"]".repeat(depth);
+            assert_eq!(document(text.as_bytes()).is_ok(), fine, "{depth}");
+        }
+    }
+
+    #[test]
+    fn members_refuse_two_readings() {
+        let of = |text: &str| members(text.as_bytes(), Span::new(0, text.len())).map(|found| found.len());
+        assert_eq!(of("{\"a\":1,\"b\":{\"a\":1,\"a\":2}}"), Ok(2));
+        assert_eq!(of("{\"a\":1,\"a\":2}"), Err(Odd::DuplicateKey));
+        assert_eq!(of("{\"\\u0061\":1}"), Err(Odd::EscapedKey));
+        assert_eq!(of("[1]"), Err(Odd::Syntax));
+        let many: Vec<String> = (0..40).map(|index| format!("\"k{}\":0", index % 39)).collect();
+        assert_eq!(of(&format!("{{{}}}", many.join(","))), Err(Odd::DuplicateKey));
+    }
+
+    #[test]
+    fn items_and_members_give_exact_spans() {
+        let text = br#" { "a" : [ 1 , "x,]" , {} ] , "b" : null } "#;
+        let root = document(text).unwrap();
+        let found = members(text, root.span).unwrap();
+        assert_eq!(found[0].span().of(text), br#""a" : [ 1 , "x,]" , {} ]"#);
+        assert_eq!(found[1].name(text), b"b");
+        let items = items(text, found[0].value.span).unwrap();
+        let texts: Vec<&[u8]> = items.iter().map(|item| item.span.of(text)).collect();
+        assert_eq!(texts, [&b"1"[..], b"\"x,]\"", b"{}"]);
+        assert_eq!(get(text, &found, "b").map(|value| value.kind), Some(Kind::Null));
+        assert_eq!(get(text, &found, "c"), None);
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(5, 48, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_valid_text(value in json(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            let root = document(text.as_bytes()).unwrap();
+            prop_assert_eq!(root.span, Span::new(0, text.len()));
+            if let serde_json::Value::Array(values) = &value {
+                let found = items(text.as_bytes(), root.span).unwrap();
+                prop_assert_eq!(found.len(), values.len());
+                for (item, value) in found.iter().zip(values) {
+                    let again: serde_json::Value = serde_json::from_slice(item.span.of(text.as_bytes())).unwrap();
+                    prop_assert_eq!(&again, value);
+                }
+            }
+        }
+
+        #[test]
+        fn refuses_what_serde_json_refuses_by_structure(text in "[\\[\\]{}:,\"\\\\ a1tnul.e-]{0,24}") {
+            let ours = document(text.as_bytes()).is_ok();
+            let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
+            // Escapes are left to decoding, so ours may accept a string that theirs refuses; never the reverse.
+            if theirs { prop_assert!(ours); }
+            if ours && !text.contains('\\') { prop_assert!(theirs); }
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(root) = document(&bytes) {
+                let _ = members(&bytes, root.span);
+                let _ = items(&bytes, root.span);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! String literals: decoding and encoding.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use memchr::memchr;
+
+/// The text of a literal (quotes included); `None` when it holds what is no text: a lone surrogate, an unknown
+/// escape, a raw control character, bytes that are not UTF-8.
+pub fn decode(literal: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if inner.iter().any(|byte| *byte < 0x20) {
+        return None;
+    }
+    let inner = std::str::from_utf8(inner).ok()?;
+    if memchr(b'\\', inner.as_bytes()).is_none() {
+        return if memchr(b'"', inner.as_bytes()).is_none() { Some(Cow::Borrowed(inner)) } else { None };
+    }
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = memchr::memchr2(b'\\', b'"', rest.as_bytes()) {
+        if rest.as_bytes()[at] == b'"' {
+            return None;
+        }
+        text.push_str(&rest[..at]);
+        rest = escape(&rest[at + 1..], &mut text)?;
+    }
+    text.push_str(rest);
+    Some(Cow::Owned(text))
+}
+
+/// Reads one escape (after its backslash) into `text`; gives what follows it.
+fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
+    let plain = match rest.as_bytes().first()? {
+        byte @ (b'"' | b'\\' | b'/') => *byte as char,
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => return unicode(&rest[1..], text),
+        _ => return None,
+    };
+    text.push(plain);
+    rest.get(1..)
+}
+
+fn unicode<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
+    let first = hex4(rest)?;
+    let rest = rest.get(4..)?;
+    if !(0xd800..0xe000).contains(&first) {
+        text.push(char::from_u32(first)?);
+        return Some(rest);
+    }
+    let pair = rest.strip_prefix("\\u")?;
+    let second = hex4(pair)?;
+    if first >= 0xdc00 || !(0xdc00..0xe000).contains(&second) {
+        return None;
+    }
+    text.push(char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))?);
+    pair.get(4..)
+}
+
+fn hex4(text: &str) -> Option<u32> {
+    let digits = text.get(..4)?;
+    if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) { u32::from_str_radix(digits, 16).ok() } else { None }
+}
+
+/// Appends `text` as a literal, quotes included. Only what JSON demands is escaped.
+pub fn encode_into(text: &str, out: &mut String) {
+    out.reserve(text.len() + 2);
+    out.push('"');
+    let mut from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x08 => "\\b",
+            0x0c => "\\f",
+            0x00..0x20 => "",
+            _ => continue,
+        };
+        out.push_str(&text[from..at]);
+        from = at + 1;
+        out.push_str(short);
+        if short.is_empty() {
+            let _ = write!(out, "\\u{byte:04x}");
+        }
+    }
+    out.push_str(&text[from..]);
+    out.push('"');
+}
+
+/// `text` as a literal, quotes included.
+pub fn encode(text: &str) -> String {
+    let mut out = String::new();
+    encode_into(text, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn literals() {
+        for (literal, text) in [
+            (r#""""#, Some("")),
+            (r#""plain é""#, Some("plain é")),
+            (r#""a\nb\t\"\\\/\b\f\r""#, Some("a\nb\t\"\\/\u{8}\u{c}\r")),
+            (r#""\u00e9\ud83e\udd80""#, Some("é🦀")),
+            (r#""\ud83e""#, None),
+            (r#""\udd80""#, None),
+            (r#""\ud83e\u0041""#, None),
+            (r#""\x""#, None),
+            (r#""\u12""#, None),
+            (r#""\u+123""#, None),
+            (r#""\"#, None),
+            ("\"a\nb\"", None),
+            ("\"a", None),
+            (r#""a"b""#, None),
+            ("a", None),
+        ] {
+            assert_eq!(decode(literal.as_bytes()).as_deref(), text, "{literal}");
+        }
+        assert_eq!(decode(b"\"\xff\""), None);
+        assert_eq!(encode("a\u{1}\"\\\n/é"), r#""a\u0001\"\\\n/é""#);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(text in any::<String>()) {
+            let literal = encode(&text);
+            let decoded = decode(literal.as_bytes()).map(Cow::into_owned);
+            prop_assert_eq!(decoded.as_ref(), Some(&text));
+            prop_assert_eq!(serde_json::from_str::<String>(&literal).ok(), Some(text));
+        }
+
+        #[test]
+        fn agrees_with_serde_json(inner in "[\\\\\"nu0-9a-fd8x é]{0,16}") {
+            let literal = format!("\"{inner}\"");
+            prop_assert_eq!(decode(literal.as_bytes()).map(Cow::into_owned), serde_json::from_str::<String>(&literal).ok());
+        }
+    }
+}
