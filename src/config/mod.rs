@@ -1,1 +1,161 @@
-//! Stub.
+//! `gateway.toml`: raw in, resolved out.
+//!
+//! [`Config::from_toml`] reads a file key by key and reports everything that is wrong with it at once, each
+//! problem with its key, its line and what was expected. What comes out holds resolved values only: absolute
+//! paths, parsed addresses, compiled patterns. A key that is absent has its default; the shipped file
+//! ([`SHIPPED`]) writes every default out and explains it.
+//!
+//! One section, one file: it owns the section's type, its defaults and its checks. Nothing here reads a
+//! file, and nothing but an [`Environment`] reaches outside.
+
+mod document;
+mod environment;
+mod limits;
+mod listen;
+mod log;
+mod path;
+mod period;
+mod prices;
+mod problem;
+mod reader;
+mod section;
+mod shaping;
+mod size;
+mod state;
+mod suggest;
+mod upstream;
+mod url;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use environment::{Environment, ProcessEnvironment};
+pub use limits::Limits;
+pub use listen::Listen;
+pub use log::{Log, LogFormat};
+pub use prices::{PicoDollars, PriceOverride};
+pub use problem::{Problem, Problems};
+pub use size::ByteSize;
+pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
+pub use upstream::{Protocol, Upstream, Upstreams};
+pub use url::{BadUrl, BaseUrl};
+
+use document::{Document, Source};
+use reader::Reader;
+use section::Section;
+use value::Word;
+
+use crate::shape;
+
+/// The shipped file: every key with its default and an explanation.
+pub const SHIPPED: &str = include_str!("../../gateway.toml");
+
+/// Everything that can be configured, resolved.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Whether requests are changed.
+    pub mode: Mode,
+    /// The set of defaults that the file starts from.
+    pub preset: Preset,
+    /// Where clients and the administrator connect.
+    pub listen: Listen,
+    /// Where state is kept.
+    pub state: State,
+    /// Where requests go.
+    pub upstreams: Upstreams,
+    /// The bounds on memory, time and concurrency.
+    pub limits: Limits,
+    /// What newborn tool results are shortened to.
+    pub shape: shape::Settings,
+    /// The full texts of shortened results.
+    pub outputs: Outputs,
+    /// The books.
+    pub ledger: Ledger,
+    /// Prices that go before the catalogue's; the first one that matches counts.
+    pub prices: Vec<PriceOverride>,
+    /// How threads are told apart.
+    pub lineage: Lineage,
+    /// What the gateway says about itself.
+    pub log: Log,
+}
+
+/// Whether requests are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They are.
+    Rewrite,
+    /// They are not; what would have been saved is recorded.
+    Observe,
+}
+
+/// A set of defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// The gateway's own.
+    Default,
+}
+
+impl Word for Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[("rewrite", Self::Rewrite), ("observe", Self::Observe)];
+}
+
+impl Word for Preset {
+    const WORDS: &'static [(&'static str, Self)] = &[("default", Self::Default)];
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, syntax included.
+    pub fn from_toml(text: &str, environment: &dyn Environment) -> Result<Self, Problems> {
+        let source = Source::new(text);
+        let document = Document::parse(&source);
+        let (config, problems) = Reader::read(&document, environment, read);
+        if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+    }
+
+    /// The configuration of an empty file.
+    ///
+    /// # Errors
+    /// When the environment has no place to keep state in.
+    pub fn default_with(environment: &dyn Environment) -> Result<Self, Problems> {
+        Self::from_toml("", environment)
+    }
+
+    /// The same, with every request going to one address, whatever its path or protocol.
+    #[must_use]
+    pub fn with_single_upstream(self, base_url: BaseUrl) -> Self {
+        Self { upstreams: Upstreams::single(base_url), ..self }
+    }
+
+    /// The path of every key that a file may set. Names that the file chooses stand as capitals:
+    /// `upstream.NAME.base_url`.
+    pub fn keys() -> Vec<String> {
+        Reader::keys(&Document::parse(&Source::new("")), &|_: &str| None, read)
+    }
+}
+
+fn read(root: &mut Section<'_, '_>) -> Config {
+    let mode = root.value("mode", Mode::Rewrite);
+    let preset = root.value("preset", Preset::Default);
+    let listen = root.section("listen", listen::read);
+    let state = root.section("state", state::read);
+    let upstreams = upstream::read(root);
+    let limits = root.section("limits", limits::read);
+    let mut shape = root.section("shape", |section| shaping::shape(section, shape::Settings::default()));
+    shape.truncate = root.section("truncate", |section| shaping::truncate(section, shape.truncate));
+    let outputs = root.section("outputs", |section| {
+        let outputs = state::outputs(section, &state.dir);
+        if outputs.recall == Recall::Http && listen.admin.is_none() {
+            section.problem("recall", "the URLs are served by `listen.admin`, which is off", None);
+        }
+        outputs
+    });
+    let ledger = root.section("ledger", |section| state::ledger(section, &state.dir));
+    let prices = root.section("prices", prices::read);
+    let lineage = root.section("lineage", state::lineage);
+    let log = root.section("log", log::read);
+    Config { mode, preset, listen, state, upstreams, limits, shape, outputs, ledger, prices, lineage, log }
+}

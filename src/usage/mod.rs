@@ -1,1 +1,31 @@
-//! Stub.
+//! What responses used and what they cost: token figures, prices, money.
+//!
+//! Protocol folders read a provider's JSON into [`Partial`]s; [`Partial::finish`] gives the normalised
+//! [`Usage`]; a [`Catalogue`] finds the [`Price`] of a model; [`cost`] and [`bill`] multiply.
+//!
+//! Pure arithmetic on what it is given: no clock, no files, no guesses, no floats in sums. An unknown price is
+//! `None`, never zero, and a model is never priced as another one.
+//!
+//! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in
+//! `PRICES-NOTICE` beside this file.
+
+mod catalogue;
+mod cost;
+mod decimal;
+mod fraction;
+mod money;
+mod partial;
+mod price;
+mod rate;
+mod tokens;
+mod vendor;
+
+pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced};
+pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
+pub use decimal::AmountError;
+pub use money::Money;
+pub use partial::{Partial, Prompt, Reasoning};
+pub use price::{Above, Price, Rates, Source};
+pub use rate::{Factor, Rate};
+pub use tokens::{Extra, Geo, Speed, Tier, Tokens, Usage};
+pub use vendor::Vendor;

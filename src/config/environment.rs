@@ -1,0 +1,44 @@
+//! The few things that a configuration takes from outside its file: environment variables.
+//!
+//! Behind a trait, so that reading a configuration is a pure function of what it is given.
+
+use std::path::PathBuf;
+
+/// Where environment variables come from.
+///
+/// Any `Fn(&str) -> Option<String>` is one.
+pub trait Environment {
+    /// The value of a variable; `None` when it is not set or not UTF-8.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+impl<F: Fn(&str) -> Option<String>> Environment for F {
+    fn variable(&self, name: &str) -> Option<String> {
+        self(name)
+    }
+}
+
+/// The environment of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// The user's home directory: `HOME`, when it is an absolute path.
+pub(super) fn home(environment: &dyn Environment) -> Option<PathBuf> {
+    absolute(environment, "HOME")
+}
+
+/// Where programs keep their state: `XDG_STATE_HOME`, else `~/.local/state`.
+pub(super) fn state_home(environment: &dyn Environment) -> Option<PathBuf> {
+    absolute(environment, "XDG_STATE_HOME").or_else(|| Some(home(environment)?.join(".local/state")))
+}
+
+/// A directory variable. The XDG rules say that a relative path in one is to be ignored.
+fn absolute(environment: &dyn Environment, name: &str) -> Option<PathBuf> {
+    environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}

@@ -1,0 +1,55 @@
+//! `[log]`: what the gateway says about itself, on standard error.
+
+use tracing_subscriber::EnvFilter;
+
+use super::section::Section;
+use super::suggest::{did_you_mean, nearest};
+use super::value::{Fault, Word};
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// A filter that `tracing_subscriber::EnvFilter` is known to read.
+    pub level: String,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object on each line.
+    Json,
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+pub(super) fn read(section: &mut Section<'_, '_>) -> Log {
+    let expected = || "a level such as \"info\", or a filter such as \"info,plimsoll=debug\"".into();
+    let level = section.parse("level", expected, |value, _| {
+        let text = value.as_str().ok_or(Fault::UNEXPECTED)?;
+        filter(text).map(|()| text.to_owned())
+    });
+    Log {
+        level: level.unwrap_or_else(|| "info".to_owned()),
+        format: section.value("format", LogFormat::Text),
+    }
+}
+
+/// A bare word is a level here. The filter's own parser would take a mistyped one for a module's name, and
+/// log nothing else.
+fn filter(text: &str) -> Result<(), Fault> {
+    for directive in text.split(',').map(str::trim) {
+        let bare = !directive.contains(['=', '[']);
+        if bare && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(directive)) {
+            return Err(Fault::Unexpected(nearest(directive, LEVELS.iter().copied()).map(did_you_mean)));
+        }
+    }
+    EnvFilter::builder().parse(text).map(drop).map_err(|_| Fault::UNEXPECTED)
+}

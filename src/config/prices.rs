@@ -1,0 +1,126 @@
+//! `[prices.model."PATTERN"]`: prices that the catalogue does not have, or has wrong.
+//!
+//! Money is exact: a price is read as decimal text into an integer, never through a float.
+
+use globset::{GlobBuilder, GlobMatcher};
+use toml::de::DeValue;
+
+use super::section::Section;
+use super::value::{Fault, bad_pattern};
+
+/// Prices of the models whose names match a pattern. What is `None` keeps the catalogue's price.
+#[derive(Debug, Clone)]
+pub struct PriceOverride {
+    pattern: String,
+    matcher: GlobMatcher,
+    /// A plain input token.
+    pub input: Option<PicoDollars>,
+    /// An output token.
+    pub output: Option<PicoDollars>,
+    /// An input token read from the provider's cache.
+    pub cache_read: Option<PicoDollars>,
+    /// An input token written to the provider's cache for five minutes.
+    pub cache_write_5m: Option<PicoDollars>,
+    /// An input token written to the provider's cache for an hour.
+    pub cache_write_1h: Option<PicoDollars>,
+}
+
+/// A price of one token in 10⁻¹² US dollars. One dollar for a million tokens is 1,000,000 of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PicoDollars(pub u64);
+
+/// Decimal places of "dollars for a million tokens" that a pico-dollar for one token can hold.
+const PLACES: usize = 6;
+/// Dearer than this for a million tokens is a slip of the unit.
+const DEAREST: u64 = 100_000;
+
+impl PriceOverride {
+    /// Whether these prices are those of a model.
+    pub fn matches(&self, model: &str) -> bool {
+        self.matcher.is_match(model)
+    }
+
+    /// The pattern as it was written.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+}
+
+pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
+    section.entries("model", "GLOB", entry).into_iter().flatten().collect()
+}
+
+fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {
+    let matcher = GlobBuilder::new(pattern).case_insensitive(true).build();
+    if let Err(error) = &matcher {
+        section.problem_here(bad_pattern(pattern, error), None);
+    }
+    let mut price = |key| {
+        section.parse(key, || "a price in US dollars for a million tokens".into(), |value, _| dollars(value))
+    };
+    let (input, output, cache_read) = (price("input"), price("output"), price("cache_read"));
+    let (cache_write_5m, cache_write_1h) = (price("cache_write_5m"), price("cache_write_1h"));
+    let pattern = pattern.to_owned();
+    let matcher = matcher.ok()?.compile_matcher();
+    Some(PriceOverride { pattern, matcher, input, output, cache_read, cache_write_5m, cache_write_1h })
+}
+
+fn dollars(value: &DeValue<'_>) -> Result<PicoDollars, Fault> {
+    let text = match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+        DeValue::Float(number) => number.as_str(),
+        DeValue::String(text) => text.as_ref(),
+        _ => return Err(Fault::UNEXPECTED),
+    };
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return Err(Fault::hint("write it as a plain decimal number, such as 3.75"));
+    }
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > PLACES {
+        return Err(Fault::Said(format!("expected at most {PLACES} decimal places, got {}", fraction.len())));
+    }
+    let dear = || Fault::Said(format!("expected at most {DEAREST} US dollars for a million tokens"));
+    let whole = whole.parse::<u64>().ok().filter(|dollars| *dollars <= DEAREST).ok_or_else(dear)?;
+    let fraction = format!("{fraction:0<PLACES$}").parse::<u64>().map_err(|_| dear())?;
+    Ok(PicoDollars(whole * 10_u64.pow(PLACES as u32) + fraction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_prices() {
+        let cases: &[(&str, Option<u64>)] = &[
+            ("3", Some(3_000_000)),
+            ("3.75", Some(3_750_000)),
+            ("0.1", Some(100_000)),
+            ("0.000001", Some(1)),
+            ("0.30000000", Some(300_000)),
+            ("'0.1'", Some(100_000)),
+            ("+1.5", Some(1_500_000)),
+            ("1_000.5", Some(1_000_500_000)),
+            ("0", Some(0)),
+            ("100000", Some(100_000_000_000)),
+            ("100001", None),
+            ("0.0000001", None),
+            ("-1", None),
+            ("1e-3", None),
+            ("inf", None),
+            ("nan", None),
+            ("0x10", None),
+            ("'free'", None),
+            ("''", None),
+            ("'.5'", None),
+            ("true", None),
+            ("99999999999999999999999", None),
+        ];
+        for (text, expected) in cases {
+            let value = DeValue::parse(text).expect("a TOML value").into_inner();
+            assert_eq!(dollars(&value).ok(), expected.map(PicoDollars), "{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is wrong with a configuration, in words for the person who wrote it.
+//!
+//! A problem names the key, the line and what was expected. It never quotes a header's value: those are
+//! often secrets.
+
+use std::fmt;
+
+/// One thing that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key, from the root: `truncate.max_bytes`. Empty when the text itself cannot be read.
+    pub path: String,
+    /// The line it stands on, counted from 1; `None` when the file does not mention it.
+    pub line: Option<usize>,
+    /// What is wrong, one sentence without a final period.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// Everything that is wrong with a configuration, in the order of its lines; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems {
+    file: String,
+    list: Vec<Problem>,
+}
+
+impl Problems {
+    /// Sorts the problems by line; those without a line come last.
+    pub(super) fn new(mut list: Vec<Problem>) -> Self {
+        list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        Self { file: "gateway.toml".to_owned(), list }
+    }
+
+    /// The same, shown under the name that the file has for the user.
+    #[must_use]
+    pub fn named(self, file: impl Into<String>) -> Self {
+        Self { file: file.into(), ..self }
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "never empty: it exists only when something is wrong")]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The problems in the order of their lines.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.list.iter()
+    }
+}
+
+impl IntoIterator for Problems {
+    type Item = Problem;
+    type IntoIter = std::vec::IntoIter<Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Problems {
+    type Item = &'a Problem;
+    type IntoIter = std::slice::Iter<'a, Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.list.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.file)?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        write!(f, "{}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}

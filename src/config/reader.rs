@@ -1,0 +1,128 @@
+//! What has been found out so far about a document: its problems, and which keys are known.
+//!
+//! The list of known keys comes from the calls that read them: it cannot go stale.
+
+use toml::Spanned;
+use toml::de::{DeString, DeValue};
+
+use super::document::{Document, join};
+use super::environment::Environment;
+use super::problem::Problem;
+use super::section::Section;
+use super::suggest::{did_you_mean, nearest};
+
+/// What has been found out so far about a document.
+pub(super) struct Reader<'t> {
+    pub(super) document: &'t Document<'t>,
+    pub(super) environment: &'t dyn Environment,
+    problems: Vec<Problem>,
+    strays: Vec<Stray>,
+    known: Vec<String>,
+    /// Entries of named tables are visited once more under a placeholder, so that their keys are known.
+    pub(super) probing: bool,
+}
+
+/// A key that nobody asked for.
+struct Stray {
+    path: String,
+    key: String,
+    line: usize,
+    siblings: Vec<&'static str>,
+}
+
+impl<'t> Reader<'t> {
+    /// Reads a document. What comes back is whole only when there are no problems.
+    pub(super) fn read<T>(
+        document: &'t Document<'t>,
+        environment: &'t dyn Environment,
+        read: impl FnOnce(&mut Section<'_, 't>) -> T,
+    ) -> (T, Vec<Problem>) {
+        let mut reader = Self::new(document, environment, false);
+        let value = Section::root(&mut reader, read);
+        let mut problems = reader.problems;
+        problems.extend(document.problems.iter().cloned());
+        problems.extend(reader.strays.iter().map(|stray| stray.problem(&reader.known)));
+        (value, problems)
+    }
+
+    /// The keys that `read` asks for, in its order; names chosen by the user stand as placeholders in
+    /// capitals.
+    pub(super) fn keys<T>(
+        document: &'t Document<'t>,
+        environment: &'t dyn Environment,
+        read: impl FnOnce(&mut Section<'_, 't>) -> T,
+    ) -> Vec<String> {
+        let mut reader = Self::new(document, environment, true);
+        Section::root(&mut reader, read);
+        reader.known
+    }
+
+    fn new(document: &'t Document<'t>, environment: &'t dyn Environment, probing: bool) -> Self {
+        let (problems, strays, known) = (Vec::new(), Vec::new(), Vec::new());
+        Self { document, environment, problems, strays, known, probing }
+    }
+
+    /// Notes that a key is known.
+    pub(super) fn know(&mut self, pattern: String) {
+        if !self.known.contains(&pattern) {
+            self.known.push(pattern);
+        }
+    }
+
+    /// Notes a key that nobody asked for, and those that somebody did. Reported when all keys are known.
+    pub(super) fn stray(&mut self, path: String, key: &Spanned<DeString<'_>>, siblings: &[&'static str]) {
+        let line = self.document.line(key.span().start);
+        if !self.document.is_broken(line) {
+            let (key, siblings) = (key.get_ref().to_string(), siblings.to_vec());
+            self.strays.push(Stray { path, key, line, siblings });
+        }
+    }
+
+    /// Notes a problem, unless its line cannot be read anyway.
+    pub(super) fn report(
+        &mut self,
+        path: String,
+        line: Option<usize>,
+        message: String,
+        hint: Option<String>,
+    ) {
+        if line.is_none_or(|line| !self.document.is_broken(line)) {
+            self.problems.push(Problem { path, line, message, hint });
+        }
+    }
+
+    /// The line of a value. A value that recovery made up has no place.
+    pub(super) fn line_of(&self, value: &Spanned<DeValue<'_>>) -> Option<usize> {
+        let span = value.span();
+        (span.end > 0).then(|| self.document.line(span.start))
+    }
+}
+
+impl Stray {
+    fn problem(&self, known: &[String]) -> Problem {
+        let elsewhere = known.iter().find(|path| path.rsplit('.').next() == Some(&self.key));
+        let hint = match (nearest(&self.key, self.siblings.iter().copied()), elsewhere) {
+            (Some(sibling), _) => Some(did_you_mean(sibling)),
+            (None, Some(path)) => Some(did_you_mean(path)),
+            (None, None) => None,
+        };
+        Problem { path: self.path.clone(), line: Some(self.line), message: "unknown key".to_owned(), hint }
+    }
+}
+
+/// A key path as the user sees it, and with placeholders for the names the user chose.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Path {
+    pub(super) shown: String,
+    pub(super) pattern: String,
+}
+
+impl Path {
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.named(key, key)
+    }
+
+    pub(super) fn named(&self, name: &str, placeholder: &str) -> Self {
+        Self { shown: join(&self.shown, name), pattern: join(&self.pattern, placeholder) }
+    }
+}

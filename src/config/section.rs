@@ -1,0 +1,233 @@
+//! Reading a table key by key: what is asked for is what is known.
+//!
+//! Every method asks for one key, checks its value, records what is wrong and returns something usable, so
+//! that reading never stops at the first mistake. Keys that nobody asked for are reported when a section ends.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::document::join;
+use super::environment::Environment;
+use super::reader::{Path, Reader};
+use super::value::{Fault, FromValue, Ranged, describe};
+
+/// One table, present or not.
+pub(super) struct Section<'r, 't> {
+    reader: &'r mut Reader<'t>,
+    table: Option<&'t DeTable<'t>>,
+    path: Path,
+    line: Option<usize>,
+    asked: Vec<&'static str>,
+}
+
+impl<'r, 't> Section<'r, 't> {
+    /// Reads the root table.
+    pub(super) fn root<T>(reader: &'r mut Reader<'t>, read: impl FnOnce(&mut Self) -> T) -> T {
+        let table = Some(&reader.document.table);
+        Self { reader, table, path: Path::default(), line: None, asked: Vec::new() }.finish(read)
+    }
+
+    /// The value of a key, or its default.
+    pub(super) fn value<T: FromValue>(&mut self, key: &'static str, default: T) -> T {
+        self.optional(key).unwrap_or(default)
+    }
+
+    /// The value of a key that need not be there.
+    pub(super) fn optional<T: FromValue>(&mut self, key: &'static str) -> Option<T> {
+        self.parse(key, T::expected, |value, _| T::from_value(value))
+    }
+
+    /// Reports a key that must be there and is not.
+    pub(super) fn require(&mut self, key: &'static str, message: &str) {
+        if !self.has(key) {
+            self.problem(key, message, None);
+        }
+    }
+
+    /// The value of a key, held to a range; out of range counts as a problem and gives the default.
+    pub(super) fn within<T: Ranged>(&mut self, key: &'static str, range: RangeInclusive<T>, default: T) -> T {
+        let Some(value) = self.optional::<T>(key) else { return default };
+        if range.contains(&value) {
+            return value;
+        }
+        let (low, high) = (range.start().show(), range.end().show());
+        self.problem(key, format!("expected {low} to {high}, got {}", value.show()), None);
+        default
+    }
+
+    /// The items of a list; each item that is wrong is a problem of its own.
+    pub(super) fn list<T: FromValue>(&mut self, key: &'static str) -> Option<Vec<T>> {
+        self.ask(key);
+        let (at, value) = self.find(key)?;
+        let path = self.path.key(key).shown;
+        let Some(items) = value.get_ref().as_array() else {
+            let message =
+                format!("expected an array, each item {}, got {}", T::expected(), describe(value.get_ref()));
+            self.reader.report(path, Some(at), message, None);
+            return None;
+        };
+        let mut list = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            match T::from_value(item.get_ref()) {
+                Ok(item) => list.push(item),
+                Err(fault) => {
+                    let line = self.reader.line_of(item).unwrap_or(at);
+                    let (message, hint) = fault.words(&T::expected(), item.get_ref());
+                    self.reader.report(format!("{path}[{index}]"), Some(line), message, hint);
+                }
+            }
+        }
+        Some(list)
+    }
+
+    /// The value of a key, read by `parse`, which may look at the environment.
+    pub(super) fn parse<T>(
+        &mut self,
+        key: &'static str,
+        expected: impl FnOnce() -> Cow<'static, str>,
+        parse: impl FnOnce(&DeValue<'_>, &dyn Environment) -> Result<T, Fault>,
+    ) -> Option<T> {
+        self.ask(key);
+        let (_, value) = self.find(key)?;
+        match parse(value.get_ref(), self.reader.environment) {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                let (message, hint) = fault.words(&expected(), value.get_ref());
+                self.problem(key, message, hint);
+                None
+            }
+        }
+    }
+
+    /// The table of a key; `read` runs whether it is there or not.
+    pub(super) fn section<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'_, 't>) -> T,
+    ) -> T {
+        self.group(key);
+        let path = self.path.key(key);
+        let (line, table) = self.table(key);
+        Section { reader: self.reader, table, path, line, asked: Vec::new() }.finish(read)
+    }
+
+    /// The tables within the table of a key, named by the user, in the order of the file.
+    pub(super) fn entries<T>(
+        &mut self,
+        key: &'static str,
+        placeholder: &'static str,
+        mut read: impl FnMut(&str, &mut Section<'_, 't>) -> T,
+    ) -> Vec<T> {
+        self.group(key);
+        let path = self.path.key(key);
+        let (_, table) = self.table(key);
+        let mut found: Vec<_> = table.into_iter().flatten().collect();
+        found.sort_by_key(|(name, _)| name.span().start);
+
+        let mut entries = Vec::new();
+        for (name, value) in found {
+            let path = path.named(name.get_ref(), placeholder);
+            let line = Some(self.reader.document.line(name.span().start));
+            let DeValue::Table(table) = value.get_ref() else {
+                let message = format!("expected a table, got {}", describe(value.get_ref()));
+                self.reader.report(path.shown, line, message, None);
+                continue;
+            };
+            let section = Section { reader: self.reader, table: Some(table), path, line, asked: Vec::new() };
+            entries.push(section.finish(|section| read(name.get_ref(), section)));
+        }
+        if self.reader.probing {
+            let path = path.named(placeholder, placeholder);
+            let section = Section { reader: self.reader, table: None, path, line: None, asked: Vec::new() };
+            section.finish(|section| read(placeholder, section));
+        }
+        entries
+    }
+
+    /// The keys of a table in which every key is the user's own, in the order of the file.
+    pub(super) fn pairs<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&str, &DeValue<'_>, &dyn Environment) -> Result<T, Fault>,
+    ) -> Option<Vec<T>> {
+        self.ask(key);
+        let path = self.path.key(key).shown;
+        let (_, table) = self.table(key);
+        let mut found: Vec<_> = table?.iter().collect();
+        found.sort_by_key(|(name, _)| name.span().start);
+
+        let mut pairs = Vec::new();
+        for (name, value) in found {
+            match read(name.get_ref(), value.get_ref(), self.reader.environment) {
+                Ok(pair) => pairs.push(pair),
+                Err(fault) => {
+                    let line = self.reader.document.line(name.span().start);
+                    let (message, hint) = fault.words("a string", value.get_ref());
+                    self.reader.report(join(&path, name.get_ref()), Some(line), message, hint);
+                }
+            }
+        }
+        Some(pairs)
+    }
+
+    /// Reports something about a key: a rule that one value alone cannot break.
+    pub(super) fn problem(&mut self, key: &'static str, message: impl Into<String>, hint: Option<String>) {
+        let line = self.find(key).map_or(self.line, |(line, _)| Some(line));
+        let path = self.path.key(key).shown;
+        self.reader.report(path, line, message.into(), hint);
+    }
+
+    /// Reports something about the section as a whole.
+    pub(super) fn problem_here(&mut self, message: impl Into<String>, hint: Option<String>) {
+        self.reader.report(self.path.shown.clone(), self.line, message.into(), hint);
+    }
+
+    /// Whether the file has this key, be it right or wrong.
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Where variables and the home directory come from.
+    pub(super) fn environment(&self) -> &'t dyn Environment {
+        self.reader.environment
+    }
+
+    fn ask(&mut self, key: &'static str) {
+        self.reader.know(self.path.key(key).pattern);
+        self.group(key);
+    }
+
+    fn group(&mut self, key: &'static str) {
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+    }
+
+    /// The line of a key and its value.
+    fn find(&self, key: &str) -> Option<(usize, &'t Spanned<DeValue<'t>>)> {
+        let (name, value) = self.table?.get_key_value(key)?;
+        Some((self.reader.document.line(name.span().start), value))
+    }
+
+    fn table(&mut self, key: &'static str) -> (Option<usize>, Option<&'t DeTable<'t>>) {
+        let Some((line, value)) = self.find(key) else { return (None, None) };
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.problem(key, format!("expected a table, got {}", describe(value.get_ref())), None);
+        }
+        (Some(line), table)
+    }
+
+    fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let value = read(&mut self);
+        for key in self.table.into_iter().flat_map(DeTable::keys) {
+            if !self.asked.iter().any(|asked| asked == key.get_ref()) {
+                self.reader.stray(self.path.key(key.get_ref()).shown, key, &self.asked);
+            }
+        }
+        value
+    }
+}

@@ -1,0 +1,135 @@
+//! `[shape]` and `[truncate]`: what the shapers are told.
+//!
+//! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
+
+use crate::shape::Settings;
+use crate::shape::settings::{Keep, Tools, Truncate, TruncateRule};
+
+use super::section::Section;
+use super::size::ByteSize;
+use super::value::{Word, bad_pattern};
+
+impl Word for Keep {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("head", Self::Head), ("tail", Self::Tail), ("both", Self::Both)];
+}
+
+const ONE: ByteSize = ByteSize::new(1);
+const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
+const MOST_LINES: usize = 1_000_000_000;
+/// What a marker may have filled in.
+const PLACEHOLDERS: &[&str] = &["removed", "total", "recall"];
+
+pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Settings {
+    let least = ByteSize::new(default.repeat_min_bytes);
+    Settings {
+        escapes: section.value("escapes", default.escapes),
+        fold: section.value("fold", default.fold),
+        minify: section.value("minify", default.minify),
+        base64: section.value("base64", default.base64),
+        repeat: section.value("repeat", default.repeat),
+        repeat_min_bytes: section.within("repeat_min_bytes", ONE..=GIBIBYTE, least).bytes(),
+        views: tools(section, "views", default.views),
+        truncate: default.truncate,
+    }
+}
+
+pub(super) fn truncate(section: &mut Section<'_, '_>, default: Truncate) -> Truncate {
+    let base = rule(section, &default.base);
+    let largest = ByteSize::new(default.error_max_bytes);
+    let error_max_bytes = section.within("error_max_bytes", ONE..=GIBIBYTE, largest).bytes();
+    let exempt = tools(section, "exempt", default.exempt);
+    let count_trailing_newline = section.value("count_trailing_newline", default.count_trailing_newline);
+    let marker = marker(section, default.marker);
+    let own = section.entries("tool", "GLOB", |names, section| entry(names, section, &base));
+    let mut tools: Vec<_> = own.into_iter().flatten().collect();
+    // The shipped entries stay, behind the file's own, unless the file has the very same patterns.
+    let shipped = default.tools.into_iter().map(|(patterns, shipped)| {
+        let TruncateRule { keep, .. } = shipped;
+        (patterns, TruncateRule { keep, ..base.clone() })
+    });
+    for entry in shipped {
+        if tools.iter().all(|(patterns, _)| *patterns != entry.0) {
+            tools.push(entry);
+        }
+    }
+    Truncate { base, tools, exempt, error_max_bytes, count_trailing_newline, marker }
+}
+
+fn rule(section: &mut Section<'_, '_>, default: &TruncateRule) -> TruncateRule {
+    let most = ByteSize::new(default.max_bytes);
+    TruncateRule {
+        max_lines: section.within("max_lines", 1..=MOST_LINES, default.max_lines),
+        max_bytes: section.within("max_bytes", ONE..=GIBIBYTE, most).bytes(),
+        keep: section.value("keep", default.keep),
+    }
+}
+
+/// One override. Its name is a list of patterns, with commas between them.
+fn entry(names: &str, section: &mut Section<'_, '_>, base: &TruncateRule) -> Option<(Tools, TruncateRule)> {
+    let rule = rule(section, base);
+    match Tools::new(patterns(names)) {
+        Ok(tools) => Some((tools, rule)),
+        Err(error) => {
+            section.problem_here(bad_pattern(names, &error), None);
+            None
+        }
+    }
+}
+
+/// The patterns of a list: split at the commas that are not inside braces.
+fn patterns(names: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let at_comma = |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    names.split(at_comma).map(str::trim).collect()
+}
+
+fn tools(section: &mut Section<'_, '_>, key: &'static str, default: Tools) -> Tools {
+    let Some(list) = section.list::<Tools>(key) else { return default };
+    let patterns = list.iter().flat_map(Tools::patterns).map(String::as_str);
+    match Tools::new(patterns) {
+        Ok(tools) => tools,
+        Err(error) => {
+            section.problem(key, error.to_string(), None);
+            default
+        }
+    }
+}
+
+fn marker(section: &mut Section<'_, '_>, default: String) -> String {
+    let marker = section.value("marker", default);
+    let names = marker.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+    let unknown: Vec<&str> = names.filter(|name| !PLACEHOLDERS.contains(name)).collect();
+    if let Some(name) = unknown.first() {
+        let hint = "the placeholders are {removed}, {total} and {recall}".to_owned();
+        section.problem("marker", format!("unknown placeholder {{{name}}}"), Some(hint));
+    } else if marker.trim().is_empty() {
+        section.problem("marker", "a cut must be marked, got an empty text", None);
+    }
+    marker
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pattern_lists() {
+        let cases: &[(&str, &[&str])] = &[
+            ("Bash", &["Bash"]),
+            ("*bash*, *shell*", &["*bash*", "*shell*"]),
+            ("{a,b}_x,c", &["{a,b}_x", "c"]),
+            ("}a,b", &["}a", "b"]),
+        ];
+        for (names, expected) in cases {
+            assert_eq!(patterns(names), *expected, "{names}");
+        }
+    }
+}

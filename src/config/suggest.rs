@@ -1,0 +1,70 @@
+//! "Did you mean": the known word that is nearest to a mistyped one.
+
+/// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
+/// a third of the word's length.
+pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(edits, _)| *edits <= limit)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The hint that goes with [`nearest`].
+pub(super) fn did_you_mean(word: &str) -> String {
+    format!("did you mean `{word}`?")
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other (optimal
+/// string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before = vec![0; b.len() + 1];
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_word() {
+        let cases: &[(&str, &[&str], Option<&str>)] = &[
+            ("max_line", &["max_bytes", "max_lines"], Some("max_lines")),
+            ("mxa_lines", &["max_bytes", "max_lines"], Some("max_lines")),
+            ("MODE", &["mode"], Some("mode")),
+            ("mdoe", &["mode", "model"], Some("mode")),
+            ("a", &["b"], Some("b")),
+            ("listen", &["mode", "preset"], None),
+            ("", &["mode"], None),
+            ("x", &[], None),
+            ("größe", &["grösse"], None),
+        ];
+        for (word, candidates, expected) in cases {
+            assert_eq!(nearest(word, candidates.iter().copied()), *expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("ab", "ba", 1), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+}

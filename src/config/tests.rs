@@ -1,0 +1,464 @@
+//! What files mean, and what is said about those that are wrong. The shipped file has tests of its own.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::shape::settings::Keep;
+
+/// A person's environment.
+fn at_home(name: &str) -> Option<String> {
+    let value = match name {
+        "HOME" => "/home/me",
+        "KEY" => "secret-key",
+        "CONTROL" => "a\u{7}b",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn good(text: &str) -> Config {
+    Config::from_toml(text, &at_home).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+fn check(text: &str, expected: &str) {
+    let actual = Config::from_toml(text, &at_home).err().map(|problems| problems.to_string());
+    assert_eq!(actual.unwrap_or_default().replace("gateway.toml:", ""), expected, "\n{text}");
+}
+
+#[test]
+fn one_mistake_one_message() {
+    for (text, expected) in MISTAKES {
+        check(text, expected);
+    }
+}
+
+/// Files, and what is said about them; before each line goes the file's name.
+const MISTAKES: &[(&str, &str)] = &[
+    // Words.
+    (
+        "mode = 'rewirte'",
+        "1: `mode`: expected \"rewrite\" or \"observe\", got \"rewirte\"\n  hint: did you mean `rewrite`?",
+    ),
+    ("mode = true", "1: `mode`: expected \"rewrite\" or \"observe\", got a boolean"),
+    ("preset = 'opencode'", "1: `preset`: expected \"default\", got \"opencode\""),
+    // Keys and tables.
+    ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
+    ("max_lines = 5", "1: `max_lines`: unknown key\n  hint: did you mean `truncate.max_lines`?"),
+    ("[trunacte]\nmax_lines = 5", "1: `trunacte`: unknown key\n  hint: did you mean `truncate`?"),
+    ("'a b'.c = 1", "1: `\"a b\"`: unknown key"),
+    ("truncate = 5", "1: `truncate`: expected a table, got an integer"),
+    ("[[limits]]\nqueue = 0", "1: `limits`: expected a table, got an array"),
+    ("upstream.openai = 'x'", "1: `upstream.openai`: expected a table, got \"x\""),
+    ("mode = 'observe'\nmode = 'rewrite'", "2: `mode`: set twice, first on line 1"),
+    ("[limits]\nqueue = 5\n'queue' = 6", "3: `limits.queue`: set twice, first on line 2"),
+    ("[log]\n[limits]\n[log]", "3: `log`: set twice"),
+    // Numbers, sizes, durations.
+    ("limits.queue = 0", "1: `limits.queue`: expected 1 to 1000000, got 0"),
+    (
+        "limits.queue = '5'",
+        "1: `limits.queue`: expected a whole number, got \"5\"\n  hint: write it without quotes",
+    ),
+    ("limits.queue = 5.0", "1: `limits.queue`: expected a whole number, got a float"),
+    ("limits.workers = -1", "1: `limits.workers`: expected a whole number from 0 on, got -1"),
+    (
+        "limits.workers = 99999999999999999999",
+        "1: `limits.workers`: expected a whole number from 0 on, got 99999999999999999999",
+    ),
+    (
+        "truncate.max_bytes = true",
+        "1: `truncate.max_bytes`: expected a size such as \"50KiB\", got a boolean",
+    ),
+    (
+        "truncate.max_bytes = '50K'",
+        "1: `truncate.max_bytes`: expected a size such as \"50KiB\", got \"50K\"\n  hint: the units are B, KB, KiB, MB, MiB, GB and GiB",
+    ),
+    ("truncate.max_bytes = 0", "1: `truncate.max_bytes`: expected 1B to 1GiB, got 0B"),
+    (
+        "limits.header_timeout = 30",
+        "1: `limits.header_timeout`: expected a duration such as \"30s\", got an integer\n  hint: the units are ms, s, m, h and d",
+    ),
+    ("limits.rewrite_timeout = '2m'", "1: `limits.rewrite_timeout`: expected 1ms to 1m, got 2m"),
+    (
+        "shape.fold = 'true'",
+        "1: `shape.fold`: expected true or false, got \"true\"\n  hint: write it without quotes",
+    ),
+    ("outputs.retention = '1s'", "1: `outputs.retention`: expected 1h to 36500d, got 1s"),
+    (
+        "ledger.retention = 'never'",
+        "1: `ledger.retention`: expected a duration such as \"90d\", or \"forever\", got \"never\"",
+    ),
+    ("ledger.retention = '1h'", "1: `ledger.retention`: expected 1d or more, got 1h"),
+    // Addresses and paths.
+    (
+        "listen.address = 'localhost:80'",
+        "1: `listen.address`: expected an address such as \"127.0.0.1:8787\", got \"localhost:80\"\n  hint: write \"127.0.0.1:80\"",
+    ),
+    (
+        "listen.address = ':80'",
+        "1: `listen.address`: expected an address such as \"127.0.0.1:8787\", got \":80\"\n  hint: write \"0.0.0.0:80\" for all interfaces",
+    ),
+    (
+        "listen.address = '127.0.0.1'",
+        "1: `listen.address`: expected an address such as \"127.0.0.1:8787\", got \"127.0.0.1\"\n  hint: the port is missing",
+    ),
+    (
+        "listen.admin = false",
+        "1: `listen.admin`: expected an address such as \"127.0.0.1:8788\", or \"off\", got a boolean",
+    ),
+    (
+        "listen.address = '127.0.0.1:8788'",
+        "1: `listen.address`: `listen.address` and `listen.admin` are the same address",
+    ),
+    (
+        "state.dir = 'state'",
+        "1: `state.dir`: expected an absolute path, or one that begins with \"~/\", got \"state\"",
+    ),
+    (
+        "state.dir = '~you/x'",
+        "1: `state.dir`: expected an absolute path, or one that begins with \"~/\", got \"~you/x\"\n  hint: \"~\" is this user's home only",
+    ),
+    ("outputs.dir = ''", "1: `outputs.dir`: expected a path, got \"\""),
+    (
+        "[listen]\nadmin = 'off'\n[outputs]\nrecall = 'http'",
+        "4: `outputs.recall`: the URLs are served by `listen.admin`, which is off",
+    ),
+    // Patterns.
+    (
+        "truncate.exempt = ['a', '[', 5]",
+        "1: `truncate.exempt[1]`: \"[\" is no pattern: unclosed character class; missing ']'\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got an integer",
+    ),
+    (
+        "truncate.exempt = [\n  'a',\n  '[',\n]",
+        "3: `truncate.exempt[1]`: \"[\" is no pattern: unclosed character class; missing ']'",
+    ),
+    (
+        "shape.views = 'read'",
+        "1: `shape.views`: expected an array, each item a pattern such as \"read_*\", got \"read\"",
+    ),
+    (
+        "[truncate.tool.'a, [']\nmax_lines = 0",
+        "1: `truncate.tool.\"a, [\"`: \"a, [\" is no pattern: unclosed character class; missing ']'\n2: `truncate.tool.\"a, [\".max_lines`: expected 1 to 1000000000, got 0",
+    ),
+    (
+        "truncate.marker = '{bytes} gone'",
+        "1: `truncate.marker`: unknown placeholder {bytes}\n  hint: the placeholders are {removed}, {total} and {recall}",
+    ),
+    ("truncate.marker = ' '", "1: `truncate.marker`: a cut must be marked, got an empty text"),
+    // Upstreams.
+    (
+        "upstream.openai.base_url = 'api.openai.com'",
+        "1: `upstream.openai.base_url`: expected a URL such as \"https://api.example.com\", got \"api.openai.com\"",
+    ),
+    (
+        "upstream.openai.base_url = 'ftp://x'",
+        "1: `upstream.openai.base_url`: expected a URL such as \"https://api.example.com\", got \"ftp://x\"\n  hint: the scheme is https:// or http://",
+    ),
+    (
+        "upstream.openai.base_url = 'https://me:secret@x'",
+        "1: `upstream.openai.base_url`: a URL with a user name or password is not accepted; credentials belong in `headers`",
+    ),
+    (
+        "upstream.openai.protocols = ['openai_chat']",
+        "1: `upstream.openai.protocols[0]`: expected \"anthropic\", \"openai-chat\", \"openai-responses\" or \"gemini\", got \"openai_chat\"\n  hint: did you mean `openai-chat`?",
+    ),
+    (
+        "[upstream.local]",
+        "1: `upstream.local.base_url`: missing, a new upstream must say where it is\n1: `upstream.local.protocols`: missing, a new upstream must say what it speaks",
+    ),
+    (
+        "upstream.Local = { base_url = 'http://x', protocols = [] }",
+        "1: `upstream.Local`: this name cannot stand in a path\n  hint: names are made of a-z, 0-9, `_` and `-`",
+    ),
+    (
+        "upstream.v1beta = { base_url = 'http://x', protocols = [] }",
+        "1: `upstream.v1beta`: this name is reserved: clients send paths that begin with `/v1beta/`\n  hint: give it another name",
+    ),
+    (
+        "upstream.openai.headers = { a = 'env:NOPE' }",
+        "1: `upstream.openai.headers.a`: the environment variable `NOPE` is not set",
+    ),
+    (
+        "upstream.openai.headers = { a = 'env:CONTROL' }",
+        "1: `upstream.openai.headers.a`: the content of `CONTROL` cannot be a header's value",
+    ),
+    (
+        "upstream.openai.headers = { a = 5 }",
+        "1: `upstream.openai.headers.a`: expected a string, got an integer",
+    ),
+    (
+        "upstream.openai.headers = { 'a b' = 'x' }",
+        "1: `upstream.openai.headers.\"a b\"`: this is no header name",
+    ),
+    (
+        "upstream.openai.headers = { Host = 'x' }",
+        "1: `upstream.openai.headers.Host`: this header is the gateway's own business",
+    ),
+    (
+        "upstream.openai.headers = { a = 'x', A = 'y' }",
+        "1: `upstream.openai.headers.A`: set twice: the case of a header's name does not matter",
+    ),
+    ("upstream.openai.accept_invalid_certs = true", "1: `upstream.openai.accept_invalid_certs`: unknown key"),
+    // Prices.
+    (
+        "prices.model.'x'.input = -1",
+        "1: `prices.model.x.input`: expected a price in US dollars for a million tokens, got an integer\n  hint: write it as a plain decimal number, such as 3.75",
+    ),
+    (
+        "prices.model.'x'.input = 0.1234567",
+        "1: `prices.model.x.input`: expected at most 6 decimal places, got 7",
+    ),
+    (
+        "prices.model.'[' = { input = 1 }",
+        "1: `prices.model.\"[\"`: \"[\" is no pattern: unclosed character class; missing ']'",
+    ),
+    // Logging.
+    (
+        "log.level = 'inof'",
+        "1: `log.level`: expected a level such as \"info\", or a filter such as \"info,plimsoll=debug\", got \"inof\"\n  hint: did you mean `info`?",
+    ),
+    (
+        "log.level = 'info,plimsoll=loud'",
+        "1: `log.level`: expected a level such as \"info\", or a filter such as \"info,plimsoll=debug\", got \"info,plimsoll=loud\"",
+    ),
+];
+
+/// Every line that can be read is checked, whatever is wrong with the syntax of the others.
+#[test]
+fn broken_syntax_hides_nothing() {
+    const QUEUE: &str = "3: `limits.queue`: expected 1 to 1000000, got 0";
+    let cases: &[(&str, &str)] = &[
+        ("mode", "key with no value, expected `=`"),
+        ("mode : 'a'", "key with no value, expected `=`"),
+        ("mode = ", "missing value"),
+        ("= 5", "unquoted keys cannot be empty, expected letters, numbers, `-`, `_`"),
+        ("mode = tru", "invalid boolean, expected `true`"),
+        ("mode = rewrite", "string values must be quoted, expected literal string"),
+        ("mode = \"rewrite", "invalid basic string, expected `\"`"),
+        ("mode = 'a' 'b'", "unexpected key or value, expected newline, `#`"),
+        ("[log", "unclosed table, expected `]`"),
+        ("[log # comment", "unclosed table, expected `]`"),
+        ("[log]]", "unexpected key or value, expected newline, `#`"),
+        ("{", "invalid key-value pair, expected key"),
+        ("\u{fffd}", "key with no value, expected `=`"),
+    ];
+    for (line, message) in cases {
+        let expected = format!("1: {message}\n{QUEUE}");
+        check(&format!("{line}\n[limits]\nqueue = 0\n"), &expected);
+        check(&format!("{line}\r\n[limits]\r\nqueue = 0\r\n"), &expected);
+    }
+    check(
+        "mode\npreset\n[log\n[shape\nqueue = 1",
+        "1: key with no value, expected `=`\n2: key with no value, expected `=`\n\
+         3: unclosed table, expected `]`\n4: unclosed table, expected `]`\n\
+         5: `shape.queue`: unknown key\n  hint: did you mean `limits.queue`?",
+    );
+}
+
+#[test]
+fn state_directory() {
+    type Variables = &'static [(&'static str, &'static str)];
+    let cases: &[(Variables, &str, Result<&str, &str>)] = &[
+        (&[("HOME", "/home/me")], "", Ok("/home/me/.local/state/plimsoll")),
+        (&[("HOME", "/home/me"), ("XDG_STATE_HOME", "/state")], "", Ok("/state/plimsoll")),
+        (&[("HOME", "/home/me"), ("XDG_STATE_HOME", "state")], "", Ok("/home/me/.local/state/plimsoll")),
+        (&[("XDG_STATE_HOME", "/state")], "state.dir = '/var/p'", Ok("/var/p")),
+        (&[("HOME", "/home/me")], "state.dir = '~/p'", Ok("/home/me/p")),
+        (&[("HOME", "/home/me")], "state.dir = '~'", Ok("/home/me")),
+        (&[], "state.dir = '~/p'", Err("`state.dir`: `HOME` is not set, so \"~\" means nothing")),
+        (
+            &[("HOME", "")],
+            "",
+            Err("`state.dir`: nowhere to keep state: neither `XDG_STATE_HOME` nor `HOME` is set\n  \
+                 hint: set it to an absolute path"),
+        ),
+    ];
+    for (variables, text, expected) in cases {
+        let environment = |name: &str| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+        };
+        let actual = match Config::from_toml(text, &environment) {
+            Ok(config) => Ok(config.state.dir),
+            Err(problems) => Err(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+        };
+        let expected = expected.map(Into::into).map_err(str::to_owned);
+        assert_eq!(actual, expected, "{variables:?} {text}");
+    }
+}
+
+#[test]
+fn other_directories_are_below_the_state() {
+    let config = good("state.dir = '/s'\nledger.dir = 'books'\noutputs.dir = '~/out'");
+    assert_eq!(config.ledger.dir, Path::new("/s/books"));
+    assert_eq!(config.outputs.dir, Path::new("/home/me/out"));
+    assert_eq!(good("state.dir = '/s'").outputs.dir, Path::new("/s/outputs"));
+}
+
+#[test]
+fn upstreams_override_by_field_and_add_by_name() {
+    let config = good(
+        "[upstream.zeta]\nbase_url = 'http://zeta/api/'\nprotocols = ['openai-chat']\n\
+         [upstream.openai]\nbase_url = 'http://proxy:81'\n\
+         [upstream.alpha]\nbase_url = 'http://alpha'\nprotocols = []\nidle_timeout = '1h'\n\
+         [upstream.anthropic]\nca_file = '~/ca.pem'",
+    );
+    let shown: Vec<String> = config
+        .upstreams
+        .as_slice()
+        .iter()
+        .map(|upstream| {
+            let protocols: Vec<_> = upstream.protocols.iter().map(|protocol| protocol.as_str()).collect();
+            format!("{} {} {}", upstream.name, upstream.base_url, protocols.join("+"))
+        })
+        .collect();
+    let expected = [
+        "anthropic https://api.anthropic.com anthropic",
+        "openai http://proxy:81 openai-chat+openai-responses",
+        "gemini https://generativelanguage.googleapis.com gemini",
+        "zeta http://zeta/api openai-chat",
+        "alpha http://alpha ",
+    ];
+    assert_eq!(shown, expected);
+    let name_of = |protocol| config.upstreams.speaking(protocol).map(|upstream| upstream.name.as_str());
+    assert_eq!(name_of(Protocol::OpenaiChat), Some("openai"));
+    assert_eq!(config.upstreams.named("alpha").map(|upstream| upstream.idle_timeout.as_secs()), Some(3600));
+    assert_eq!(config.upstreams.named("beta"), None);
+    let ca_file = config.upstreams.named("anthropic").and_then(|upstream| upstream.ca_file.as_deref());
+    assert_eq!(ca_file, Some(Path::new("/home/me/ca.pem")));
+}
+
+#[test]
+fn a_single_upstream_takes_every_protocol() {
+    let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
+    for (_, protocol) in Protocol::WORDS {
+        let upstream = config.upstreams.speaking(*protocol).expect("an upstream");
+        assert_eq!(upstream.base_url.to_string(), "http://127.0.0.1:9/x");
+        assert!(upstream.protocols.contains(protocol));
+    }
+    assert!(matches!(config.upstreams, Upstreams::Single(_)));
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let config = good("upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }");
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+    let headers = &config.upstreams.named("openai").expect("built in").headers;
+    assert_eq!(headers[0].1, "secret-key");
+    assert_eq!(headers[1].1, "secret-b");
+}
+
+#[test]
+fn tool_overrides() {
+    let shipped = crate::shape::settings::SHELLS;
+    let shells = shipped.join(", ");
+    let text = "[truncate]\nmax_lines = 10\nkeep = 'tail'\n[truncate.tool.Zap]\nmax_bytes = 5\n\
+         [truncate.tool.'Bash, sh']\nkeep = 'head'\n";
+    let tools = good(text).shape.truncate.tools;
+    let patterns: Vec<&[String]> = tools.iter().map(|(patterns, _)| patterns.patterns()).collect();
+    assert_eq!(patterns[..2], [&["Zap".to_owned()][..], &["Bash".to_owned(), "sh".to_owned()][..]]);
+    assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
+    let rules: Vec<_> = tools.iter().map(|(_, rule)| (rule.max_lines, rule.max_bytes, rule.keep)).collect();
+    let bytes = 50 << 10;
+    assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (10, bytes, Keep::Both)]);
+
+    let own = good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).shape.truncate.tools;
+    assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");
+    assert_eq!(own[0].1.keep, Keep::Tail);
+}
+
+#[test]
+fn price_overrides() {
+    let config = good("[prices.model.'My-*']\ninput = 3\noutput = 0.25\n[prices.model.x]\ncache_read = '1'");
+    let [mine, other] = &config.prices[..] else { panic!("{:?}", config.prices) };
+    assert!(mine.matches("my-model") && !mine.matches("x"));
+    assert_eq!((mine.input, mine.output), (Some(PicoDollars(3_000_000)), Some(PicoDollars(250_000))));
+    assert_eq!((mine.cache_read, mine.cache_write_5m, mine.cache_write_1h), (None, None, None));
+    assert_eq!((other.pattern(), other.cache_read), ("x", Some(PicoDollars(1_000_000))));
+}
+
+/// Pieces that make up texts which are TOML in places.
+const PIECES: &[&str] = &[
+    "\n",
+    "\n",
+    "\r\n",
+    " ",
+    "=",
+    " = ",
+    ".",
+    ",",
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    "\"",
+    "'",
+    "\"\"\"",
+    "'''",
+    "#",
+    "\\",
+    "\u{feff}",
+    "é",
+    "\0",
+    "0",
+    "-1",
+    "1.5",
+    "inf",
+    "true",
+    "1979-05-27",
+    "5",
+    "'*'",
+    "\"5KiB\"",
+    "mode",
+    "listen",
+    "truncate",
+    "tool",
+    "upstream",
+    "openai",
+    "headers",
+    "limits",
+    "queue",
+    "views",
+    "max_bytes",
+    "prices",
+    "model",
+    "input",
+    "[truncate]\n",
+    "[upstream.x]\n",
+    "[[limits]]\n",
+    "max_bytes = ",
+    "base_url = ",
+];
+
+proptest! {
+    #[test]
+    fn no_text_panics(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60)) {
+        let text = pieces.concat();
+        if let Err(problems) = Config::from_toml(&text, &at_home) {
+            let lines = text.split('\n').count();
+            prop_assert!(problems.len() > 0);
+            for problem in &problems {
+                prop_assert!(problem.line.is_none_or(|line| (1..=lines).contains(&line)), "{problem:?}");
+                prop_assert!(!problem.message.contains('\n'), "{problem:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_characters_panic(text in any::<String>()) {
+        let _ = Config::from_toml(&text, &at_home);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_damage_to_the_shipped_file_panics(at in 0..SHIPPED.len(), length in 0_usize..40) {
+        let (Some(head), Some(tail)) = (SHIPPED.get(..at), SHIPPED.get(at + length..)) else { return Ok(()) };
+        let _ = Config::from_toml(&format!("{head}{tail}"), &at_home);
+    }
+}

@@ -1,0 +1,256 @@
+//! `[upstream.NAME]`: where requests go.
+//!
+//! The providers' own addresses are built in. An entry of the file with a built-in name changes the fields it
+//! gives; any other name adds an upstream. Header values never appear in debug output.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::header::{self, HeaderName, HeaderValue};
+use toml::de::DeValue;
+
+use super::environment::Environment;
+use super::section::Section;
+use super::url::BaseUrl;
+use super::value::{Fault, Word};
+
+/// A server that requests are sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its name: selected by a path that begins with `/NAME/`.
+    pub name: String,
+    /// Where it is.
+    pub base_url: BaseUrl,
+    /// The protocols whose requests are read; everything else streams through.
+    pub protocols: Vec<Protocol>,
+    /// Headers that are set on every request, in place of the client's of the same name. Marked sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How long connecting may take, TLS included.
+    pub connect_timeout: Duration,
+    /// How long it may send nothing.
+    pub idle_timeout: Duration,
+    /// Certificates (PEM) that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// A wire dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// `/v1/messages`.
+    Anthropic,
+    /// `/v1/chat/completions`.
+    OpenaiChat,
+    /// `/v1/responses`.
+    OpenaiResponses,
+    /// `…:generateContent`.
+    Gemini,
+}
+
+/// How requests find their upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upstreams {
+    /// By the `/NAME/` that a path begins with, else the first one that speaks the request's protocol. The
+    /// built-in ones come first, then those of the file in its order.
+    Named(Vec<Upstream>),
+    /// All requests, whatever their path, go to this one; no path has a name taken off.
+    Single(Upstream),
+}
+
+impl Upstreams {
+    /// All of them.
+    pub fn as_slice(&self) -> &[Upstream] {
+        match self {
+            Self::Named(list) => list,
+            Self::Single(only) => std::slice::from_ref(only),
+        }
+    }
+
+    /// The upstream of that name.
+    pub fn named(&self, name: &str) -> Option<&Upstream> {
+        self.as_slice().iter().find(|upstream| upstream.name == name)
+    }
+
+    /// Where a request of that protocol goes when its path names no upstream.
+    pub fn speaking(&self, protocol: Protocol) -> Option<&Upstream> {
+        match self {
+            Self::Named(list) => list.iter().find(|upstream| upstream.protocols.contains(&protocol)),
+            Self::Single(only) => Some(only),
+        }
+    }
+
+    /// Everything to one address, with default timeouts.
+    pub(super) fn single(base_url: BaseUrl) -> Self {
+        let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();
+        Self::Single(Entry::default().resolve("upstream", base_url, protocols))
+    }
+}
+
+impl Word for Protocol {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("anthropic", Self::Anthropic),
+        ("openai-chat", Self::OpenaiChat),
+        ("openai-responses", Self::OpenaiResponses),
+        ("gemini", Self::Gemini),
+    ];
+}
+
+impl Protocol {
+    /// The name it has in the configuration and the ledger.
+    pub fn as_str(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, protocol)| *protocol == self);
+        found.map_or("", |(word, _)| word)
+    }
+}
+
+/// The upstreams that are there without being named in the file.
+const BUILT_IN: &[(&str, &str, &[Protocol])] = &[
+    ("anthropic", "https://api.anthropic.com", &[Protocol::Anthropic]),
+    ("openai", "https://api.openai.com", &[Protocol::OpenaiChat, Protocol::OpenaiResponses]),
+    ("gemini", "https://generativelanguage.googleapis.com", &[Protocol::Gemini]),
+];
+
+/// Names that would swallow paths that clients send: the first segments of the providers' own paths.
+const RESERVED: &[&str] = &[
+    "api",
+    "backend-api",
+    "chat",
+    "completions",
+    "embeddings",
+    "health",
+    "messages",
+    "metrics",
+    "model",
+    "models",
+    "responses",
+];
+
+/// Headers that belong to one connection or one message.
+const NOT_SETTABLE: &[HeaderName] = &[
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+const SECOND: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// An entry as it was written.
+#[derive(Default)]
+struct Entry {
+    base_url: Option<BaseUrl>,
+    protocols: Option<Vec<Protocol>>,
+    headers: Option<Vec<(HeaderName, HeaderValue)>>,
+    connect_timeout: Option<Duration>,
+    idle_timeout: Option<Duration>,
+    ca_file: Option<PathBuf>,
+}
+
+impl Entry {
+    fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
+        Upstream {
+            name: name.to_owned(),
+            base_url: self.base_url.unwrap_or(base_url),
+            protocols: self.protocols.unwrap_or(protocols),
+            headers: self.headers.unwrap_or_default(),
+            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            idle_timeout: self.idle_timeout.unwrap_or(IDLE_TIMEOUT),
+            ca_file: self.ca_file,
+        }
+    }
+}
+
+/// Reads the table of upstreams, which is a key of the root.
+pub(super) fn read(root: &mut Section<'_, '_>) -> Upstreams {
+    let mut written =
+        root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section)));
+    let mut list = Vec::new();
+    for (name, base_url, protocols) in BUILT_IN {
+        let at = written.iter().position(|(written, _)| written == name);
+        let entry = at.map(|at| written.remove(at).1).unwrap_or_default();
+        let base_url = base_url.parse().expect("the built-in base URLs are URLs");
+        list.push(entry.resolve(name, base_url, protocols.to_vec()));
+    }
+    for (name, mut entry) in written {
+        // Without a base URL a problem is on record, and the list is not used.
+        if let Some(base_url) = entry.base_url.take() {
+            list.push(entry.resolve(&name, base_url, Vec::new()));
+        }
+    }
+    Upstreams::Named(list)
+}
+
+fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
+    if let Err((message, hint)) = check_name(name) {
+        section.problem_here(message, Some(hint));
+    }
+    if !BUILT_IN.iter().any(|(built_in, ..)| *built_in == name) {
+        section.require("base_url", "missing, a new upstream must say where it is");
+        section.require("protocols", "missing, a new upstream must say what it speaks");
+    }
+    let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, CONNECT_TIMEOUT);
+    let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, IDLE_TIMEOUT);
+    Entry {
+        base_url: section.optional("base_url"),
+        protocols: section.list("protocols"),
+        headers: headers(section),
+        connect_timeout: Some(connect_timeout),
+        idle_timeout: Some(idle_timeout),
+        ca_file: section.path("ca_file"),
+    }
+}
+
+/// Names stand in paths: `/NAME/v1/messages`. The error is a message and a hint.
+fn check_name(name: &str) -> Result<(), (String, String)> {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    if name.is_empty() || !name.bytes().all(fits) {
+        let hint = "names are made of a-z, 0-9, `_` and `-`";
+        return Err(("this name cannot stand in a path".to_owned(), hint.to_owned()));
+    }
+    let version = name.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if version || RESERVED.contains(&name) {
+        let message = format!("this name is reserved: clients send paths that begin with `/{name}/`");
+        return Err((message, "give it another name".to_owned()));
+    }
+    Ok(())
+}
+
+fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let mut seen = Vec::new();
+    section.pairs("headers", |name, value, environment| {
+        let value = header_value(value, environment)?;
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            return Err(Fault::Said("this is no header name".to_owned()));
+        };
+        if NOT_SETTABLE.contains(&name) {
+            return Err(Fault::Said("this header is the gateway's own business".to_owned()));
+        }
+        if seen.contains(&name) {
+            return Err(Fault::Said("set twice: the case of a header's name does not matter".to_owned()));
+        }
+        seen.push(name.clone());
+        Ok((name, value))
+    })
+}
+
+/// A header's value, or the variable that holds it. No message quotes either.
+fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
+    let text = value.as_str().ok_or(Fault::UNEXPECTED)?;
+    let (text, source) = match text.strip_prefix("env:") {
+        None => (text.to_owned(), "this".to_owned()),
+        Some(variable) => {
+            let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
+            (environment.variable(variable).ok_or_else(unset)?, format!("the content of `{variable}`"))
+        }
+    };
+    let mut value = HeaderValue::from_str(text.trim())
+        .map_err(|_| Fault::Said(format!("{source} cannot be a header's value")))?;
+    value.set_sensitive(true);
+    Ok(value)
+}

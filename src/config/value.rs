@@ -1,0 +1,234 @@
+//! How each type of value is read from TOML, and how a value that cannot be read is described.
+//!
+//! Nothing here knows a key: a [`Fault`] becomes a problem where the key and its line are known.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::size::ByteSize;
+use super::suggest::nearest;
+use super::url::BaseUrl;
+use super::{period, suggest};
+use crate::shape::settings::Tools;
+
+/// A type that a key can have.
+pub(super) trait FromValue: Sized {
+    /// What is expected, as it reads after "expected".
+    fn expected() -> Cow<'static, str>;
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault>;
+}
+
+/// A type whose values can be held to a range.
+pub(super) trait Ranged: FromValue + PartialOrd {
+    /// The value as a person would write it.
+    fn show(&self) -> String;
+}
+
+/// A choice of words.
+pub(super) trait Word: Copy + 'static {
+    /// Every word, and what it stands for.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// Why a value cannot be taken.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It is not of the expected form. With a hint, if there is something to say.
+    Unexpected(Option<String>),
+    /// Something else, said in full.
+    Said(String),
+}
+
+impl Fault {
+    pub(super) const UNEXPECTED: Self = Self::Unexpected(None);
+
+    pub(super) fn hint(hint: impl Into<String>) -> Self {
+        Self::Unexpected(Some(hint.into()))
+    }
+
+    /// The message, and the hint.
+    pub(super) fn words(self, expected: &str, value: &DeValue<'_>) -> (String, Option<String>) {
+        match self {
+            Self::Unexpected(hint) => (format!("expected {expected}, got {}", describe(value)), hint),
+            Self::Said(message) => (message, None),
+        }
+    }
+}
+
+/// The longest text, in characters, that is quoted whole in a message.
+const QUOTED: usize = 60;
+
+/// A value as it reads after "got".
+pub(super) fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) if text.chars().count() <= QUOTED => format!("{text:?}"),
+        DeValue::String(text) => {
+            format!("{:?} and more", text.chars().take(QUOTED).collect::<String>())
+        }
+        DeValue::Integer(_) => "an integer".to_owned(),
+        DeValue::Float(_) => "a float".to_owned(),
+        DeValue::Boolean(_) => "a boolean".to_owned(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
+    value.as_str().ok_or(Fault::UNEXPECTED)
+}
+
+/// `"a", "b" or "c"`.
+fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let mut quoted: Vec<String> = words.into_iter().map(|word| format!("{word:?}")).collect();
+    let last = quoted.pop().unwrap_or_default();
+    if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
+}
+
+impl FromValue for bool {
+    fn expected() -> Cow<'static, str> {
+        "true or false".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        value.as_bool().ok_or_else(|| match value.as_str() {
+            Some("true" | "false") => Fault::hint("write it without quotes"),
+            _ => Fault::UNEXPECTED,
+        })
+    }
+}
+
+impl FromValue for String {
+    fn expected() -> Cow<'static, str> {
+        "a string".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        text(value).map(str::to_owned)
+    }
+}
+
+impl FromValue for usize {
+    fn expected() -> Cow<'static, str> {
+        "a whole number".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let Some(number) = value.as_integer() else {
+            let quoted = value.as_str().is_some_and(|text| text.parse::<Self>().is_ok());
+            return Err(if quoted { Fault::hint("write it without quotes") } else { Fault::UNEXPECTED });
+        };
+        Self::from_str_radix(number.as_str(), number.radix())
+            .map_err(|_| Fault::Said(format!("expected a whole number from 0 on, got {number}")))
+    }
+}
+
+impl Ranged for usize {
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromValue for ByteSize {
+    fn expected() -> Cow<'static, str> {
+        "a size such as \"50KiB\"".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        if value.is_integer() {
+            return usize::from_value(value).map(Self::new);
+        }
+        Self::parse(text(value)?).ok_or_else(|| Fault::hint("the units are B, KB, KiB, MB, MiB, GB and GiB"))
+    }
+}
+
+impl Ranged for ByteSize {
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromValue for Duration {
+    fn expected() -> Cow<'static, str> {
+        "a duration such as \"30s\"".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let units = || Fault::hint("the units are ms, s, m, h and d");
+        let text = if value.is_integer() { Err(units()) } else { text(value) };
+        period::parse(text?).ok_or_else(units)
+    }
+}
+
+impl Ranged for Duration {
+    fn show(&self) -> String {
+        period::show(*self)
+    }
+}
+
+impl FromValue for SocketAddr {
+    fn expected() -> Cow<'static, str> {
+        "an address such as \"127.0.0.1:8787\"".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let text = text(value)?;
+        text.parse().map_err(|_| match text.rsplit_once(':') {
+            Some(("localhost", port)) => Fault::hint(format!("write \"127.0.0.1:{port}\"")),
+            Some(("" | "*", port)) => Fault::hint(format!("write \"0.0.0.0:{port}\" for all interfaces")),
+            _ if text.parse::<std::net::IpAddr>().is_ok() => Fault::hint("the port is missing"),
+            _ => Fault::UNEXPECTED,
+        })
+    }
+}
+
+impl FromValue for BaseUrl {
+    fn expected() -> Cow<'static, str> {
+        "a URL such as \"https://api.example.com\"".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        use super::url::BadUrl;
+        text(value)?.parse().map_err(|bad| match bad {
+            BadUrl::Malformed => Fault::UNEXPECTED,
+            // These may hold secrets: said without quoting the value.
+            BadUrl::Credentials | BadUrl::Query => Fault::Said(bad.to_string()),
+            BadUrl::Scheme => Fault::hint("the scheme is https:// or http://"),
+        })
+    }
+}
+
+impl FromValue for Tools {
+    fn expected() -> Cow<'static, str> {
+        "a pattern such as \"read_*\"".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let text = text(value)?;
+        Self::new([text]).map_err(|error| Fault::Said(bad_pattern(text, &error)))
+    }
+}
+
+/// What is wrong with a glob.
+pub(super) fn bad_pattern(pattern: &str, error: &globset::Error) -> String {
+    format!("{} is no pattern: {}", describe(&DeValue::String(pattern.into())), error.kind())
+}
+
+impl<W: Word> FromValue for W {
+    fn expected() -> Cow<'static, str> {
+        alternatives(W::WORDS.iter().map(|(word, _)| *word)).into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let text = text(value)?;
+        let known = W::WORDS.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        known.ok_or_else(|| match nearest(text, W::WORDS.iter().map(|(word, _)| *word)) {
+            Some(word) if W::WORDS.len() > 1 => Fault::hint(suggest::did_you_mean(word)),
+            _ => Fault::UNEXPECTED,
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! The price catalogue: an embedded list, and what the configuration says instead.
+//!
+//! The list is JSON, one model a line, in pico-dollars per token. Nothing is read before the first look-up; then
+//! the names are indexed, and each row is parsed when it is first asked for. A name that is not found is `None`:
+//! no model is ever priced as a similar one.
+
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::price::{Price, Source};
+use super::vendor::Vendor;
+
+static TEXT: &str = include_str!("../prices.json");
+
+/// The day up to which the embedded prices were collected.
+pub const CATALOGUE_DATE: &str = "2026-11-21";
+
+/// Finds prices by model name.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    overrides: Vec<Override>,
+}
+
+/// A price and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Priced {
+    /// The price.
+    pub price: Arc<Price>,
+    /// Its source.
+    pub source: Source,
+}
+
+#[derive(Debug, Clone)]
+struct Override {
+    name: String,
+    pattern: GlobMatcher,
+    price: Arc<Price>,
+}
+
+impl Catalogue {
+    /// The embedded prices alone.
+    pub fn embedded() -> Self {
+        Self::default()
+    }
+
+    /// The embedded prices below `overrides`: names or globs (case-insensitive), the first match winning. An
+    /// override replaces all rates; limits and the search price are still the embedded ones where it states
+    /// none.
+    ///
+    /// # Errors
+    /// The first pattern that is no glob.
+    pub fn with_overrides(overrides: Vec<(String, Price)>) -> Result<Self, globset::Error> {
+        let compile = |(name, price): (String, Price)| {
+            let pattern = GlobBuilder::new(&name).case_insensitive(true).build()?.compile_matcher();
+            Ok(Override { name, pattern, price: Arc::new(price) })
+        };
+        let overrides = overrides.into_iter().map(compile).collect::<Result<_, _>>()?;
+        Ok(Self { overrides })
+    }
+
+    /// The price of `model`, as clients and providers write its name, or `None` if it is unknown.
+    ///
+    /// `vendor` is who bills; its own list is searched first. In this order, for the name as it is and then
+    /// with one decoration less at a time (see `names`): the vendor's list; the list that a prefix such as
+    /// `anthropic/` names; for names without prefix, the lists of those who make models; a reseller's list if
+    /// only one has the name.
+    pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        let embedded = find_row(model, vendor).and_then(Row::price);
+        if let Some(price) = self.find_override(model) {
+            let price = match embedded {
+                Some(embedded) => Arc::new(Price::clone(&price).completed_by(&embedded)),
+                None => price,
+            };
+            return Some(Priced { price, source: Source::Config });
+        }
+        embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE) })
+    }
+
+    /// The rows of the embedded list: seller, name at that seller, price.
+    pub fn rows() -> impl Iterator<Item = (Vendor, &'static str, Arc<Price>)> {
+        index().iter().filter_map(|row| row.price().map(|price| (row.vendor, row.name, price)))
+    }
+
+    fn find_override(&self, model: &str) -> Option<Arc<Price>> {
+        let name = names::without_path(model);
+        let bare = split_vendor(name).map_or(name, |(_, rest)| rest);
+        let hit = self.overrides.iter().find(|entry| {
+            let matches = |form: &str| entry.name == form || entry.pattern.is_match(form);
+            matches(model) || names::forms(name).chain(names::forms(bare)).any(matches)
+        });
+        hit.map(|entry| Arc::clone(&entry.price))
+    }
+}
+
+/// One line of the list. The price is parsed on first use.
+#[derive(Debug)]
+struct Row {
+    vendor: Vendor,
+    name: &'static str,
+    text: &'static RawValue,
+    price: OnceLock<Option<Arc<Price>>>,
+}
+
+impl Row {
+    fn price(&self) -> Option<Arc<Price>> {
+        self.price.get_or_init(|| serde_json::from_str(self.text.get()).ok().map(Arc::new)).clone()
+    }
+}
+
+/// The layout of `prices.json`.
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    anthropic: Section<'a>,
+    #[serde(borrow)]
+    openai: Section<'a>,
+    #[serde(borrow)]
+    gemini: Section<'a>,
+    #[serde(borrow)]
+    deepseek: Section<'a>,
+    #[serde(borrow)]
+    xai: Section<'a>,
+    #[serde(borrow)]
+    mistral: Section<'a>,
+    #[serde(borrow)]
+    vertex: Section<'a>,
+    #[serde(borrow)]
+    bedrock: Section<'a>,
+    #[serde(borrow)]
+    groq: Section<'a>,
+    #[serde(borrow)]
+    openrouter: Section<'a>,
+}
+
+type Section<'a> = BTreeMap<&'a str, &'a RawValue>;
+
+/// All rows, by vendor and name.
+fn index() -> &'static [Row] {
+    static INDEX: OnceLock<Box<[Row]>> = OnceLock::new();
+    INDEX.get_or_init(|| read(TEXT).unwrap_or_default())
+}
+
+fn read(text: &'static str) -> Result<Box<[Row]>, serde_json::Error> {
+    let list: List<'static> = serde_json::from_str(text)?;
+    let sections = [
+        (Vendor::Anthropic, list.anthropic),
+        (Vendor::OpenAi, list.openai),
+        (Vendor::Gemini, list.gemini),
+        (Vendor::DeepSeek, list.deepseek),
+        (Vendor::Xai, list.xai),
+        (Vendor::Mistral, list.mistral),
+        (Vendor::Vertex, list.vertex),
+        (Vendor::Bedrock, list.bedrock),
+        (Vendor::Groq, list.groq),
+        (Vendor::OpenRouter, list.openrouter),
+    ];
+    let rows = sections.into_iter().flat_map(|(vendor, section)| {
+        section.into_iter().map(move |(name, text)| Row { vendor, name, text, price: OnceLock::new() })
+    });
+    Ok(rows.collect())
+}
+
+/// The row of exactly that vendor and name.
+fn row(vendor: Vendor, name: &str) -> Option<&'static Row> {
+    let rows = index();
+    rows.binary_search_by(|row| (row.vendor, row.name).cmp(&(vendor, name))).ok().map(|at| &rows[at])
+}
+
+fn find_row(model: &str, vendor: Option<Vendor>) -> Option<&'static Row> {
+    let name = names::without_path(model);
+    // OpenRouter passes the makers' list prices on, and its names are theirs with a prefix. Groq has prices of
+    // its own.
+    let (name, vendor) = match name.strip_prefix("openrouter/") {
+        Some(rest) => (rest, Some(Vendor::OpenRouter)),
+        None => (name, vendor),
+    };
+    names::forms(name).find_map(|form| {
+        let own = vendor.and_then(|vendor| row(vendor, form));
+        if vendor == Some(Vendor::Groq) {
+            return own;
+        }
+        let listed = || match split_vendor(form) {
+            Some((vendor, rest)) => row(vendor, rest),
+            None => Vendor::MAKERS.iter().find_map(|&maker| row(maker, form)),
+        };
+        own.or_else(listed).or_else(|| sole_reseller(form))
+    })
+}
+
+/// A prefix that names a vendor, and the rest.
+fn split_vendor(name: &str) -> Option<(Vendor, &str)> {
+    let (prefix, rest) = name.split_once('/')?;
+    Vendor::of_prefix(prefix).map(|vendor| (vendor, rest))
+}
+
+/// The row of the only reseller that has the name; two may ask different prices.
+fn sole_reseller(name: &str) -> Option<&'static Row> {
+    let mut hits = Vendor::RESELLERS.iter().filter_map(|&reseller| row(reseller, name));
+    hits.next().filter(|_| hits.next().is_none())
+}

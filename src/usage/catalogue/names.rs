@@ -1,0 +1,146 @@
+//! The ways a model's name is written.
+//!
+//! Only decorations that cannot change the model are taken off: paths, dates of snapshots, `-latest`. Whatever
+//! else differs is a different model.
+
+/// The name without the path that an API puts before it (`models/`, a Vertex publisher, a Bedrock ARN).
+pub(super) fn without_path(model: &str) -> &str {
+    if let Some(name) = model.strip_prefix("models/") {
+        return name;
+    }
+    if model.starts_with("publishers/") || model.starts_with("projects/") {
+        return model.rsplit_once("/models/").map_or(model, |(_, name)| name);
+    }
+    if model.starts_with("arn:aws") {
+        let resources = [":inference-profile/", ":foundation-model/"];
+        return resources.iter().find_map(|kind| model.split_once(kind)).map_or(model, |(_, name)| name);
+    }
+    model.strip_prefix("bedrock/converse/").unwrap_or(model)
+}
+
+/// The name as it is, then with one decoration less at a time.
+pub(super) fn forms(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(name), |form| stripped(form))
+}
+
+fn stripped(name: &str) -> Option<&str> {
+    if let Some(tuned) = name.strip_prefix("ft:") {
+        // `ft:BASE:ORGANISATION:NAME:ID` is billed as `ft:BASE`, never as `BASE`.
+        return tuned.find(':').map(|end| &name[.."ft:".len() + end]);
+    }
+    let rest = without_version(name)
+        .or_else(|| without_date(name))
+        .or_else(|| name.strip_suffix("@default"))
+        .or_else(|| name.strip_suffix("-latest"));
+    rest.filter(|rest| !rest.is_empty())
+}
+
+/// Without Bedrock's `-v1:0`.
+fn without_version(name: &str) -> Option<&str> {
+    let (rest, version) = name.rsplit_once("-v")?;
+    let (major, minor) = version.split_once(':')?;
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (number(major) && number(minor)).then_some(rest)
+}
+
+/// Without the date of a snapshot: `-20251001`, `@20251001`, `-2025-10-01`.
+fn without_date(name: &str) -> Option<&str> {
+    let dashed = name.len().checked_sub("-2025-10-01".len()).and_then(|at| name.split_at_checked(at));
+    if let Some((rest, date)) = dashed
+        && let [b'-', y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = *date.as_bytes()
+        && is_date([y1, y2, y3, y4, m1, m2, d1, d2])
+    {
+        return Some(rest);
+    }
+    let (rest, date) = name.len().checked_sub("-20251001".len()).and_then(|at| name.split_at_checked(at))?;
+    match *date.as_bytes() {
+        [b'-' | b'@', y1, y2, y3, y4, m1, m2, d1, d2] => {
+            is_date([y1, y2, y3, y4, m1, m2, d1, d2]).then_some(rest)
+        }
+        _ => None,
+    }
+}
+
+/// Whether `YYYYMMDD` is a day of this century.
+fn is_date(digits: [u8; 8]) -> bool {
+    let two = |high: u8, low: u8| (high.wrapping_sub(b'0')) * 10 + low.wrapping_sub(b'0');
+    let [y1, y2, _, _, m1, m2, d1, d2] = digits;
+    digits.iter().all(u8::is_ascii_digit)
+        && [y1, y2] == *b"20"
+        && (1..=12).contains(&two(m1, m2))
+        && (1..=31).contains(&two(d1, d2))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn paths_come_off() {
+        for (model, expected) in [
+            ("claude-opus-5", "claude-opus-5"),
+            ("models/gemini-2.5-pro", "gemini-2.5-pro"),
+            ("publishers/anthropic/models/claude-opus-5@default", "claude-opus-5@default"),
+            ("projects/p/locations/l/publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
+            (
+                "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-opus-5",
+                "us.anthropic.claude-opus-5",
+            ),
+            (
+                "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-opus-5",
+                "anthropic.claude-opus-5",
+            ),
+            ("bedrock/converse/anthropic.claude-opus-5", "anthropic.claude-opus-5"),
+            ("bedrock/anthropic.claude-opus-5", "bedrock/anthropic.claude-opus-5"),
+            // Another seller's path is part of the name.
+            ("accounts/fireworks/models/deepseek-v3", "accounts/fireworks/models/deepseek-v3"),
+            ("converse/x", "converse/x"),
+        ] {
+            assert_eq!(without_path(model), expected);
+        }
+    }
+
+    #[test]
+    fn decorations_come_off_one_by_one() {
+        for (name, expected) in [
+            ("gpt-5.5", &["gpt-5.5"][..]),
+            ("gpt-5.5-2026-04-23", &["gpt-5.5-2026-04-23", "gpt-5.5"]),
+            ("claude-opus-5-20260801", &["claude-opus-5-20260801", "claude-opus-5"]),
+            ("claude-opus-5@20260801", &["claude-opus-5@20260801", "claude-opus-5"]),
+            ("claude-opus-5@default", &["claude-opus-5@default", "claude-opus-5"]),
+            ("gpt-4o-latest", &["gpt-4o-latest", "gpt-4o"]),
+            (
+                "us.anthropic.claude-opus-5-20260801-v1:0",
+                &[
+                    "us.anthropic.claude-opus-5-20260801-v1:0",
+                    "us.anthropic.claude-opus-5-20260801",
+                    "us.anthropic.claude-opus-5",
+                ],
+            ),
+            ("ft:gpt-4o-2024-08-06:org::id", &["ft:gpt-4o-2024-08-06:org::id", "ft:gpt-4o-2024-08-06"]),
+            ("ft:gpt-4o-2024-08-06", &["ft:gpt-4o-2024-08-06"]),
+            // No days: sizes, builds, other suffixes.
+            ("gpt-4-0613", &["gpt-4-0613"]),
+            ("x-20251301", &["x-20251301"]),
+            ("x-20250100", &["x-20250100"]),
+            ("x-2025-1-001", &["x-2025-1-001"]),
+            ("x-19991231", &["x-19991231"]),
+            ("x-v2", &["x-v2"]),
+            ("x:free", &["x:free"]),
+            ("-20251001", &["-20251001"]),
+            ("é20251001", &["é20251001"]),
+            ("", &[""]),
+        ] {
+            assert_eq!(forms(name).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_ends(name in ".{0,60}") {
+            prop_assert!(forms(without_path(&name)).count() < 100);
+        }
+    }
+}

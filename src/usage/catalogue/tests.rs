@@ -1,0 +1,214 @@
+//! The embedded list against the providers' list prices, and names against the list.
+
+use super::*;
+use crate::usage::rate::{Factor, Rate};
+
+fn usd(text: &str) -> Rate {
+    Rate::from_usd_per_million_str(text).unwrap()
+}
+
+fn embedded(model: &str, vendor: Option<Vendor>) -> Option<Arc<Price>> {
+    Catalogue::embedded().find(model, vendor).map(|priced| {
+        assert_eq!(priced.source, Source::Embedded(CATALOGUE_DATE));
+        priced.price
+    })
+}
+
+#[test]
+fn every_row_parses() {
+    assert_eq!(index().len(), 604);
+    assert!(index().is_sorted_by_key(|row| (row.vendor, row.name)));
+    for row in index() {
+        let price = row.price().unwrap_or_else(|| panic!("{}: {}", row.name, row.text));
+        assert!(price.base.input > Rate::default(), "{} is free", row.name);
+        assert!(price.above.iter().all(|above| above.gt > 0 && above.rates.input > Rate::default()));
+        // A listed write never undercuts the input rate: that would be a read rate in the wrong field.
+        assert!(price.base.cache_write_5m.is_none_or(|write| write >= price.base.input), "{}", row.name);
+    }
+}
+
+#[test]
+fn the_date_is_the_lists() {
+    #[derive(Deserialize)]
+    struct File {
+        about: About,
+    }
+    #[derive(Deserialize)]
+    struct About {
+        date: String,
+    }
+    assert_eq!(serde_json::from_str::<File>(TEXT).unwrap().about.date, CATALOGUE_DATE);
+}
+
+/// Model; US dollars per million in, out, read, write, long write; window and most output in tokens.
+type ListPrice = (&'static str, [&'static str; 5], [u64; 2]);
+
+#[test]
+fn list_prices() {
+    let rows: &[ListPrice] = &[
+        ("claude-fable-5-2", ["8", "40", "0.20", "10", "16"], [1_000_000, 128_000]),
+        ("claude-fable-5-1", ["10", "50", "0.25", "12.5", "20"], [1_000_000, 128_000]),
+        ("claude-opus-5-5", ["4", "20", "0.20", "5", "8"], [1_000_000, 128_000]),
+        ("claude-opus-5", ["5", "25", "0.50", "6.25", "10"], [1_000_000, 128_000]),
+        ("claude-opus-4-5", ["5", "25", "0.50", "6.25", "10"], [200_000, 64_000]),
+        ("claude-sonnet-5-5", ["2", "10", "0.10", "2.5", "4"], [1_000_000, 128_000]),
+        ("claude-sonnet-4-6", ["3", "15", "0.30", "3.75", "6"], [1_000_000, 128_000]),
+        ("claude-haiku-5-5", ["0.10", "0.50", "0.01", "0.125", "0.20"], [1_000_000, 128_000]),
+        ("claude-haiku-4-5", ["1", "5", "0.10", "1.25", "2"], [200_000, 64_000]),
+        ("gpt-6.1-sol", ["2", "10", "0.10", "2.5", "5"], [922_000, 128_000]),
+        ("gpt-6.1-terra", ["1", "5", "0.05", "1.25", "2.5"], [922_000, 128_000]),
+        ("gpt-6-luna", ["0.10", "0.50", "0.01", "0.125", "0.25"], [922_000, 128_000]),
+        ("gpt-5.6-sol", ["4", "20", "0.40", "5", "10"], [922_000, 128_000]),
+        ("gpt-5.5", ["5", "30", "0.50", "", ""], [1_050_000, 128_000]),
+        ("gemini-4-argon", ["2", "10", "0.10", "", ""], [1_048_576, 1_048_576]),
+        ("gemini-3.1-pro-preview", ["2", "12", "0.20", "", ""], [1_048_576, 65_536]),
+        ("gemini-3.8-flash", ["0.75", "3.75", "0.075", "", ""], [1_048_576, 65_536]),
+        ("deepseek-v4-pro", ["1.32", "3.96", "0.044", "", ""], [1_000_000, 393_216]),
+        ("grok-4.7", ["2", "6", "0.50", "", ""], [500_000, 500_000]),
+    ];
+    for &(model, [input, output, read, write, long_write], [window, most]) in rows {
+        let price = embedded(model, None).unwrap_or_else(|| panic!("{model} is not listed"));
+        let optional = |text: &str| (!text.is_empty()).then(|| usd(text));
+        assert_eq!((price.base.input, price.base.output), (usd(input), usd(output)), "{model}");
+        assert_eq!(price.base.cache_read, optional(read), "{model}");
+        assert_eq!(price.base.cache_write_5m, optional(write), "{model}");
+        let long = price.base.cache_write_1h.or(price.base.cache_write_12h);
+        assert_eq!(long, optional(long_write), "{model}");
+        assert_eq!((price.context_window, price.max_output), (Some(window), Some(most)), "{model}");
+    }
+}
+
+#[test]
+fn long_context_thresholds() {
+    for (model, prompt, expected) in [
+        ("claude-haiku-5-5", 100_000, None),
+        ("claude-haiku-5-5", 100_001, Some(("0.50", "2.50"))),
+        ("gpt-6.1-sol", 272_000, None),
+        ("gpt-6.1-sol", 272_001, Some(("4", "15"))),
+        ("gemini-3.1-pro-preview", 200_000, None),
+        ("gemini-3.1-pro-preview", 200_001, Some(("4", "18"))),
+        // From the threshold on, inclusive.
+        ("grok-4.7", 199_999, None),
+        ("grok-4.7", 200_000, Some(("4", "12"))),
+        ("claude-opus-5-5", 1_000_000, None),
+    ] {
+        let price = embedded(model, None).unwrap();
+        let rates = price.long_context(prompt).map(|rates| (rates.input, rates.output));
+        assert_eq!(rates, expected.map(|(input, output)| (usd(input), usd(output))), "{model} at {prompt}");
+    }
+}
+
+#[test]
+fn modifiers() {
+    let opus = embedded("claude-opus-5-5", None).unwrap();
+    assert_eq!(opus.us, Some(Factor::from_thousandths(1100)));
+    assert_eq!(opus.fast, Some(Factor::from_thousandths(2000)));
+    assert_eq!(opus.web_search.map(|price| price.usd()).as_deref(), Some("0.01"));
+    assert_eq!(opus.cache_min, Some(512));
+    let fable = embedded("claude-fable-5-2", None).unwrap();
+    assert_eq!((fable.us, fable.fast), (Some(Factor::from_thousandths(1100)), None));
+}
+
+#[test]
+fn names_as_they_are_written() {
+    use Vendor::{Anthropic, Bedrock, Gemini, Groq, OpenAi, OpenRouter, Vertex};
+    for (model, vendor, expected) in [
+        ("claude-opus-5-5", None, Some((Anthropic, "claude-opus-5-5"))),
+        ("claude-opus-5-5", Some(Anthropic), Some((Anthropic, "claude-opus-5-5"))),
+        ("claude-opus-5-5-20261001", None, Some((Anthropic, "claude-opus-5-5"))),
+        ("claude-haiku-4-5-20251001", None, Some((Anthropic, "claude-haiku-4-5-20251001"))),
+        ("anthropic/claude-opus-5-5", None, Some((Anthropic, "claude-opus-5-5"))),
+        ("claude-sonnet-4-6-latest", None, Some((Anthropic, "claude-sonnet-4-6"))),
+        // Sellers.
+        ("claude-opus-5-5", Some(Vertex), Some((Vertex, "claude-opus-5-5"))),
+        ("vertex_ai/claude-haiku-4-5@20251001", None, Some((Vertex, "claude-haiku-4-5@20251001"))),
+        ("vertex_ai/claude-opus-5-5@20261001", None, Some((Vertex, "claude-opus-5-5"))),
+        ("publishers/anthropic/models/claude-opus-5-5", Some(Vertex), Some((Vertex, "claude-opus-5-5"))),
+        ("us.anthropic.claude-opus-5-5", None, Some((Bedrock, "us.anthropic.claude-opus-5-5"))),
+        ("us.anthropic.claude-opus-5-5-20261001-v1:0", None, Some((Bedrock, "us.anthropic.claude-opus-5-5"))),
+        (
+            "bedrock/us.anthropic.claude-haiku-4-5-20251001-v1:0",
+            None,
+            Some((Bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0")),
+        ),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-opus-5",
+            Some(Bedrock),
+            Some((Bedrock, "eu.anthropic.claude-opus-5")),
+        ),
+        ("anthropic/claude-sonnet-4.6", None, Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
+        ("anthropic/claude-sonnet-4.6", Some(OpenRouter), Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
+        ("openrouter/openai/gpt-4o", None, Some((OpenRouter, "openai/gpt-4o"))),
+        ("openai/gpt-4o", None, Some((OpenAi, "gpt-4o"))),
+        ("openrouter/openai/gpt-6.1-sol", None, Some((OpenAi, "gpt-6.1-sol"))),
+        // A name whose maker the upstream is not.
+        ("gpt-4o", Some(Anthropic), Some((OpenAi, "gpt-4o"))),
+        ("gpt-4o-2024-05-13", None, Some((OpenAi, "gpt-4o-2024-05-13"))),
+        ("gpt-4o-2031-01-01", None, Some((OpenAi, "gpt-4o"))),
+        ("gpt-5.1-chat-latest", None, Some((OpenAi, "gpt-5.1-chat-latest"))),
+        ("ft:gpt-4o-2024-08-06:acme::x", None, Some((OpenAi, "ft:gpt-4o-2024-08-06"))),
+        ("models/gemini-3.1-pro-preview", None, Some((Gemini, "gemini-3.1-pro-preview"))),
+        ("gemini/gemini-3.8-flash", None, Some((Gemini, "gemini-3.8-flash"))),
+        ("xai/grok-4.7", None, Some((Vendor::Xai, "grok-4.7"))),
+        ("deepseek/deepseek-v4-pro", None, Some((Vendor::DeepSeek, "deepseek-v4-pro"))),
+        ("openai/gpt-oss-120b", Some(Groq), Some((Groq, "openai/gpt-oss-120b"))),
+        // Two resellers with different prices, nobody says which.
+        ("openai/gpt-oss-120b", None, None),
+        ("deepseek-v4-pro", Some(Groq), None),
+        // Never a similar model.
+        ("claude-opus-5-6", None, None),
+        ("claude-opus-5-5-turbo", None, None),
+        ("claude-opus", None, None),
+        ("gpt-4o-mini-realtime", None, None),
+        ("ft:gpt-9:acme", None, None),
+        ("gpt-4-0314", None, None),
+        ("openrouter/openai/gpt-4o:free", None, None),
+        ("azure/gpt-4o", None, None),
+        ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", None, None),
+        ("", None, None),
+        ("/", None, None),
+    ] {
+        let found = find_row(model, vendor).map(|row| (row.vendor, row.name));
+        assert_eq!(found, expected, "{model} {vendor:?}");
+    }
+}
+
+#[test]
+fn every_listed_name_is_found_at_its_vendor() {
+    for listed in index() {
+        let found = find_row(listed.name, Some(listed.vendor)).unwrap();
+        assert_eq!((found.vendor, found.name), (listed.vendor, listed.name));
+    }
+    assert_eq!(Catalogue::rows().count(), index().len());
+}
+
+#[test]
+fn overrides_win() {
+    let price = |input: &str| Price::new(usd(input), usd("9"));
+    let own_window = Price { context_window: Some(32_000), cache_min: Some(1), ..price("4") };
+    let catalogue = Catalogue::with_overrides(vec![
+        ("claude-opus-5-5".to_owned(), price("1")),
+        ("Claude-*".to_owned(), price("2")),
+        ("local/*".to_owned(), price("3")),
+        ("gpt-4o".to_owned(), own_window),
+    ])
+    .unwrap();
+    for (model, expected) in [
+        ("claude-opus-5-5", Some(("1", Some(1_000_000)))),
+        ("anthropic/claude-opus-5-5", Some(("1", Some(1_000_000)))),
+        ("claude-opus-5-5-20261001", Some(("1", Some(1_000_000)))),
+        ("claude-sonnet-4-5", Some(("2", Some(200_000)))),
+        ("claude-of-tomorrow", Some(("2", None))),
+        ("local/qwen", Some(("3", None))),
+        ("gpt-4o-2024-05-13", Some(("4", Some(32_000)))),
+        ("qwen", None),
+    ] {
+        let found = catalogue.find(model, None).map(|priced| {
+            assert_eq!(priced.source, Source::Config);
+            (priced.price.base.input, priced.price.context_window)
+        });
+        assert_eq!(found, expected.map(|(input, window)| (usd(input), window)), "{model}");
+    }
+    assert_eq!(catalogue.find("gpt-5.5", None).unwrap().source, Source::Embedded(CATALOGUE_DATE));
+    assert!(Catalogue::with_overrides(vec![("a[".to_owned(), price("1"))]).is_err());
+}

@@ -1,0 +1,193 @@
+//! What a response cost, and what the provider's cache was worth.
+//!
+//! Exact: rates are integers, modifiers fractions, and each line of a bill (one kind of token) is rounded once,
+//! half up to the pico-dollar. Whatever has no known price makes the whole cost unknown: a bill is complete or
+//! absent.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::Catalogue;
+use super::fraction::Fraction;
+use super::money::Money;
+use super::price::{Kind, Price, Rates, Source};
+use super::rate::Factor;
+use super::tokens::{Geo, Speed, Tokens, Usage};
+use super::vendor::Vendor;
+
+/// A cost by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostBreakdown {
+    /// Uncached input.
+    pub input: Money,
+    /// Cache reads.
+    pub cache_read: Money,
+    /// Cache writes of every lifetime.
+    pub cache_write: Money,
+    /// Output, reasoning included.
+    pub output: Money,
+    /// Server-side web searches.
+    pub searches: Money,
+}
+
+impl CostBreakdown {
+    /// The sum.
+    pub fn total(&self) -> Money {
+        [self.input, self.cache_read, self.cache_write, self.output, self.searches].into_iter().sum()
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input + other.input,
+            cache_read: self.cache_read + other.cache_read,
+            cache_write: self.cache_write + other.cache_write,
+            output: self.output + other.output,
+            searches: self.searches + other.searches,
+        }
+    }
+}
+
+/// A cost and where its figures come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bill {
+    /// The cost.
+    pub total: Money,
+    /// The cost by kind; `None` where the provider states only a total.
+    pub lines: Option<CostBreakdown>,
+    /// Whose prices.
+    pub source: Source,
+}
+
+/// What the provider's cache did to the cost of one response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheEffect {
+    /// What reads cost less than the same tokens as plain input.
+    pub saved: Money,
+    /// What writes cost more than the same tokens as plain input.
+    pub surcharge: Money,
+}
+
+impl CacheEffect {
+    /// Saved less surcharge; negative where writes were never read.
+    pub fn net(&self) -> Money {
+        self.saved - self.surcharge
+    }
+}
+
+/// What `usage` costs at `price`, extra calls of the same model included.
+///
+/// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price, or
+/// an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no factor,
+/// there is no surcharge. Missing cache rates follow documented rules, see `price`; a rate missing in a tier
+/// moves as the tier's input rate does.
+pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
+    cost_with(usage, price, |_| None)
+}
+
+/// The bill of a response of `model`: the provider's own figure if it states one, else the catalogue's.
+///
+/// `vendor` is who bills, see [`Catalogue::find`]. `None` if any part of the price is unknown.
+pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Vendor>) -> Option<Bill> {
+    if let Some(total) = usage.provider_cost {
+        return Some(Bill { total, lines: None, source: Source::Provider });
+    }
+    let priced = catalogue.find(model, vendor)?;
+    let lookup = |model: &str| catalogue.find(model, vendor).map(|priced| priced.price);
+    let lines = cost_with(usage, &priced.price, lookup)?;
+    Some(Bill { total: lines.total(), lines: Some(lines), source: priced.source })
+}
+
+/// What the cache saved and cost at `price`; `None` as for [`cost`].
+pub fn cache_effect(usage: &Usage, price: &Price) -> Option<CacheEffect> {
+    let schedule = Schedule::of(usage, price, usage.context_tokens())?;
+    let surcharge = |kind, tokens| schedule.cost(kind, tokens) - schedule.cost(Kind::Input, tokens);
+    let tokens = &usage.tokens;
+    Some(CacheEffect {
+        saved: -surcharge(Kind::CacheRead, tokens.cache_read),
+        surcharge: surcharge(Kind::CacheWrite5m, tokens.cache_write_5m)
+            + surcharge(Kind::CacheWrite1h, tokens.cache_write_1h)
+            + surcharge(Kind::CacheWrite12h, tokens.cache_write_12h),
+    })
+}
+
+fn cost_with(
+    usage: &Usage,
+    price: &Price,
+    lookup: impl Fn(&str) -> Option<Arc<Price>>,
+) -> Option<CostBreakdown> {
+    let mut lines = Schedule::of(usage, price, usage.context_tokens())?.lines(&usage.tokens);
+    if usage.web_searches > 0 {
+        let queries = i128::from(usage.web_searches);
+        lines.searches = Money::from_picodollars(price.web_search?.picodollars().saturating_mul(queries));
+    }
+    for call in &usage.extra {
+        let other = match &call.model {
+            Some(model) => Some(lookup(model)?),
+            None => None,
+        };
+        let price = other.as_deref().unwrap_or(price);
+        lines = lines.plus(Schedule::of(usage, price, call.tokens.prompt())?.lines(&call.tokens));
+    }
+    Some(lines)
+}
+
+/// The rates that apply to one model call.
+struct Schedule<'a> {
+    base: &'a Rates,
+    /// What long context and the service tier make of them; each multiplies as its list relates to the base.
+    long_context: Option<&'a Rates>,
+    tier: &'a Rates,
+    factors: [Factor; 2],
+}
+
+impl<'a> Schedule<'a> {
+    /// The threshold is compared with the `prompt` of a single call: the largest one, where server-side tools
+    /// made several.
+    fn of(usage: &Usage, price: &'a Price, prompt: u64) -> Option<Self> {
+        let tier = price.tier(usage.tier)?;
+        let speed = match usage.speed {
+            Speed::Standard => Factor::ONE,
+            Speed::Fast => price.fast?,
+        };
+        let geo = match usage.geo {
+            Geo::Global => Factor::ONE,
+            Geo::Us => price.us.unwrap_or(Factor::ONE),
+        };
+        Some(Self {
+            base: &price.base,
+            long_context: price.long_context(prompt),
+            tier,
+            factors: [speed, geo],
+        })
+    }
+
+    fn lines(&self, tokens: &Tokens) -> CostBreakdown {
+        let reasoning = tokens.reasoning.min(tokens.output);
+        CostBreakdown {
+            input: self.cost(Kind::Input, tokens.input),
+            cache_read: self.cost(Kind::CacheRead, tokens.cache_read),
+            cache_write: self.cost(Kind::CacheWrite5m, tokens.cache_write_5m)
+                + self.cost(Kind::CacheWrite1h, tokens.cache_write_1h)
+                + self.cost(Kind::CacheWrite12h, tokens.cache_write_12h),
+            output: self.cost(Kind::Output, tokens.output - reasoning)
+                + self.cost(Kind::Reasoning, reasoning),
+            searches: Money::ZERO,
+        }
+    }
+
+    fn cost(&self, kind: Kind, tokens: u64) -> Money {
+        let listed = self.long_context.into_iter().chain([self.tier]).fold(
+            Fraction::from(self.base.full(kind)),
+            |rate, step| match (step.listed(kind), self.base.listed(kind)) {
+                (Some(to), Some(from)) => rate.scaled(from, to),
+                (Some(to), None) => Fraction::from(to),
+                (None, _) => rate.scaled(self.base.leading(kind), step.leading(kind)),
+            },
+        );
+        self.factors.into_iter().fold(listed, Fraction::times).of(tokens)
+    }
+}

@@ -1,0 +1,203 @@
+//! Bills checked against hand-computed sums.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::usage::partial::{Partial, Reasoning};
+use crate::usage::rate::Rate;
+use crate::usage::tokens::{Extra, Tier};
+
+fn rate(text: &str) -> Rate {
+    Rate::from_usd_per_million_str(text).unwrap()
+}
+
+/// 3 in, 15 out, 0.30 read, 3.75 write.
+fn sonnet() -> Price {
+    let mut price = Price::new(rate("3"), rate("15"));
+    price.base.cache_read = Some(rate("0.30"));
+    price.base.cache_write_5m = Some(rate("3.75"));
+    price
+}
+
+fn used(tokens: Tokens) -> Usage {
+    Usage { tokens, ..Usage::default() }
+}
+
+fn embedded(usage: &Usage, model: &str) -> Option<String> {
+    let price = Catalogue::embedded().find(model, None)?.price;
+    cost(usage, &price).map(|lines| lines.total().usd())
+}
+
+/// A million tokens cost their list price in dollars.
+const MILLION: u64 = 1_000_000;
+
+#[test]
+fn disjoint_buckets_are_not_billed_twice() {
+    let sample = Partial {
+        reasoning: Some(Reasoning::Beside(8_234)),
+        ..Partial::from_inclusive(Some(45_231), Some(32_451), Some(12_780), Some(2_841))
+    };
+    let lines = cost(&sample.finish().unwrap(), &sonnet()).unwrap();
+    assert_eq!(lines.input, Money::ZERO);
+    assert_eq!(lines.cache_read.usd(), "0.0097353");
+    assert_eq!(lines.cache_write.usd(), "0.047925");
+    assert_eq!(lines.output.usd(), "0.166125");
+    assert_eq!(lines.total().usd(), "0.2237853");
+}
+
+#[test]
+fn caching_pays_on_the_second_request() {
+    let first = used(Tokens { input: 2_000, cache_write_5m: 10_000, ..Tokens::default() });
+    let second = used(Tokens { input: 2_000, cache_read: 10_000, ..Tokens::default() });
+    let uncached = used(Tokens { input: 12_000, ..Tokens::default() });
+    for (usage, total, net) in
+        [(&first, "0.0435", "-0.0075"), (&second, "0.009", "0.027"), (&uncached, "0.036", "0")]
+    {
+        assert_eq!(cost(usage, &sonnet()).unwrap().total().usd(), total);
+        assert_eq!(cache_effect(usage, &sonnet()).unwrap().net().usd(), net);
+    }
+}
+
+#[test]
+fn long_prompts_pay_more_for_every_token() {
+    let tokens = |cache_read| Tokens {
+        input: 1_000,
+        cache_read,
+        cache_write_5m: 1_000,
+        output: 1_000,
+        ..Tokens::default()
+    };
+    for (model, cache_read, expected) in [
+        // 1000 × 0.10 + 98,000 × 0.01 + 1000 × 0.125 + 1000 × 0.50
+        ("claude-haiku-5-5", 98_000, "0.001705"),
+        // 1000 × 0.50 + 98,001 × 0.05 + 1000 × 0.625 + 1000 × 2.50
+        ("claude-haiku-5-5", 98_001, "0.00852505"),
+        ("gpt-6.1-sol", 270_000, "0.0415"),
+        ("gpt-6.1-sol", 270_001, "0.0780002"),
+    ] {
+        assert_eq!(embedded(&used(tokens(cache_read)), model).as_deref(), Some(expected), "{model}");
+    }
+    // Server-side tools: two calls of 60K each are not one of 120K.
+    let summed = Tokens { input: 120_000, ..Tokens::default() };
+    let usage = Usage { last_prompt: Some(60_000), ..used(summed) };
+    assert_eq!(embedded(&usage, "claude-haiku-5-5").as_deref(), Some("0.012"));
+    assert_eq!(embedded(&used(summed), "claude-haiku-5-5").as_deref(), Some("0.06"));
+}
+
+#[test]
+fn modifiers() {
+    let tokens = Tokens { input: MILLION, ..Tokens::default() };
+    let hour = Tokens { cache_write_1h: MILLION, ..Tokens::default() };
+    let standard = |tokens| used(tokens);
+    for (model, usage, expected) in [
+        ("claude-opus-5-5", standard(tokens), Some("4")),
+        ("claude-opus-5-5", Usage { geo: Geo::Us, ..standard(tokens) }, Some("4.4")),
+        ("claude-opus-5-5", Usage { speed: Speed::Fast, ..standard(tokens) }, Some("8")),
+        ("claude-opus-5-5", Usage { speed: Speed::Fast, geo: Geo::Us, ..standard(tokens) }, Some("8.8")),
+        ("claude-opus-5-5", Usage { tier: Tier::Batch, ..standard(tokens) }, Some("2")),
+        // The batch list has no rate for writes of an hour: half, as everything else.
+        ("claude-opus-5-5", Usage { tier: Tier::Batch, ..standard(hour) }, Some("4")),
+        ("claude-opus-5-5", Usage { tier: Tier::Priority, ..standard(tokens) }, None),
+        ("claude-opus-5-5", Usage { tier: Tier::Other, ..standard(tokens) }, None),
+        ("claude-sonnet-5-5", Usage { speed: Speed::Fast, ..standard(tokens) }, None),
+        ("claude-haiku-4-5", Usage { geo: Geo::Us, ..standard(tokens) }, Some("1")),
+        ("claude-opus-5-5", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
+        ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
+        // Long context and tier together: 2 × 2 × 0.5.
+        ("gpt-6.1-sol", Usage { tier: Tier::Flex, ..standard(tokens) }, Some("2")),
+        ("gpt-6.1-sol", Usage { tier: Tier::Ultrafast, ..standard(tokens) }, Some("24")),
+    ] {
+        assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
+    }
+}
+
+#[test]
+fn missing_rates_follow_the_rules() {
+    let bare = Price::new(rate("4"), rate("8"));
+    let surcharged = Price { base: Rates { cache_write_5m: Some(rate("5")), ..bare.base }, ..bare.clone() };
+    let apart = Price { base: Rates { reasoning: Some(rate("1")), ..bare.base }, ..bare.clone() };
+    let read = Tokens { cache_read: MILLION, ..Tokens::default() };
+    let short = Tokens { cache_write_5m: MILLION, ..Tokens::default() };
+    let hour = Tokens { cache_write_1h: MILLION, ..Tokens::default() };
+    let half_day = Tokens { cache_write_12h: MILLION, ..Tokens::default() };
+    let thought = Tokens { output: 2 * MILLION, reasoning: MILLION, ..Tokens::default() };
+    for (price, tokens, expected) in [
+        (&bare, read, "4"),
+        (&bare, short, "4"),
+        (&bare, hour, "4"),
+        (&bare, half_day, "4"),
+        (&surcharged, short, "5"),
+        (&surcharged, hour, "8"),
+        (&surcharged, half_day, "10"),
+        (&bare, thought, "16"),
+        (&apart, thought, "9"),
+    ] {
+        assert_eq!(cost(&used(tokens), price).unwrap().total().usd(), expected, "{tokens:?}");
+    }
+}
+
+#[test]
+fn bills() {
+    let own = Tokens { input: MILLION, ..Tokens::default() };
+    let extra = |model: Option<&str>| Usage {
+        extra: vec![Extra { model: model.map(str::to_owned), tokens: own }],
+        ..used(own)
+    };
+    let stated = Usage { provider_cost: Some(Money::from_usd_str("0.5").unwrap()), ..used(own) };
+    for (model, usage, expected) in [
+        ("claude-opus-5-5", used(own), Some("4")),
+        ("claude-opus-5-5", extra(None), Some("8")),
+        ("claude-opus-5-5", extra(Some("claude-sonnet-5-5")), Some("6")),
+        ("claude-opus-5-5", extra(Some("unheard-of")), None),
+        ("unheard-of", used(own), None),
+        ("unheard-of", stated.clone(), Some("0.5")),
+        ("claude-opus-5-5", stated, Some("0.5")),
+    ] {
+        let bill = bill(&Catalogue::embedded(), &usage, model, Some(Vendor::Anthropic));
+        assert_eq!(bill.map(|bill| bill.total.usd()).as_deref(), expected, "{model}");
+        if let Some(Bill { total, lines: Some(lines), .. }) = bill {
+            assert_eq!(lines.total(), total);
+        }
+    }
+}
+
+#[test]
+fn nothing_used_costs_nothing() {
+    assert_eq!(embedded(&Usage::default(), "gpt-5.5").as_deref(), Some("0"));
+}
+
+proptest! {
+    #[test]
+    fn cost_is_linear_below_thresholds(counts in any::<[u32; 6]>()) {
+        let [input, cache_read, cache_write_5m, cache_write_1h, output, reasoning] = counts.map(u64::from);
+        let tokens = Tokens {
+            input,
+            cache_read,
+            cache_write_5m,
+            cache_write_1h,
+            cache_write_12h: 0,
+            output,
+            reasoning,
+        };
+        let total = |tokens| cost(&used(tokens), &sonnet()).unwrap().total();
+        prop_assert_eq!(total(tokens + tokens), total(tokens) + total(tokens));
+    }
+
+    #[test]
+    fn any_figures_cost_something(counts in any::<[u64; 7]>(), tier in 0..5_usize) {
+        let [input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning] = counts;
+        let tokens = Tokens {
+            input,
+            cache_read,
+            cache_write_5m,
+            cache_write_1h,
+            cache_write_12h,
+            output,
+            reasoning,
+        };
+        let tier = [Tier::Standard, Tier::Batch, Tier::Priority, Tier::Flex, Tier::Ultrafast][tier];
+        let usage = Usage { tier, geo: Geo::Us, ..used(tokens) };
+        let price = Catalogue::embedded().find("gpt-6.1-sol", None).unwrap().price;
+        prop_assert!(cost(&usage, &price).unwrap().total() >= Money::ZERO);
+    }
+}

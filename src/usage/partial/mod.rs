@@ -1,0 +1,188 @@
+//! Usage as it trickles in.
+//!
+//! A stream repeats its usage figures in several events, each with some of the fields, each cumulative. They
+//! are folded field by field, the last stated value winning, and only then turned into disjoint buckets:
+//! subtracting event by event would mix figures of different events. Nothing is ever added up over events.
+
+#[cfg(test)]
+mod tests;
+
+use super::money::Money;
+use super::tokens::{Extra, Geo, Speed, Tier, Tokens, Usage};
+
+/// The figures of one response as the provider stated them so far. `None` is "not stated", which is not zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// The prompt figure, and what the provider means by it.
+    pub prompt: Option<Prompt>,
+    /// Uncached prompt tokens that the provider states beside `prompt` (Gemini's `toolUsePromptTokenCount`).
+    pub tool_prompt: Option<u64>,
+    /// Prompt tokens read from the cache.
+    pub cache_read: Option<u64>,
+    /// Prompt tokens written to the cache, for whatever time.
+    pub cache_write: Option<u64>,
+    /// The part of `cache_write` for the provider's default time.
+    pub cache_write_5m: Option<u64>,
+    /// The part of `cache_write` for an hour.
+    pub cache_write_1h: Option<u64>,
+    /// The part of `cache_write` for twelve hours.
+    pub cache_write_12h: Option<u64>,
+    /// Output tokens.
+    pub output: Option<u64>,
+    /// Reasoning tokens, and whether `output` contains them.
+    pub reasoning: Option<Reasoning>,
+    /// Server-side web searches.
+    pub web_searches: Option<u64>,
+    /// Prompt tokens of the last model call, see [`Usage::last_prompt`].
+    pub last_prompt: Option<u64>,
+    /// The service tier.
+    pub tier: Option<Tier>,
+    /// The speed.
+    pub speed: Option<Speed>,
+    /// The region.
+    pub geo: Option<Geo>,
+    /// The provider's own figure for the cost.
+    pub provider_cost: Option<Money>,
+    /// Model calls outside these figures; a newer list replaces an older one.
+    pub extra: Option<Vec<Extra>>,
+}
+
+/// A prompt figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    /// What was neither read from nor written to the cache (Anthropic, Bedrock).
+    Uncached(u64),
+    /// All of it, cache reads and writes included (`OpenAI`, Gemini and most others).
+    Total(u64),
+}
+
+/// A reasoning figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasoning {
+    /// The output figure contains it (Anthropic, `OpenAI`).
+    Inside(u64),
+    /// It is stated beside the output figure (Gemini).
+    Beside(u64),
+}
+
+impl Partial {
+    /// Figures of a provider whose prompt figure includes cache reads and writes. Subtraction saturates: where
+    /// a server claims more cached than prompt tokens, nothing is left uncached and its claims stand.
+    pub fn from_inclusive(
+        prompt: Option<u64>,
+        cached: Option<u64>,
+        written: Option<u64>,
+        output: Option<u64>,
+    ) -> Self {
+        let prompt = prompt.map(Prompt::Total);
+        Self { prompt, cache_read: cached, cache_write: written, output, ..Self::default() }
+    }
+
+    /// Figures of a provider that states the uncached rest, cache reads and cache writes side by side.
+    pub fn from_disjoint(
+        uncached: Option<u64>,
+        read: Option<u64>,
+        written: Option<u64>,
+        output: Option<u64>,
+    ) -> Self {
+        let prompt = uncached.map(Prompt::Uncached);
+        Self { prompt, cache_read: read, cache_write: written, output, ..Self::default() }
+    }
+
+    /// Takes over every figure that `newer` states.
+    pub fn fold(&mut self, newer: Self) {
+        fn last<T>(older: &mut Option<T>, newer: Option<T>) {
+            if newer.is_some() {
+                *older = newer;
+            }
+        }
+        last(&mut self.prompt, newer.prompt);
+        last(&mut self.tool_prompt, newer.tool_prompt);
+        last(&mut self.cache_read, newer.cache_read);
+        last(&mut self.cache_write, newer.cache_write);
+        last(&mut self.cache_write_5m, newer.cache_write_5m);
+        last(&mut self.cache_write_1h, newer.cache_write_1h);
+        last(&mut self.cache_write_12h, newer.cache_write_12h);
+        last(&mut self.output, newer.output);
+        last(&mut self.reasoning, newer.reasoning);
+        last(&mut self.web_searches, newer.web_searches);
+        last(&mut self.last_prompt, newer.last_prompt);
+        last(&mut self.tier, newer.tier);
+        last(&mut self.speed, newer.speed);
+        last(&mut self.geo, newer.geo);
+        last(&mut self.provider_cost, newer.provider_cost);
+        last(&mut self.extra, newer.extra);
+    }
+
+    /// The record, or `None` if no figure was ever stated: unknown usage is not zero usage.
+    pub fn finish(self) -> Option<Usage> {
+        self.states_anything().then(|| {
+            let tokens = self.tokens();
+            Usage {
+                tokens,
+                web_searches: self.web_searches.unwrap_or(0),
+                tier: self.tier.unwrap_or_default(),
+                speed: self.speed.unwrap_or_default(),
+                geo: self.geo.unwrap_or_default(),
+                last_prompt: self.last_prompt,
+                provider_cost: self.provider_cost,
+                extra: self.extra.unwrap_or_default(),
+            }
+        })
+    }
+
+    fn states_anything(&self) -> bool {
+        let counts = [
+            self.tool_prompt,
+            self.cache_read,
+            self.cache_write,
+            self.cache_write_5m,
+            self.cache_write_1h,
+            self.cache_write_12h,
+            self.output,
+        ];
+        self.prompt.is_some()
+            || self.reasoning.is_some()
+            || self.provider_cost.is_some()
+            || counts.iter().any(Option::is_some)
+            || self.extra.as_ref().is_some_and(|extra| !extra.is_empty())
+    }
+
+    fn tokens(&self) -> Tokens {
+        let (output, reasoning) = self.output_and_reasoning();
+        let mut tokens = self.cache_writes();
+        tokens.cache_read = self.cache_read.unwrap_or(0);
+        let cached = tokens.prompt();
+        let tool_prompt = self.tool_prompt.unwrap_or(0);
+        tokens.input = match self.prompt {
+            Some(Prompt::Total(total)) => total.saturating_add(tool_prompt).saturating_sub(cached),
+            Some(Prompt::Uncached(uncached)) => uncached.saturating_add(tool_prompt),
+            None => tool_prompt,
+        };
+        Tokens { output, reasoning, ..tokens }
+    }
+
+    /// The writes by lifetime. What the total has beyond the stated parts went in for the default time: later
+    /// events repeat the total, but not the split.
+    fn cache_writes(&self) -> Tokens {
+        let cache_write_1h = self.cache_write_1h.unwrap_or(0);
+        let cache_write_12h = self.cache_write_12h.unwrap_or(0);
+        let rest =
+            self.cache_write.unwrap_or(0).saturating_sub(cache_write_1h.saturating_add(cache_write_12h));
+        let cache_write_5m = self.cache_write_5m.unwrap_or(0).max(rest);
+        Tokens { cache_write_5m, cache_write_1h, cache_write_12h, ..Tokens::default() }
+    }
+
+    /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself
+    /// cannot be: some servers state it beside while using the other's field names.
+    fn output_and_reasoning(&self) -> (u64, u64) {
+        let output = self.output.unwrap_or(0);
+        match self.reasoning {
+            None => (output, 0),
+            Some(Reasoning::Inside(reasoning)) if reasoning <= output => (output, reasoning),
+            Some(Reasoning::Inside(reasoning) | Reasoning::Beside(reasoning)) => {
+                (output.saturating_add(reasoning), reasoning)
+            }
+        }
+    }
+}

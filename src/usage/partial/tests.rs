@@ -1,0 +1,157 @@
+//! Streams and meanings folded into records.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(events: impl IntoIterator<Item = Partial>, expected: Tokens) {
+    let mut folded = Partial::default();
+    for event in events {
+        folded.fold(event);
+    }
+    assert_eq!(folded.finish().map(|usage| usage.tokens), Some(expected));
+}
+
+/// The same response as three providers report it: 904 uncached, 4096 read, 420 out of which 300 reasoning.
+#[test]
+fn meanings_agree() {
+    let expected = Tokens { input: 904, cache_read: 4096, output: 420, reasoning: 300, ..Tokens::default() };
+    // {"prompt_tokens":5000,"completion_tokens":420,"prompt_tokens_details":{"cached_tokens":4096},
+    //  "completion_tokens_details":{"reasoning_tokens":300}}
+    let openai = Partial {
+        reasoning: Some(Reasoning::Inside(300)),
+        ..Partial::from_inclusive(Some(5000), Some(4096), None, Some(420))
+    };
+    // {"input_tokens":904,"cache_read_input_tokens":4096,"cache_creation_input_tokens":0,
+    //  "output_tokens":420,"output_tokens_details":{"thinking_tokens":300}}
+    let anthropic = Partial {
+        reasoning: Some(Reasoning::Inside(300)),
+        ..Partial::from_disjoint(Some(904), Some(4096), Some(0), Some(420))
+    };
+    // {"promptTokenCount":4900,"toolUsePromptTokenCount":100,"cachedContentTokenCount":4096,
+    //  "candidatesTokenCount":120,"thoughtsTokenCount":300}
+    let gemini = Partial {
+        tool_prompt: Some(100),
+        reasoning: Some(Reasoning::Beside(300)),
+        ..Partial::from_inclusive(Some(4900), Some(4096), None, Some(120))
+    };
+    let records = [openai, anthropic, gemini].map(Partial::finish);
+    assert!(records.iter().all(|record| *record == records[0]));
+    assert_eq!(records[0].as_ref().map(|usage| usage.tokens), Some(expected));
+}
+
+#[test]
+fn anthropic_stream_keeps_the_split_of_its_start() {
+    let start = Partial {
+        cache_write_5m: Some(300),
+        cache_write_1h: Some(600),
+        tier: Some(Tier::Batch),
+        ..Partial::from_disjoint(Some(12), Some(41_000), Some(900), Some(1))
+    };
+    let delta = Partial::from_disjoint(None, None, Some(900), Some(310));
+    let expected = Tokens {
+        input: 12,
+        cache_read: 41_000,
+        cache_write_5m: 300,
+        cache_write_1h: 600,
+        output: 310,
+        ..Tokens::default()
+    };
+    check([start.clone(), delta.clone()], expected);
+    // A total that grew later was for the default time.
+    let grown = Partial { cache_write: Some(1000), ..delta };
+    check([start.clone(), grown], Tokens { cache_write_5m: 400, ..expected });
+    // Cut off before any delta: what the start said.
+    check([start.clone()], Tokens { output: 1, ..expected });
+    assert_eq!(start.finish().map(|usage| usage.tier), Some(Tier::Batch));
+}
+
+#[test]
+fn inclusive_streams_subtract_after_folding() {
+    let first = Partial::from_inclusive(Some(5000), Some(4096), None, None);
+    let last = Partial {
+        reasoning: Some(Reasoning::Beside(300)),
+        ..Partial::from_inclusive(Some(5000), None, None, Some(120))
+    };
+    let expected = Tokens { input: 904, cache_read: 4096, output: 420, reasoning: 300, ..Tokens::default() };
+    check([first, last], expected);
+}
+
+#[test]
+fn odd_figures_saturate() {
+    let tokens = |partial: Partial| partial.finish().map(|usage| usage.tokens);
+    for (partial, expected) in [
+        // More cached than there was.
+        (
+            Partial::from_inclusive(Some(100), Some(150), Some(10), Some(1)),
+            Tokens { cache_read: 150, cache_write_5m: 10, output: 1, ..Tokens::default() },
+        ),
+        // Reasoning that cannot be inside the output.
+        (
+            Partial {
+                reasoning: Some(Reasoning::Inside(50)),
+                ..Partial::from_inclusive(Some(10), None, None, Some(20))
+            },
+            Tokens { input: 10, output: 70, reasoning: 50, ..Tokens::default() },
+        ),
+        // Parts beyond the total.
+        (
+            Partial {
+                cache_write_5m: Some(7),
+                cache_write_12h: Some(9),
+                ..Partial::from_disjoint(None, None, Some(3), None)
+            },
+            Tokens { cache_write_5m: 7, cache_write_12h: 9, ..Tokens::default() },
+        ),
+    ] {
+        assert_eq!(tokens(partial), Some(expected));
+    }
+}
+
+#[test]
+fn nothing_stated_is_unknown() {
+    let silent = Partial { tier: Some(Tier::Flex), web_searches: Some(0), ..Partial::default() };
+    assert_eq!(silent.finish(), None);
+    let zero = Partial::from_disjoint(Some(0), None, None, None);
+    assert_eq!(zero.finish(), Some(Usage::default()));
+    let cost = Partial { provider_cost: Some(Money::ZERO), ..Partial::default() };
+    assert!(cost.finish().is_some());
+}
+
+#[test]
+fn newer_lists_replace_older_ones() {
+    let call = |output| Extra { model: None, tokens: Tokens { output, ..Tokens::default() } };
+    let mut folded = Partial { extra: Some(vec![call(1)]), ..Partial::default() };
+    folded.fold(Partial { extra: Some(vec![call(1), call(2)]), ..Partial::default() });
+    folded.fold(Partial::default());
+    assert_eq!(folded.finish().map(|usage| usage.billed_tokens().output), Some(3));
+}
+
+proptest! {
+    #[test]
+    fn every_prompt_token_is_in_one_bucket(
+        uncached in 0..1_u64 << 40,
+        read in 0..1_u64 << 40,
+        written in 0..1_u64 << 40,
+    ) {
+        let disjoint = Partial::from_disjoint(Some(uncached), Some(read), Some(written), None);
+        let total = uncached + read + written;
+        let inclusive = Partial::from_inclusive(Some(total), Some(read), Some(written), None);
+        let record = inclusive.finish();
+        prop_assert_eq!(&disjoint.finish(), &record);
+        prop_assert_eq!(record.map(|usage| usage.tokens.prompt()), Some(total));
+    }
+
+    #[test]
+    fn any_figures_finish(counts in any::<[Option<u64>; 6]>(), beside in any::<u64>()) {
+        let [prompt, cached, written, output, hour, tool] = counts;
+        let partial = Partial {
+            cache_write_1h: hour,
+            tool_prompt: tool,
+            reasoning: Some(Reasoning::Beside(beside)),
+            ..Partial::from_inclusive(prompt, cached, written, output)
+        };
+        let tokens = partial.finish().map(|usage| usage.tokens);
+        prop_assert!(tokens.is_some_and(|tokens| tokens.reasoning <= tokens.output));
+    }
+}

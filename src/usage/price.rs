@@ -1,0 +1,202 @@
+//! What a model costs, as its seller lists it.
+//!
+//! A list price is rarely complete. What is missing is derived here only where a provider documents the rule;
+//! otherwise it stays unknown.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::money::Money;
+use super::rate::{Factor, Rate};
+use super::tokens::Tier;
+
+/// The price of a model and the limits that come with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// The standard rates.
+    pub base: Rates,
+    /// Rates for long prompts, in any order.
+    #[serde(default)]
+    pub above: Vec<Above>,
+    /// Rates for batches.
+    pub batch: Option<Rates>,
+    /// Rates of the priority tier.
+    pub priority: Option<Rates>,
+    /// Rates of the flex tier.
+    pub flex: Option<Rates>,
+    /// Rates of the ultrafast tier.
+    pub ultrafast: Option<Rates>,
+    /// The factor for inference bound to the United States; `None`: no surcharge.
+    pub us: Option<Factor>,
+    /// The factor of fast mode.
+    pub fast: Option<Factor>,
+    /// The price of one server-side web search.
+    #[serde(rename = "search")]
+    pub web_search: Option<Money>,
+    /// The most prompt tokens.
+    #[serde(rename = "context")]
+    pub context_window: Option<u64>,
+    /// The most output tokens.
+    pub max_output: Option<u64>,
+    /// The shortest prompt prefix, in tokens, that the provider caches.
+    pub cache_min: Option<u64>,
+}
+
+impl Price {
+    /// A price of nothing but an input and an output rate.
+    pub fn new(input: Rate, output: Rate) -> Self {
+        Self { base: Rates { input, output, ..Rates::default() }, ..Self::default() }
+    }
+
+    /// The rates that replace the base rates for the whole request at a prompt of that many tokens.
+    pub(super) fn long_context(&self, prompt: u64) -> Option<&Rates> {
+        let crossed = self.above.iter().filter(|above| prompt > above.gt);
+        crossed.max_by_key(|above| above.gt).map(|above| &above.rates)
+    }
+
+    /// The rates of a service tier, or `None` if the price does not list it.
+    pub(super) fn tier(&self, tier: Tier) -> Option<&Rates> {
+        match tier {
+            Tier::Standard => Some(&self.base),
+            Tier::Batch => self.batch.as_ref(),
+            Tier::Priority => self.priority.as_ref(),
+            Tier::Flex => self.flex.as_ref(),
+            Tier::Ultrafast => self.ultrafast.as_ref(),
+            Tier::Other => None,
+        }
+    }
+
+    /// Takes the limits and the search price that are not stated here from `other`.
+    pub(super) fn completed_by(mut self, other: &Self) -> Self {
+        self.web_search = self.web_search.or(other.web_search);
+        self.context_window = self.context_window.or(other.context_window);
+        self.max_output = self.max_output.or(other.max_output);
+        self.cache_min = self.cache_min.or(other.cache_min);
+        self
+    }
+}
+
+/// Rates for prompts beyond a length.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Above {
+    /// They apply when the prompt, cached tokens included, has more tokens than this.
+    pub gt: u64,
+    /// What every token of the request then costs, not only those beyond.
+    pub rates: Rates,
+}
+
+/// Rates per token by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Uncached input.
+    #[serde(rename = "in")]
+    pub input: Rate,
+    /// Output.
+    #[serde(rename = "out")]
+    pub output: Rate,
+    /// Input read from the cache.
+    #[serde(rename = "read")]
+    pub cache_read: Option<Rate>,
+    /// Input written to the cache for the provider's default time.
+    #[serde(rename = "write_5m")]
+    pub cache_write_5m: Option<Rate>,
+    /// Input written to the cache for an hour.
+    #[serde(rename = "write_1h")]
+    pub cache_write_1h: Option<Rate>,
+    /// Input written to the cache for twelve hours.
+    #[serde(rename = "write_12h")]
+    pub cache_write_12h: Option<Rate>,
+    /// Reasoning output, where it is billed apart from other output.
+    pub reasoning: Option<Rate>,
+}
+
+/// A kind of token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Input,
+    CacheRead,
+    CacheWrite5m,
+    CacheWrite1h,
+    CacheWrite12h,
+    Output,
+    Reasoning,
+}
+
+/// What long writes cost in thousandths of the input rate where short ones carry a surcharge.
+const WRITE_1H: u64 = 2000;
+const WRITE_12H: u64 = 2500;
+
+impl Rates {
+    /// The rate that the list states for `kind`.
+    pub(super) fn listed(&self, kind: Kind) -> Option<Rate> {
+        match kind {
+            Kind::Input => Some(self.input),
+            Kind::CacheRead => self.cache_read,
+            Kind::CacheWrite5m => self.cache_write_5m,
+            Kind::CacheWrite1h => self.cache_write_1h,
+            Kind::CacheWrite12h => self.cache_write_12h,
+            Kind::Output => Some(self.output),
+            Kind::Reasoning => self.reasoning,
+        }
+    }
+
+    /// The rate for `kind`, listed or by rule:
+    ///
+    /// - no rate for cache reads: no discount is known, the input rate applies;
+    /// - no rate for cache writes: the provider charges nothing extra (`OpenAI` before GPT-5.6), the tokens are
+    ///   plain input;
+    /// - a rate for short writes, with a surcharge on input, but none for long ones: twice the input rate for an
+    ///   hour (Anthropic's rule), two and a half times for twelve hours (`OpenAI`'s);
+    /// - no rate for reasoning: it is output.
+    pub(super) fn full(&self, kind: Kind) -> Rate {
+        self.listed(kind).unwrap_or_else(|| match kind {
+            Kind::CacheWrite1h => self.long_write(WRITE_1H),
+            Kind::CacheWrite12h => self.long_write(WRITE_12H),
+            Kind::Reasoning => self.output,
+            Kind::Input | Kind::Output | Kind::CacheRead | Kind::CacheWrite5m => self.input,
+        })
+    }
+
+    fn long_write(&self, thousandths: u64) -> Rate {
+        match self.cache_write_5m {
+            Some(short) if short > self.input => {
+                Rate::from_picodollars(self.input.picodollars().saturating_mul(thousandths) / 1000)
+            }
+            other => other.unwrap_or(self.input),
+        }
+    }
+
+    /// The rate that moves with `kind` where `kind` itself is not listed.
+    pub(super) fn leading(&self, kind: Kind) -> Rate {
+        match kind {
+            Kind::Output | Kind::Reasoning => self.output,
+            _ => self.input,
+        }
+    }
+}
+
+/// Where a price comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The embedded catalogue of that date (`YYYY-MM-DD`).
+    Embedded(&'static str),
+    /// The configuration.
+    Config,
+    /// The provider's own figure in the response.
+    Provider,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(date) => write!(f, "catalogue {date}"),
+            Self::Config => f.pad("configuration"),
+            Self::Provider => f.pad("provider"),
+        }
+    }
+}

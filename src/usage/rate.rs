@@ -1,0 +1,132 @@
+//! Prices per token and the factors on them.
+//!
+//! A rate is a whole number of pico-dollars per token, a factor a whole number of thousandths; neither is ever
+//! rounded.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::decimal::{self, AmountError};
+
+/// A price per token in pico-dollars; numerically the same as micro-dollars per million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(u64);
+
+/// Decimal places of a dollar per million tokens in a [`Rate`].
+const PLACES: usize = 6;
+/// A million dollars per million tokens. Beyond it a price is a slip of the pen.
+const MAX: u64 = 1_000_000_000_000;
+
+impl Rate {
+    /// A rate of `picodollars` per token.
+    pub const fn from_picodollars(picodollars: u64) -> Self {
+        Self(picodollars)
+    }
+
+    /// Reads US dollars per million tokens (`3`, `0.003625`), the way providers list prices.
+    ///
+    /// # Errors
+    /// Every [`AmountError`]: rates are exact, never rounded.
+    pub fn from_usd_per_million_str(text: &str) -> Result<Self, AmountError> {
+        let scaled = decimal::parse(text, PLACES.cast_signed())?;
+        if !scaled.exact {
+            return Err(AmountError::TooFine);
+        }
+        match u64::try_from(scaled.value) {
+            Ok(rate) if rate <= MAX => Ok(Self(rate)),
+            _ if scaled.value < 0 => Err(AmountError::Negative),
+            _ => Err(AmountError::TooLarge),
+        }
+    }
+
+    /// US dollars per million tokens from a number that was written as a decimal: the shortest decimal that
+    /// reads back as `usd` is what was meant.
+    ///
+    /// # Errors
+    /// As [`Rate::from_usd_per_million_str`].
+    pub fn from_usd_per_million(usd: f64) -> Result<Self, AmountError> {
+        Self::from_usd_per_million_str(&usd.to_string())
+    }
+
+    /// The rate in pico-dollars per token.
+    pub const fn picodollars(self) -> u64 {
+        self.0
+    }
+}
+
+/// US dollars per million tokens, exact (`0.003625`).
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&decimal::format(u128::from(self.0), PLACES, 0))
+    }
+}
+
+/// A factor on a rate in thousandths: 1100 is 1.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// No change.
+    pub const ONE: Self = Self(1000);
+
+    /// A factor of `thousandths`.
+    pub const fn from_thousandths(thousandths: u32) -> Self {
+        Self(thousandths)
+    }
+
+    /// The factor in thousandths.
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_list_prices() {
+        for (text, expected) in [
+            ("3", Ok(3_000_000)),
+            ("0.003625", Ok(3625)),
+            ("1e-6", Ok(1)),
+            ("0", Ok(0)),
+            ("1000000", Ok(MAX)),
+            ("1000000.000001", Err(AmountError::TooLarge)),
+            ("1e30", Err(AmountError::TooLarge)),
+            ("-1", Err(AmountError::Negative)),
+            ("0.0000001", Err(AmountError::TooFine)),
+            ("three", Err(AmountError::NotANumber)),
+        ] {
+            assert_eq!(Rate::from_usd_per_million_str(text).map(Rate::picodollars), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_numbers_as_they_were_written() {
+        for (number, expected) in [
+            (0.1, Ok(100_000)),
+            (0.003_625, Ok(3625)),
+            (1e-6, Ok(1)),
+            (-0.0, Ok(0)),
+            (f64::NAN, Err(AmountError::NotANumber)),
+            (f64::INFINITY, Err(AmountError::NotANumber)),
+            (f64::MAX, Err(AmountError::TooLarge)),
+        ] {
+            assert_eq!(Rate::from_usd_per_million(number).map(Rate::picodollars), expected, "{number}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_read_back(picodollars in 0..=MAX) {
+            let rate = Rate::from_picodollars(picodollars);
+            prop_assert_eq!(Rate::from_usd_per_million_str(&rate.to_string()), Ok(rate));
+        }
+    }
+}

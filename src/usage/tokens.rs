@@ -1,0 +1,252 @@
+//! The normalised record of what one response used.
+//!
+//! Providers count differently: some put cache reads inside the prompt figure, some beside it; some put
+//! reasoning beside the output. Here every prompt token is in exactly one bucket, and reasoning is part of the
+//! output, so that a sum over buckets never counts a token twice.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+use super::money::Money;
+
+/// Token counts in disjoint buckets. Sums saturate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tokens {
+    /// Prompt tokens that were neither read from nor written to the provider's cache.
+    pub input: u64,
+    /// Prompt tokens read from the provider's cache.
+    pub cache_read: u64,
+    /// Prompt tokens written to the cache for the provider's default time: 5 minutes at Anthropic, 30 minutes
+    /// at `OpenAI`.
+    pub cache_write_5m: u64,
+    /// Prompt tokens written to the cache for an hour (Anthropic).
+    pub cache_write_1h: u64,
+    /// Prompt tokens written to the cache for twelve hours (`OpenAI`).
+    pub cache_write_12h: u64,
+    /// All output tokens, reasoning included.
+    pub output: u64,
+    /// The part of `output` that was reasoning; informative, never added to it.
+    pub reasoning: u64,
+}
+
+impl Tokens {
+    /// All prompt tokens: what the provider compares with long-context thresholds.
+    pub const fn prompt(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write())
+    }
+
+    /// Prompt tokens written to the cache, for whatever time.
+    pub const fn cache_write(&self) -> u64 {
+        self.cache_write_5m.saturating_add(self.cache_write_1h).saturating_add(self.cache_write_12h)
+    }
+
+    /// Prompt and output.
+    pub const fn total(&self) -> u64 {
+        self.prompt().saturating_add(self.output)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write_5m: self.cache_write_5m.saturating_add(other.cache_write_5m),
+            cache_write_1h: self.cache_write_1h.saturating_add(other.cache_write_1h),
+            cache_write_12h: self.cache_write_12h.saturating_add(other.cache_write_12h),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+}
+
+impl AddAssign for Tokens {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Tokens {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
+}
+
+/// What one response used, and under which conditions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// The response's own tokens.
+    pub tokens: Tokens,
+    /// Server-side web searches, billed per query.
+    pub web_searches: u64,
+    /// The service tier that served the request.
+    pub tier: Tier,
+    /// The speed it was served at.
+    pub speed: Speed,
+    /// Where inference was bound to run.
+    pub geo: Geo,
+    /// Prompt tokens of the last model call, where server-side tools made several and `tokens` is their sum.
+    pub last_prompt: Option<u64>,
+    /// What the provider itself says the response cost.
+    pub provider_cost: Option<Money>,
+    /// Model calls that are billed with this response but are not inside `tokens`.
+    pub extra: Vec<Extra>,
+}
+
+impl Usage {
+    /// How much of the context window the prompt took: all prompt tokens of the last model call.
+    pub fn context_tokens(&self) -> u64 {
+        self.last_prompt.unwrap_or_else(|| self.tokens.prompt())
+    }
+
+    /// The tokens that are billed: the response's own and those of the extra calls.
+    pub fn billed_tokens(&self) -> Tokens {
+        self.tokens + self.extra.iter().map(|call| call.tokens).sum()
+    }
+}
+
+/// A model call made by the provider on the side: a server-side compaction, an advisor.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Extra {
+    /// The model it is billed as; `None`: the response's own.
+    pub model: Option<String>,
+    /// Its tokens.
+    pub tokens: Tokens,
+}
+
+/// A provider's service tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// The list price.
+    #[default]
+    Standard,
+    /// Batches.
+    Batch,
+    /// Served before others.
+    Priority,
+    /// Served when there is room.
+    Flex,
+    /// `OpenAI`'s fastest tier.
+    Ultrafast,
+    /// A tier without a public price, such as provisioned throughput.
+    Other,
+}
+
+impl Tier {
+    /// The tier that a provider's word means: `service_tier`, or Gemini's `trafficType`.
+    pub fn from_wire(word: &str) -> Self {
+        let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
+        if is(&["", "standard", "default", "auto", "on_demand"]) {
+            Self::Standard
+        } else if is(&["batch"]) {
+            Self::Batch
+        } else if is(&["priority", "on_demand_priority"]) {
+            Self::Priority
+        } else if is(&["flex", "on_demand_flex"]) {
+            Self::Flex
+        } else if is(&["ultrafast"]) {
+            Self::Ultrafast
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// The speed a response was served at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// As listed.
+    #[default]
+    Standard,
+    /// Anthropic's fast mode, at a multiple of the list price.
+    Fast,
+}
+
+impl Speed {
+    /// The speed that a provider's word means.
+    pub fn from_wire(word: &str) -> Self {
+        if word.eq_ignore_ascii_case("fast") { Self::Fast } else { Self::Standard }
+    }
+}
+
+/// Where inference was bound to run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Geo {
+    /// Anywhere.
+    #[default]
+    Global,
+    /// The United States only, which some models are dearer for.
+    Us,
+}
+
+impl Geo {
+    /// The region that a provider's word means.
+    pub fn from_wire(word: &str) -> Self {
+        if word.eq_ignore_ascii_case("us") { Self::Us } else { Self::Global }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_add_up() {
+        let tokens = Tokens {
+            input: 1,
+            cache_read: 20,
+            cache_write_5m: 300,
+            cache_write_1h: 4000,
+            cache_write_12h: 50_000,
+            output: 600_000,
+            reasoning: 500_000,
+        };
+        assert_eq!((tokens.prompt(), tokens.cache_write(), tokens.total()), (54_321, 54_300, 654_321));
+        assert_eq!([tokens, tokens].into_iter().sum::<Tokens>().total(), 1_308_642);
+    }
+
+    #[test]
+    fn sums_saturate() {
+        let most = Tokens { input: u64::MAX, cache_read: u64::MAX, output: u64::MAX, ..Tokens::default() };
+        assert_eq!((most + most).total(), u64::MAX);
+    }
+
+    #[test]
+    fn context_is_the_last_call() {
+        let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
+        let extra = vec![Extra { model: None, tokens }];
+        let usage = Usage { tokens, extra, ..Usage::default() };
+        assert_eq!((usage.context_tokens(), usage.billed_tokens().prompt()), (1000, 2000));
+        assert_eq!(Usage { last_prompt: Some(600), ..usage }.context_tokens(), 600);
+    }
+
+    #[test]
+    fn reads_the_providers_words() {
+        for (word, expected) in [
+            ("standard", Tier::Standard),
+            ("default", Tier::Standard),
+            ("", Tier::Standard),
+            ("ON_DEMAND", Tier::Standard),
+            ("batch", Tier::Batch),
+            ("priority", Tier::Priority),
+            ("ON_DEMAND_FLEX", Tier::Flex),
+            ("ultrafast", Tier::Ultrafast),
+            ("PROVISIONED_THROUGHPUT", Tier::Other),
+            ("scale", Tier::Other),
+        ] {
+            assert_eq!(Tier::from_wire(word), expected, "{word}");
+        }
+        assert_eq!((Speed::from_wire("fast"), Speed::from_wire("standard")), (Speed::Fast, Speed::Standard));
+        assert_eq!((Geo::from_wire("us"), Geo::from_wire("not_available")), (Geo::Us, Geo::Global));
+    }
+}

@@ -1,0 +1,108 @@
+//! Who sells a model.
+//!
+//! The same model has different names and prices at different sellers; an upstream's host tells which one is
+//! billing.
+
+use serde::{Deserialize, Serialize};
+
+/// A seller of model access with a section in the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// Anthropic's API.
+    Anthropic,
+    /// `OpenAI`'s API.
+    OpenAi,
+    /// Google's Gemini API.
+    Gemini,
+    /// `DeepSeek`'s API.
+    DeepSeek,
+    /// `xAI`'s API.
+    Xai,
+    /// Mistral's API.
+    Mistral,
+    /// Google Vertex AI.
+    Vertex,
+    /// Amazon Bedrock.
+    Bedrock,
+    /// Groq.
+    Groq,
+    /// `OpenRouter`.
+    OpenRouter,
+}
+
+impl Vendor {
+    /// Those who sell their own models; their names need no prefix.
+    pub(super) const MAKERS: [Self; 6] =
+        [Self::Anthropic, Self::OpenAi, Self::Gemini, Self::DeepSeek, Self::Xai, Self::Mistral];
+    /// Those who sell the models of others.
+    pub(super) const RESELLERS: [Self; 4] = [Self::Vertex, Self::Bedrock, Self::Groq, Self::OpenRouter];
+
+    /// The vendor behind an API host, such as `api.anthropic.com`.
+    pub fn of_host(host: &str) -> Option<Self> {
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let within = |domain: &str| {
+            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '-']))
+        };
+        let known = [
+            ("anthropic.com", Self::Anthropic),
+            ("openai.com", Self::OpenAi),
+            ("chatgpt.com", Self::OpenAi),
+            ("generativelanguage.googleapis.com", Self::Gemini),
+            ("aiplatform.googleapis.com", Self::Vertex),
+            ("deepseek.com", Self::DeepSeek),
+            ("x.ai", Self::Xai),
+            ("mistral.ai", Self::Mistral),
+            ("groq.com", Self::Groq),
+            ("openrouter.ai", Self::OpenRouter),
+        ];
+        let listed = known.into_iter().find(|(domain, _)| within(domain)).map(|(_, vendor)| vendor);
+        listed.or_else(|| {
+            let bedrock = within("amazonaws.com") && host.starts_with("bedrock");
+            bedrock.then_some(Self::Bedrock)
+        })
+    }
+
+    /// The vendor that a prefix of a model name stands for, as in `anthropic/claude-opus-5`.
+    pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
+        Some(match prefix {
+            "anthropic" => Self::Anthropic,
+            "openai" => Self::OpenAi,
+            "gemini" | "google" => Self::Gemini,
+            "deepseek" => Self::DeepSeek,
+            "xai" | "x-ai" => Self::Xai,
+            "mistral" | "mistralai" => Self::Mistral,
+            "vertex" | "vertex_ai" => Self::Vertex,
+            "bedrock" => Self::Bedrock,
+            "groq" => Self::Groq,
+            "openrouter" => Self::OpenRouter,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_hosts() {
+        for (host, expected) in [
+            ("api.anthropic.com", Some(Vendor::Anthropic)),
+            ("API.OpenAI.com.", Some(Vendor::OpenAi)),
+            ("generativelanguage.googleapis.com", Some(Vendor::Gemini)),
+            ("us-east5-aiplatform.googleapis.com", Some(Vendor::Vertex)),
+            ("bedrock-runtime.us-east-1.amazonaws.com", Some(Vendor::Bedrock)),
+            ("s3.us-east-1.amazonaws.com", None),
+            ("api.x.ai", Some(Vendor::Xai)),
+            ("proxy.ai", None),
+            ("max.ai", None),
+            ("openrouter.ai", Some(Vendor::OpenRouter)),
+            ("notopenai.com", None),
+            ("localhost", None),
+            ("", None),
+        ] {
+            assert_eq!(Vendor::of_host(host), expected, "{host}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The shipped `gateway.toml` is the defaults and their documentation; a wrong one is told everything at once.
+
+use plimsoll::config::{Config, SHIPPED, Upstreams};
+use plimsoll::shape;
+use plimsoll::shape::settings::Truncate;
+
+fn environment(name: &str) -> Option<String> {
+    (name == "HOME").then(|| "/home/me".to_owned())
+}
+
+fn read(text: &str) -> Config {
+    Config::from_toml(text, &environment).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn ten_kinds_of_wrong_give_ten_messages() {
+    let text = r#"mode = "rewirte"
+[listen]
+address = "localhost"
+[limits
+queue = 0
+workers = 2
+workers = 4
+[truncate]
+max_bytes = true
+max_line = 100
+exempt = ["["]
+[upstream.local]
+base_url = "example.com"
+protocols = []
+[clear]
+"#;
+    let expected = r#"gateway.toml:1: `mode`: expected "rewrite" or "observe", got "rewirte"
+  hint: did you mean `rewrite`?
+gateway.toml:3: `listen.address`: expected an address such as "127.0.0.1:8787", got "localhost"
+gateway.toml:4: unclosed table, expected `]`
+gateway.toml:5: `limits.queue`: expected 1 to 1000000, got 0
+gateway.toml:7: `limits.workers`: set twice, first on line 6
+gateway.toml:9: `truncate.max_bytes`: expected a size such as "50KiB", got a boolean
+gateway.toml:10: `truncate.max_line`: unknown key
+  hint: did you mean `max_lines`?
+gateway.toml:11: `truncate.exempt[0]`: "[" is no pattern: unclosed character class; missing ']'
+gateway.toml:13: `upstream.local.base_url`: expected a URL such as "https://api.example.com", got "example.com"
+gateway.toml:15: `clear`: unknown key"#;
+    let problems = Config::from_toml(text, &environment).expect_err("everything is wrong with it");
+    assert_eq!(problems.to_string(), expected);
+    assert_eq!(problems.len(), 10);
+}
+
+#[test]
+fn the_shipped_file_is_the_defaults() {
+    let default = Config::default_with(&environment).expect("a home is all it needs");
+    assert_same(&read(SHIPPED), &default);
+    assert_same_shape(&default.shape, &shape::Settings::default());
+}
+
+/// Whatever stands at rest in the shipped file can be set.
+#[test]
+fn the_shipped_file_at_full_length_is_right() {
+    let environment =
+        |name: &str| if name == "ANTHROPIC_API_KEY" { Some("key".to_owned()) } else { environment(name) };
+    let awake: Vec<&str> = SHIPPED.lines().map(awake).collect();
+    let config = Config::from_toml(&awake.join("\n"), &environment);
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.prices.len(), 1);
+    assert!(config.upstreams.named("local").is_some());
+}
+
+#[test]
+fn the_shipped_file_explains_every_key() {
+    let explained = explained_keys(SHIPPED);
+    let keys = Config::keys();
+    assert!(keys.len() > 50, "{keys:?}");
+    for key in keys {
+        assert!(explained.iter().any(|path| matches(&key, path)), "`{key}` is not explained");
+    }
+}
+
+#[test]
+fn the_check_for_explanations_can_fail() {
+    let text =
+        "# Why.\na = 1\nb = 2\n\n# What.\n[c.\"x.y\"]\n# How.\n#d = 3\n# prose = prose\n# One.\n[e]\nf = 4";
+    assert_eq!(explained_keys(text), [["a"].to_vec(), ["c", "x.y", "d"].to_vec()]);
+    assert!(matches("c.GLOB.d", &["c".to_owned(), "x.y".to_owned(), "d".to_owned()]));
+    assert!(!matches("c.GLOB.d", &["c".to_owned(), "d".to_owned()]));
+    assert!(!matches("c.d", &["c".to_owned(), "e".to_owned()]));
+}
+
+/// A line of the shipped file with its key set: `#key` becomes `key`, `# prose` stays.
+fn awake(line: &str) -> &str {
+    line.strip_prefix('#')
+        .filter(|rest| rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase()))
+        .unwrap_or(line)
+}
+
+/// The paths of the keys, at rest or not, that have a comment on the line above them.
+fn explained_keys(text: &str) -> Vec<Vec<String>> {
+    let mut section = Vec::new();
+    let mut keys = Vec::new();
+    let mut above = "";
+    for line in text.lines() {
+        let key = awake(line);
+        if let Some(header) = key.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = segments(header);
+        } else if let Some((key, _)) = key.split_once(" = ").filter(|(key, _)| !key.starts_with([' ', '#']))
+            && above.starts_with("# ")
+        {
+            keys.push(section.iter().cloned().chain([key.to_owned()]).collect());
+        }
+        above = line;
+    }
+    keys
+}
+
+/// The segments of a key path; dots in quotes do not count.
+fn segments(path: &str) -> Vec<String> {
+    let mut quoted = false;
+    let at_dot = |c: char| {
+        quoted ^= c == '"';
+        c == '.' && !quoted
+    };
+    path.split(at_dot).map(|segment| segment.trim_matches('"').to_owned()).collect()
+}
+
+/// Whether a path is one of those that a known key stands for; capitals stand for any name.
+fn matches(key: &str, path: &[String]) -> bool {
+    let key: Vec<&str> = key.split('.').collect();
+    let same = |(key, name): (&&str, &String)| key == name || key.bytes().all(|b| b.is_ascii_uppercase());
+    key.len() == path.len() && key.iter().zip(path).all(same)
+}
+
+/// Taken apart so that a new field cannot be forgotten here.
+fn assert_same(a: &Config, b: &Config) {
+    let Config {
+        mode,
+        preset,
+        listen,
+        state,
+        upstreams,
+        limits,
+        shape,
+        outputs,
+        ledger,
+        prices,
+        lineage,
+        log,
+    } = a;
+    assert_eq!((mode, preset, listen, state), (&b.mode, &b.preset, &b.listen, &b.state));
+    assert_eq!((limits, outputs, ledger), (&b.limits, &b.outputs, &b.ledger));
+    assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
+    assert!(matches!(upstreams, Upstreams::Named(_)));
+    assert!(prices.is_empty() && b.prices.is_empty());
+    assert_same_shape(shape, &b.shape);
+}
+
+fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {
+    let shape::Settings { escapes, fold, minify, base64, repeat, repeat_min_bytes, views, truncate } = a;
+    assert_eq!((escapes, fold, minify, base64), (&b.escapes, &b.fold, &b.minify, &b.base64));
+    assert_eq!((repeat, repeat_min_bytes, views), (&b.repeat, &b.repeat_min_bytes, &b.views));
+    let Truncate { base, tools, exempt, error_max_bytes, count_trailing_newline, marker } = truncate;
+    let b = &b.truncate;
+    assert_eq!((base, tools, exempt), (&b.base, &b.tools, &b.exempt));
+    assert_eq!((error_max_bytes, marker), (&b.error_max_bytes, &b.marker));
+    assert_eq!(count_trailing_newline, &b.count_trailing_newline);
+}
