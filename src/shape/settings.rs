@@ -4,6 +4,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Settings of all shapers.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "one switch for each shaper, all independent")]
 pub struct Settings {
     /// Strip terminal escapes and carriage-return progress.
     pub escapes: bool,
@@ -114,7 +115,7 @@ pub const VIEWS: &[&str] = &[
     "open_file",
     "cat",
     "notebookread",
-    "str_replace*editor*",
+    "str_replace*edit*",
     "fs_read*",
 ];
 /// Tools that run commands, as shipped: the end of their output matters as much as its beginning.
