@@ -1,1 +1,178 @@
-//! Stub.
+//! Incremental framing of server-sent events.
+//!
+//! Bytes go in as they arrive, split anywhere; the data of each complete event comes out. It is only used on a
+//! copy of a stream: it never blocks, never fails, and forgets what is too large instead of growing.
+
+use memchr::memchr;
+
+/// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
+const MAX_EVENT: usize = 16 << 20;
+
+/// Collects events from a byte stream.
+#[derive(Debug, Default)]
+pub struct Framer {
+    /// The unfinished line.
+    line: Vec<u8>,
+    /// Data of the unfinished event, lines joined by a newline.
+    data: Vec<u8>,
+    /// Whether the unfinished event has a data line.
+    pending: bool,
+    /// The last line ended with a carriage return: a newline that follows belongs to it.
+    after_return: bool,
+    /// Bytes of the unfinished line were thrown away.
+    cut_line: bool,
+    /// Data of the unfinished event was thrown away.
+    cut_event: bool,
+    /// Events that were too large to keep.
+    dropped: u64,
+}
+
+impl Framer {
+    /// Takes the next bytes and calls `event` with the data of every event they complete.
+    pub fn push(&mut self, mut bytes: &[u8], event: &mut dyn FnMut(&[u8])) {
+        if self.after_return && !bytes.is_empty() {
+            self.after_return = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = line_end(bytes) {
+            if self.line.is_empty() && !self.cut_line {
+                self.take_line(&bytes[..end], event);
+            } else {
+                self.keep(&bytes[..end]);
+                let line = std::mem::take(&mut self.line);
+                self.cut_event |= std::mem::take(&mut self.cut_line);
+                self.take_line(&line, event);
+            }
+            let returned = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            if returned {
+                self.after_return = bytes.is_empty();
+                bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+            }
+        }
+        self.keep(bytes);
+    }
+
+    /// The stream has ended: an event without its empty line still counts, as servers forget it.
+    pub fn finish(&mut self, event: &mut dyn FnMut(&[u8])) {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() && !std::mem::take(&mut self.cut_line) {
+            self.take_line(&line, event);
+        }
+        self.take_line(b"", event);
+    }
+
+    /// How many events were too large to keep.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.line.len() + bytes.len() > MAX_EVENT {
+            self.line.clear();
+            self.cut_line = true;
+        } else if !self.cut_line {
+            self.line.extend_from_slice(bytes);
+        }
+    }
+
+    fn take_line(&mut self, line: &[u8], event: &mut dyn FnMut(&[u8])) {
+        if line.is_empty() {
+            if std::mem::take(&mut self.cut_event) {
+                self.dropped += 1;
+            } else if self.pending {
+                event(&self.data);
+            }
+            self.pending = false;
+            self.data.clear();
+            return;
+        }
+        let Some(value) = line.strip_prefix(b"data:") else { return };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        if self.data.len() + value.len() > MAX_EVENT {
+            self.cut_event = true;
+            self.data.clear();
+            return;
+        }
+        if std::mem::replace(&mut self.pending, true) {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(value);
+    }
+}
+
+/// Where the first line ends: at a newline or a carriage return.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let newline = memchr(b'\n', bytes);
+    let within = &bytes[..newline.unwrap_or(bytes.len())];
+    memchr(b'\r', within).or(newline)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn events(chunks: &[&[u8]]) -> Vec<String> {
+        let mut framer = Framer::default();
+        let mut out = Vec::new();
+        let mut push = |data: &[u8]| out.push(String::from_utf8_lossy(data).into_owned());
+        for chunk in chunks {
+            framer.push(chunk, &mut push);
+        }
+        framer.finish(&mut push);
+        out
+    }
+
+    #[test]
+    fn framing() {
+        for (text, expected) in [
+            ("data: a\n\ndata:b\n\n", &["a", "b"][..]),
+            ("event: x\r\nid: 1\r\ndata: a\r\n\r\n: comment\r\n\r\n", &["a"]),
+            ("data: a\rdata: b\r\r", &["a\nb"]),
+            ("data: a\ndata:\ndata: b\n\n", &["a\n\nb"]),
+            (": keep-alive\n\nretry: 3\n\n", &[]),
+            ("data: [DONE]", &["[DONE]"]),
+            ("data: 🦀 \\n\n\n", &["🦀 \\n"]),
+            ("datax: no\n\n", &[]),
+        ] {
+            assert_eq!(events(&[text.as_bytes()]), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn huge_events_are_dropped_not_kept() {
+        let mut framer = Framer::default();
+        let mut seen = Vec::new();
+        let chunk = vec![b'x'; 1 << 20];
+        framer.push(b"data: ", &mut |_| {});
+        for _ in 0..20 {
+            framer.push(&chunk, &mut |_| {});
+        }
+        framer.push(b"\n\ndata: after\n\n", &mut |data| seen.push(data.to_vec()));
+        assert_eq!((seen, framer.dropped()), (vec![b"after".to_vec()], 1));
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_makes_no_difference(
+            text in "(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:x(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let bytes = text.as_bytes();
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            at.push(0);
+            at.push(bytes.len());
+            at.sort_unstable();
+            let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(events(&chunks), events(&[bytes]));
+        }
+
+        #[test]
+        fn never_panics(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..10)) {
+            let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+            events(&chunks);
+        }
+    }
+}

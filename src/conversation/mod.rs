@@ -1,1 +1,12 @@
-//! Stub.
+//! The neutral, read-only index of a request.
+//!
+//! A protocol folder fills it from the body; planners and shapers read it. It holds positions, kinds and
+//! identities, and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
+
+pub mod fingerprint;
+pub mod memo;
+pub mod model;
+
+pub use fingerprint::{Chain, Digest, Fingerprint};
+pub use memo::{Memo, NoMemo};
+pub use model::{Arguments, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots};

@@ -1,1 +1,66 @@
-//! Stub.
+//! Plans: what shall change in a request, as data.
+//!
+//! Operations name messages and parts by their place in the original. [`check`] refuses plans that break the
+//! rules every provider has; [`model`] says what a plan means, so that the bytes a protocol makes of it can be
+//! compared with it.
+
+pub mod check;
+pub mod model;
+
+use std::sync::Arc;
+
+use crate::conversation::{PartId, Role};
+
+pub use check::{Refusal, check};
+pub use model::{Mismatch, verify};
+
+/// What becomes of one leaf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeafEdit {
+    /// It says this instead.
+    Replace(Arc<str>),
+    /// It goes, with the block it stands in.
+    Remove,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Gives leaves of a part new text. The leaves are in ascending order.
+    Text {
+        /// The part.
+        part: PartId,
+        /// Leaf index and what becomes of it.
+        leaves: Vec<(u32, LeafEdit)>,
+    },
+    /// Drops messages `first..end`.
+    Drop {
+        /// First message that goes.
+        first: usize,
+        /// First message that stays again.
+        end: usize,
+    },
+    /// Inserts a message with one text before message `before` (the count: at the end).
+    Insert {
+        /// The message it stands before.
+        before: usize,
+        /// Who says it.
+        role: Role,
+        /// What is said.
+        text: Arc<str>,
+    },
+}
+
+/// Changes of one request. Empty: the request goes as it came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The changes, in no particular order, except that insertions at one place keep theirs.
+    pub ops: Vec<Op>,
+}
+
+impl Plan {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+}

@@ -1,0 +1,31 @@
+//! Remembering messages that were indexed before.
+
+use std::sync::Arc;
+
+use super::MessageIndex;
+
+/// A memory of indexed messages, by a hash of their raw bytes. Filled by the shell, bounded there.
+pub trait Memo {
+    /// The key of a message's raw bytes in one dialect. Keys need not be stable over restarts.
+    fn key(&self, dialect: &str, raw: &[u8]) -> u128;
+    /// The index of the message with this key, if it is remembered.
+    fn get(&self, key: u128) -> Option<Arc<MessageIndex>>;
+    /// Remembers an index.
+    fn put(&self, key: u128, index: &Arc<MessageIndex>);
+}
+
+/// Remembers nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoMemo;
+
+impl Memo for NoMemo {
+    fn key(&self, _: &str, _: &[u8]) -> u128 {
+        0
+    }
+
+    fn get(&self, _: u128) -> Option<Arc<MessageIndex>> {
+        None
+    }
+
+    fn put(&self, _: u128, _: &Arc<MessageIndex>) {}
+}

@@ -1,0 +1,248 @@
+//! Messages, parts and leaves.
+//!
+//! A leaf is one string literal of the body that a model reads as text. Spans inside a [`MessageIndex`] count
+//! from the start of the message, so that one index serves wherever the message stands.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Digest, Fingerprint};
+use crate::json::{self, Span};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Instructions inside the message list (`system`, `developer`).
+    System,
+    /// The user, or tool results sent in the user's name.
+    User,
+    /// The model.
+    Assistant,
+    /// A message that is one tool result.
+    Tool,
+}
+
+/// What a part is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PartKind {
+    /// Plain text.
+    Text,
+    /// The model's call of a tool that the client runs.
+    ToolCall,
+    /// The client's answer to such a call.
+    ToolResult,
+    /// Reasoning: never edited.
+    Thinking,
+    /// Images, documents, audio.
+    Media,
+    /// Anything else; never edited, never dropped.
+    Opaque,
+}
+
+/// How a call's arguments are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arguments {
+    /// As a JSON value.
+    Value(Span),
+    /// As a string literal that holds JSON or free text.
+    Encoded(Span),
+}
+
+/// One string literal with text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaf {
+    /// The literal, quotes included.
+    pub span: Span,
+    /// Which slot of the part's list goes when the leaf is removed; without one it can only be replaced.
+    pub slot: Option<u32>,
+}
+
+/// The list that a part's leaves stand in, when they are blocks of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    /// The array, brackets included.
+    pub array: Span,
+    /// Its items.
+    pub items: Box<[Span]>,
+}
+
+/// One element of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub kind: PartKind,
+    /// The value it was read from.
+    pub span: Span,
+    /// The id that pairs a call with its result.
+    pub call_id: Option<Box<str>>,
+    /// The tool's name, where the part itself says it.
+    pub tool: Option<Box<str>>,
+    /// A call's arguments.
+    pub arguments: Option<Arguments>,
+    /// Its text.
+    pub leaves: Box<[Leaf]>,
+    /// The array its leaves stand in.
+    pub slots: Option<Slots>,
+    /// The client says that the tool failed.
+    pub is_error: bool,
+    /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds.
+    pub content: Option<Digest>,
+}
+
+impl Part {
+    /// A part of which nothing is known but where it stands.
+    pub fn new(kind: PartKind, span: Span) -> Self {
+        Self {
+            kind,
+            span,
+            call_id: None,
+            tool: None,
+            arguments: None,
+            leaves: Box::default(),
+            slots: None,
+            is_error: false,
+            content: None,
+        }
+    }
+}
+
+/// What was read from one message. Positions count from the message's first byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageIndex {
+    /// Who speaks.
+    pub role: Role,
+    /// Its parts in order.
+    pub parts: Box<[Part]>,
+    /// What it says.
+    pub fingerprint: Fingerprint,
+}
+
+impl MessageIndex {
+    /// Roughly the memory it takes, in bytes.
+    pub fn weight(&self) -> usize {
+        let parts: usize = self.parts.iter().map(Part::weight).sum();
+        std::mem::size_of::<Self>() + parts
+    }
+
+    /// Whether it carries tool results.
+    pub fn has_results(&self) -> bool {
+        self.parts.iter().any(|part| part.kind == PartKind::ToolResult)
+    }
+
+    /// Whether it is a message of the user's own, the start of a turn.
+    pub fn starts_turn(&self) -> bool {
+        self.role == Role::User && !self.has_results()
+    }
+}
+
+impl Part {
+    fn weight(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        std::mem::size_of::<Self>()
+            + text(&self.call_id)
+            + text(&self.tool)
+            + std::mem::size_of_val(&*self.leaves)
+            + self.slots.as_ref().map_or(0, |slots| std::mem::size_of_val(&*slots.items))
+    }
+}
+
+/// A message of a request.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Where it stands in the body.
+    pub span: Span,
+    /// What was read from it.
+    pub index: Arc<MessageIndex>,
+}
+
+/// A part of a request: the message's place and the part's place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartId {
+    /// Index of the message.
+    pub message: u32,
+    /// Index of the part in it.
+    pub part: u32,
+}
+
+/// The index of one request body.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// The body it was read from.
+    pub body: Bytes,
+    /// The array of messages, brackets included.
+    pub array: Span,
+    /// The messages in order.
+    pub messages: Vec<Message>,
+    /// The model that is asked for, where the body says it.
+    pub model: Option<Box<str>>,
+    /// A session id that the body carries.
+    pub session: Option<Box<str>>,
+    /// The client asks for a stream.
+    pub stream: bool,
+    /// The request continues a history that the provider keeps: what came before is not in the body.
+    pub continues: bool,
+}
+
+impl Conversation {
+    /// A part, if there is one with this id.
+    pub fn part(&self, id: PartId) -> Option<&Part> {
+        self.messages.get(id.message as usize)?.index.parts.get(id.part as usize)
+    }
+
+    /// The parts of a message with their ids.
+    pub fn parts_of(&self, message: usize) -> impl Iterator<Item = (PartId, &Part)> {
+        let parts = self.messages.get(message).map(|message| &*message.index.parts).unwrap_or_default();
+        parts
+            .iter()
+            .enumerate()
+            .map(move |(part, value)| (PartId { message: message as u32, part: part as u32 }, value))
+    }
+
+    /// Where a span of a message's index stands in the body.
+    pub fn absolute(&self, message: u32, span: Span) -> Span {
+        span.shift(self.messages[message as usize].span.start as usize)
+    }
+
+    /// The bytes of a span of a message's index.
+    pub fn bytes_of(&self, message: u32, span: Span) -> &[u8] {
+        self.absolute(message, span).of(&self.body)
+    }
+
+    /// The text of a leaf; `None` when its literal holds what is no text.
+    pub fn text(&self, id: PartId, leaf: usize) -> Option<Cow<'_, str>> {
+        let leaf = self.part(id)?.leaves.get(leaf)?;
+        json::string::decode(self.bytes_of(id.message, leaf.span))
+    }
+
+    /// A call's arguments as text: the JSON of a value, the content of a string.
+    pub fn arguments(&self, id: PartId) -> Option<Cow<'_, str>> {
+        match self.part(id)?.arguments? {
+            Arguments::Value(span) => {
+                std::str::from_utf8(self.bytes_of(id.message, span)).ok().map(Cow::Borrowed)
+            }
+            Arguments::Encoded(span) => json::string::decode(self.bytes_of(id.message, span)),
+        }
+    }
+
+    /// The call that a result answers: the nearest earlier call with its id. Ids may be used again in later
+    /// turns; a dialect without ids has its index make them up.
+    pub fn call_of(&self, result: PartId) -> Option<PartId> {
+        let id = self.part(result)?.call_id.as_deref()?;
+        (0..=result.message as usize).rev().find_map(|message| {
+            self.parts_of(message)
+                .find(|(_, part)| part.kind == PartKind::ToolCall && part.call_id.as_deref() == Some(id))
+                .map(|(call, _)| call)
+        })
+    }
+
+    /// The first message after the last one of the model: what comes with this request for the first time,
+    /// if the history was sent before.
+    pub fn tail(&self) -> usize {
+        self.messages
+            .iter()
+            .rposition(|message| message.index.role == Role::Assistant)
+            .map_or(0, |last| last + 1)
+    }
+}

@@ -1,0 +1,155 @@
+//! What a plan means, message by message and leaf by leaf.
+//!
+//! [`verify`] compares a rewritten request with the plan applied to the index of the original. It reads both
+//! indexes independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::conversation::{Conversation, Message, Part, PartId, Role};
+
+use super::{LeafEdit, Op, Plan};
+
+/// The rewritten request is not what the plan says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// Another number of messages.
+    #[error("wrong number of messages")]
+    Count,
+    /// A message that should be as it was is not.
+    #[error("message {0} changed without a plan")]
+    Changed(usize),
+    /// A message that was edited does not say what it should.
+    #[error("message {0} is not as planned")]
+    Wrong(usize),
+    /// Something outside the messages changed.
+    #[error("the frame changed")]
+    Frame,
+}
+
+/// Checks that `after` is `before` with `plan` applied.
+///
+/// # Errors
+/// The first [`Mismatch`]; message numbers count in `after`.
+pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Result<(), Mismatch> {
+    let frame =
+        (before.model == after.model, before.stream == after.stream, before.continues == after.continues);
+    if frame != (true, true, true) || !same_frame(before, after) {
+        return Err(Mismatch::Frame);
+    }
+    let expected = expected(before, plan);
+    if expected.len() != after.messages.len() {
+        return Err(Mismatch::Count);
+    }
+    for (at, (expected, message)) in expected.iter().zip(&after.messages).enumerate() {
+        match expected {
+            Expected::Same(original) => {
+                if before.body[original.span.range()] != after.body[message.span.range()] {
+                    return Err(Mismatch::Changed(at));
+                }
+            }
+            Expected::Edited(original, edits) => {
+                if !says(before, *original, edits, after, at) {
+                    return Err(Mismatch::Wrong(at));
+                }
+            }
+            Expected::Inserted(role, text) => {
+                let parts = &message.index.parts;
+                let id = PartId { message: at as u32, part: 0 };
+                if message.index.role != *role
+                    || parts.len() != 1
+                    || after.text(id, 0).as_deref() != Some(*text)
+                {
+                    return Err(Mismatch::Wrong(at));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Edits of one message, by part.
+type PartEdits<'a> = HashMap<u32, &'a [(u32, LeafEdit)]>;
+
+enum Expected<'a> {
+    Same(&'a Message),
+    Edited(usize, PartEdits<'a>),
+    Inserted(Role, &'a str),
+}
+
+/// The messages as the plan wants them, in order.
+fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
+    let mut edits: HashMap<usize, PartEdits<'_>> = HashMap::new();
+    let mut dropped = vec![false; before.messages.len()];
+    let mut inserts: Vec<Vec<(Role, &str)>> = vec![Vec::new(); before.messages.len() + 1];
+    for op in &plan.ops {
+        match op {
+            Op::Text { part, leaves } => {
+                edits.entry(part.message as usize).or_default().insert(part.part, leaves);
+            }
+            Op::Drop { first, end } => {
+                if let Some(range) = dropped.get_mut(*first..*end) {
+                    range.fill(true);
+                }
+            }
+            Op::Insert { before, role, text } => {
+                if let Some(place) = inserts.get_mut(*before) {
+                    place.push((*role, text));
+                }
+            }
+        }
+    }
+    let mut out = Vec::with_capacity(before.messages.len());
+    for (at, place) in inserts.into_iter().enumerate() {
+        out.extend(place.into_iter().map(|(role, text)| Expected::Inserted(role, text)));
+        if let Some(message) = before.messages.get(at).filter(|_| !dropped[at]) {
+            out.push(match edits.remove(&at) {
+                Some(edits) => Expected::Edited(at, edits),
+                None => Expected::Same(message),
+            });
+        }
+    }
+    out
+}
+
+/// Whether message `at` of `after` is message `original` of `before` with the edits.
+fn says(
+    before: &Conversation,
+    original: usize,
+    edits: &PartEdits<'_>,
+    after: &Conversation,
+    at: usize,
+) -> bool {
+    let (old, new) = (&before.messages[original].index, &after.messages[at].index);
+    old.role == new.role
+        && old.parts.len() == new.parts.len()
+        && before.parts_of(original).zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
+            let edits = edits.get(&old_id.part).copied().unwrap_or_default();
+            same_head(old, new) && texts(before, old_id, old, edits) == plain_texts(after, new_id, new)
+        })
+}
+
+fn same_head(old: &Part, new: &Part) -> bool {
+    (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
+}
+
+fn texts(of: &Conversation, id: PartId, part: &Part, edits: &[(u32, LeafEdit)]) -> Vec<Option<Arc<str>>> {
+    let edits: HashMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
+    (0..part.leaves.len())
+        .filter_map(|leaf| match edits.get(&(leaf as u32)) {
+            Some(LeafEdit::Replace(text)) => Some(Some(Arc::clone(text))),
+            Some(LeafEdit::Remove) => None,
+            None => Some(of.text(id, leaf).map(|text| Arc::from(&*text))),
+        })
+        .collect()
+}
+
+fn plain_texts(of: &Conversation, id: PartId, part: &Part) -> Vec<Option<Arc<str>>> {
+    texts(of, id, part, &[])
+}
+
+/// Everything around the messages is byte for byte the same.
+fn same_frame(before: &Conversation, after: &Conversation) -> bool {
+    before.body[..=before.array.range().start] == after.body[..=after.array.range().start]
+        && before.body[before.array.range().end - 1..] == after.body[after.array.range().end - 1..]
+}
