@@ -1,0 +1,75 @@
+//! What a dialect reads from answers, and what it says when the gateway must answer itself.
+
+use crate::usage::Usage;
+
+/// What was learned from one answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// The answer's id.
+    pub id: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Why it ended, in the dialect's own word.
+    pub stop: Option<String>,
+    /// The provider's own figures; `None` when it gave none.
+    pub usage: Option<Usage>,
+    /// The answer came to its proper end. If not, the output figure is a lower bound.
+    pub complete: bool,
+    /// An error inside an answer with a good status, in the provider's words.
+    pub error: Option<String>,
+    /// Reasoning blocks that the provider says it dropped because of what stood before them.
+    pub reasoning_dropped: u32,
+}
+
+/// Reads an answer as it passes by. Never fails: what is not understood is left out.
+pub trait AnswerReader: Send {
+    /// The next bytes, decoded.
+    fn push(&mut self, bytes: &[u8]);
+    /// The answer has ended or broken off.
+    fn finish(&mut self) -> Answer;
+}
+
+/// Who is at fault for an error that the gateway reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtFault {
+    /// The caller's request.
+    Client,
+    /// The provider, or the way to it.
+    Upstream,
+    /// The gateway itself.
+    Gateway,
+}
+
+impl AtFault {
+    /// Its name in sentences.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Upstream => "upstream",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+/// An error of the gateway's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault<'a> {
+    /// The HTTP status it goes with.
+    pub status: u16,
+    /// Who is at fault.
+    pub at_fault: AtFault,
+    /// What happened, in one sentence.
+    pub message: &'a str,
+}
+
+/// What a provider's refusal of a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The prompt is longer than the model's window; the window, where the message says it.
+    Overflow {
+        /// Tokens that fit.
+        limit: Option<u64>,
+    },
+    /// Something else.
+    Other,
+}

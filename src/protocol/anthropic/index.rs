@@ -1,0 +1,94 @@
+//! Request bodies to conversations.
+
+use bytes::Bytes;
+
+use crate::conversation::fingerprint::Hasher;
+use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
+use crate::json::scan::{self, Kind, Value};
+use crate::protocol::Unread;
+use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::content::{feed, fill_result, text_part};
+
+/// Left out of fingerprints: where marks stand does not change what is said.
+const MARKS: &[&str] = &["cache_control"];
+
+pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let frame = Frame::read(bytes)?;
+    let list = frame.get("messages").ok_or(Unread::Shape)?;
+    let (array, messages) = body::messages("anthropic", bytes, list, memo, &message)?;
+    Ok(Conversation {
+        body: bytes.clone(),
+        array,
+        messages,
+        model: frame.text("model"),
+        session: frame.inner_text("metadata", "user_id").and_then(|id| session_of(&id)),
+        stream: frame.is_true("stream"),
+        continues: frame.inner_text("thread", "type").as_deref() == Some("continue"),
+    })
+}
+
+/// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.
+fn session_of(user: &str) -> Option<Box<str>> {
+    if let Ok(root) = scan::document(user.as_bytes())
+        && let Ok(object) = Object::read(user.as_bytes(), root)
+    {
+        return object.text("session_id").filter(|id| !id.is_empty());
+    }
+    user.rsplit_once("_session_").map(|(_, id)| id).filter(|id| !id.is_empty()).map(Box::from)
+}
+
+fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
+    let object = Object::read(raw, scan::document(raw)?)?;
+    let role = match object.text("role").as_deref() {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        _ => return Err(Unread::Shape),
+    };
+    let mut hash = Hasher::default();
+    hash.update(&[role as u8]);
+    let parts = match object.get("content") {
+        Some(value) if value.kind == Kind::String => vec![text_part(raw, value, value.span, &mut hash)],
+        Some(value) if value.kind == Kind::Array => {
+            let mut parts = Vec::new();
+            for item in scan::items(raw, value.span)? {
+                parts.push(block(raw, item, &mut hash)?);
+            }
+            parts
+        }
+        _ => return Err(Unread::Shape),
+    };
+    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+}
+
+fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    let block = Object::read(raw, item)?;
+    let kind = match block.text("type").as_deref() {
+        Some("text") => match block.of_kind("text", Kind::String) {
+            Some(text) => return Ok(text_part(raw, text, item.span, hash)),
+            None => PartKind::Opaque,
+        },
+        Some("tool_result") => return tool_result(&block, hash),
+        // What a model thought is not part of what was said: clients and providers drop it from old turns.
+        Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartKind::Thinking, item.span)),
+        Some("tool_use") => PartKind::ToolCall,
+        Some("image" | "document") => PartKind::Media,
+        _ => PartKind::Opaque,
+    };
+    feed(raw, item, MARKS, hash)?;
+    let mut part = Part::new(kind, item.span);
+    if kind == PartKind::ToolCall {
+        part.call_id = block.text("id");
+        part.tool = block.text("name");
+        part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
+    }
+    Ok(part)
+}
+
+fn tool_result(block: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolResult, block.value.span);
+    part.call_id = block.text("tool_use_id");
+    part.is_error = block.is_true("is_error");
+    fill_result(&mut part, block.bytes, block.get("content"), MARKS, hash)?;
+    Ok(part)
+}

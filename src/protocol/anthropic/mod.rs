@@ -1,0 +1,49 @@
+//! Anthropic Messages.
+//!
+//! Tool results are blocks of user messages; reasoning is signed and never touched; a block of an unknown type
+//! is opaque. Same-role messages in a row are legal here.
+
+mod answer;
+mod error;
+mod index;
+
+use bytes::Bytes;
+
+use super::{AnswerReader, Fault, Protocol, Refused, Unread};
+use crate::conversation::{Conversation, Memo, Role};
+use crate::json::string;
+
+/// The dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct Anthropic;
+
+impl Protocol for Anthropic {
+    fn name(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(body, memo)
+    }
+
+    fn message(&self, role: Role, text: &str) -> String {
+        let role = match role {
+            Role::Assistant => "assistant",
+            Role::System => "system",
+            Role::User | Role::Tool => "user",
+        };
+        format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
+        answer::reader(streamed)
+    }
+
+    fn fault(&self, fault: &Fault<'_>) -> String {
+        error::body(fault)
+    }
+
+    fn refused(&self, status: u16, body: &[u8]) -> Refused {
+        error::refused(status, body)
+    }
+}

@@ -1,0 +1,138 @@
+//! What all dialects read alike: the outermost object, the list of messages, the memo.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::conversation::{Memo, Message, MessageIndex};
+use crate::json::scan::{self, Kind, Member, Value};
+use crate::json::{Odd, Span, string};
+
+/// Why a body is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// Its JSON is odd.
+    #[error("odd JSON: {0}")]
+    Odd(Odd),
+    /// It is not UTF-8.
+    #[error("not UTF-8")]
+    NotText,
+    /// It is JSON, but not a request of this dialect.
+    #[error("not the shape of a request")]
+    Shape,
+}
+
+/// The outermost object of a body.
+pub(crate) struct Frame<'a> {
+    bytes: &'a [u8],
+    members: Vec<Member>,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Unread> {
+        if std::str::from_utf8(bytes).is_err() {
+            return Err(Unread::NotText);
+        }
+        let root = scan::document(bytes)?;
+        if root.kind != Kind::Object {
+            return Err(Unread::Shape);
+        }
+        Ok(Self { bytes, members: scan::members(bytes, root.span)? })
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Value> {
+        scan::get(self.bytes, &self.members, key)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
+        text(self.bytes, self.get(key)?)
+    }
+
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
+    }
+
+    /// A text in an object in the frame.
+    pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Option<Box<str>> {
+        let value = self.get(key).filter(|value| value.kind == Kind::Object)?;
+        let members = scan::members(self.bytes, value.span).ok()?;
+        text(self.bytes, scan::get(self.bytes, &members, inner)?)
+    }
+}
+
+/// The text of a string value.
+pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
+    if value.kind != Kind::String {
+        return None;
+    }
+    string::decode(value.span.of(bytes)).map(Box::from)
+}
+
+/// Reads the list of messages, those seen before from the memo. `index` reads one message from its own bytes.
+pub(crate) fn messages(
+    dialect: &str,
+    body: &Bytes,
+    array: Value,
+    memo: &dyn Memo,
+    index: &dyn Fn(&[u8]) -> Result<MessageIndex, Unread>,
+) -> Result<(Span, Vec<Message>), Unread> {
+    if array.kind != Kind::Array {
+        return Err(Unread::Shape);
+    }
+    let items = scan::items(body, array.span)?;
+    let mut messages = Vec::with_capacity(items.len());
+    for item in items {
+        let raw = item.span.of(body);
+        let key = memo.key(dialect, raw);
+        let known = memo.get(key);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let index = Arc::new(index(raw)?);
+                memo.put(key, &index);
+                index
+            }
+        };
+        messages.push(Message { span: item.span, index });
+    }
+    Ok((array.span, messages))
+}
+
+/// The members of one message or block, which must be an object.
+pub(crate) struct Object<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) value: Value,
+    members: Vec<Member>,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn read(bytes: &'a [u8], value: Value) -> Result<Self, Unread> {
+        if value.kind != Kind::Object {
+            return Err(Unread::Shape);
+        }
+        Ok(Self { bytes, value, members: scan::members(bytes, value.span)? })
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Value> {
+        scan::get(self.bytes, &self.members, key)
+    }
+
+    pub(crate) fn of_kind(&self, key: &str, kind: Kind) -> Option<Value> {
+        self.get(key).filter(|value| value.kind == kind)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
+        text(self.bytes, self.get(key)?)
+    }
+
+    /// Whether the member is the string `text`, however it is spelled.
+    pub(crate) fn says(&self, key: &str, expected: &str) -> bool {
+        self.of_kind(key, Kind::String)
+            .and_then(|value| string::decode(value.span.of(self.bytes)))
+            .is_some_and(|text| text == expected)
+    }
+
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
+    }
+}

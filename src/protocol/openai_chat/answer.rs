@@ -1,0 +1,202 @@
+//! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
+//!
+//! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds.
+
+use memchr::memmem;
+use serde_json::Value;
+
+use crate::protocol::reader::{self, Fold, at, count, text};
+use crate::protocol::{Answer, AnswerReader};
+use crate::usage::{Money, Partial, Reasoning, Tier};
+
+pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
+    reader::reader(streamed, Completion::default())
+}
+
+#[derive(Default)]
+struct Completion {
+    answer: Answer,
+    usage: Partial,
+}
+
+impl Completion {
+    fn take(&mut self, document: &Value) {
+        if self.answer.id.is_none() {
+            self.answer.id = text(document, &["id"]);
+        }
+        if let Some(model) = text(document, &["model"]) {
+            self.answer.model = Some(model);
+        }
+        if let Some(error) = document.get("error").filter(|error| !error.is_null()) {
+            let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
+            self.answer.error = message.or_else(|| Some(error.to_string()));
+        }
+        let choices =
+            document.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for choice in choices {
+            if let Some(stop) = text(choice, &["finish_reason"]) {
+                self.answer.complete = true;
+                self.answer.stop = Some(stop);
+            }
+        }
+        if let Some(tier) = text(document, &["service_tier"]) {
+            self.usage.tier = Some(Tier::from_wire(&tier));
+        }
+        for path in [&["x_groq", "usage"][..], &["usage"]] {
+            if let Some(figures) = at(document, path).filter(|figures| figures.is_object()) {
+                self.usage.fold(usage(figures));
+            }
+        }
+    }
+}
+
+impl Fold for Completion {
+    fn wants(&self, event: &[u8]) -> bool {
+        self.answer.id.is_none()
+            || memmem::find_iter(event, b"\"usage\"").any(|at| !is_null(&event[at + 7..]))
+            || memmem::find_iter(event, b"\"finish_reason\"").any(|at| !is_null(&event[at + 15..]))
+            || memmem::find(event, b"\"error\"").is_some()
+    }
+
+    fn event(&mut self, event: &Value) {
+        self.take(event);
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        self.answer.complete |= word.trim_ascii() == b"[DONE]";
+    }
+
+    fn whole(&mut self, document: &Value) {
+        self.take(document);
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut usage = std::mem::take(&mut self.usage);
+        // A tier without figures is no usage.
+        let figures = Partial { tier: None, ..usage.clone() }.finish().is_some();
+        usage.tier = usage.tier.filter(|_| figures);
+        Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
+    }
+}
+
+fn is_null(rest: &[u8]) -> bool {
+    rest.trim_ascii_start()
+        .strip_prefix(b":")
+        .is_some_and(|value| value.trim_ascii_start().starts_with(b"null"))
+}
+
+fn usage(figures: &Value) -> Partial {
+    let prompt = count(figures, &["prompt_tokens"]);
+    let output = count(figures, &["completion_tokens"]);
+    let cached = [
+        &["prompt_tokens_details", "cached_tokens"][..],
+        &["prompt_cache_hit_tokens"],
+        &["cached_tokens"],
+        &["input_tokens_details", "cached_tokens"],
+    ];
+    let cached = cached.iter().find_map(|path| count(figures, path));
+    let written = count(figures, &["prompt_tokens_details", "cache_write_tokens"]);
+    let reasoning = count(figures, &["completion_tokens_details", "reasoning_tokens"]);
+    let beside = stated_beside(prompt, output, reasoning, count(figures, &["total_tokens"]));
+    Partial {
+        reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
+        provider_cost: figures.get("cost").and_then(cost),
+        ..Partial::from_inclusive(prompt, cached, written, output)
+    }
+}
+
+/// Some servers leave reasoning out of the output figure; their total tells.
+fn stated_beside(
+    prompt: Option<u64>,
+    output: Option<u64>,
+    reasoning: Option<u64>,
+    total: Option<u64>,
+) -> bool {
+    match (prompt, output, reasoning, total) {
+        (Some(prompt), Some(output), Some(reasoning), Some(total)) => {
+            let without = prompt.saturating_add(output);
+            reasoning > 0 && total == without.saturating_add(reasoning)
+        }
+        _ => false,
+    }
+}
+
+fn cost(value: &Value) -> Option<Money> {
+    Money::from_usd_str(&value.as_number()?.to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Tokens;
+
+    fn answer(streamed: bool, text: &str) -> Answer {
+        let mut reader = reader(streamed);
+        for byte in text.as_bytes() {
+            reader.push(&[*byte]);
+        }
+        reader.finish()
+    }
+
+    fn check(figures: &str, expected: Tokens) {
+        let whole =
+            format!(r#"{{"id":"c","model":"m","choices":[{{"finish_reason":"stop"}}],"usage":{figures}}}"#);
+        let stream = format!(
+            "data: {{\"id\":\"c\",\"model\":\"m\",\"choices\":[{{\"delta\":{{}},\"finish_reason\":null}}],\"usage\":null}}\n\n\
+             : comment\n\ndata: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n\
+             data: {{\"choices\":[],\"usage\":{figures}}}\n\ndata: [DONE]\n\n"
+        );
+        for (streamed, text) in [(false, whole), (true, stream)] {
+            let answer = answer(streamed, &text);
+            assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
+            assert_eq!(
+                (answer.complete, answer.stop.as_deref(), answer.model.as_deref()),
+                (true, Some("stop"), Some("m"))
+            );
+        }
+    }
+
+    #[test]
+    fn every_servers_figures() {
+        check(
+            r#"{"prompt_tokens":1200,"completion_tokens":80,"total_tokens":1280,"prompt_tokens_details":{"cached_tokens":1024,"cache_write_tokens":128},"completion_tokens_details":{"reasoning_tokens":32}}"#,
+            Tokens {
+                input: 48,
+                cache_read: 1024,
+                cache_write_5m: 128,
+                output: 80,
+                reasoning: 32,
+                ..Tokens::default()
+            },
+        );
+        check(
+            r#"{"prompt_tokens":100,"completion_tokens":7,"prompt_cache_hit_tokens":60,"prompt_cache_miss_tokens":40}"#,
+            Tokens { input: 40, cache_read: 60, output: 7, ..Tokens::default() },
+        );
+        check(
+            r#"{"prompt_tokens":100,"completion_tokens":7,"total_tokens":157,"completion_tokens_details":{"reasoning_tokens":50}}"#,
+            Tokens { input: 100, output: 57, reasoning: 50, ..Tokens::default() },
+        );
+        check(
+            r#"{"prompt_tokens":100,"completion_tokens":7,"prompt_tokens_details":null,"cached_tokens":30}"#,
+            Tokens { input: 70, cache_read: 30, output: 7, ..Tokens::default() },
+        );
+    }
+
+    #[test]
+    fn the_providers_own_cost_is_kept_exactly() {
+        let answer = answer(
+            false,
+            r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"cost":0.00012345}}"#,
+        );
+        let expected = Money::from_usd_str("0.00012345").unwrap();
+        assert_eq!(answer.usage.and_then(|usage| usage.provider_cost), Some(expected));
+    }
+
+    #[test]
+    fn a_stream_without_usage_has_none() {
+        let text = "data: {\"id\":\"c\",\"service_tier\":\"default\",\"choices\":[{\"finish_reason\":null}]}\n\ndata: {\"error\":{\"message\":\"no\"}}\n\n";
+        let answer = answer(true, text);
+        assert_eq!((answer.usage, answer.complete, answer.error.as_deref()), (None, false, Some("no")));
+    }
+}

@@ -1,0 +1,133 @@
+//! Request bodies to conversations.
+
+use bytes::Bytes;
+
+use crate::conversation::fingerprint::Hasher;
+use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
+use crate::json::scan::{self, Kind, Value};
+use crate::protocol::Unread;
+use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::content::{feed, fill_result, text_part};
+
+/// Left out of fingerprints: marks that some servers pass on to other providers.
+const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
+
+/// Members of an assistant message that carry reasoning, whatever the server calls it.
+const REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_details"];
+
+pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let frame = Frame::read(bytes)?;
+    let list = frame.get("messages").ok_or(Unread::Shape)?;
+    let (array, messages) = body::messages("openai-chat", bytes, list, memo, &message)?;
+    Ok(Conversation {
+        body: bytes.clone(),
+        array,
+        messages,
+        model: frame.text("model"),
+        session: frame
+            .text("prompt_cache_key")
+            .or_else(|| frame.text("session_id"))
+            .filter(|id| !id.is_empty()),
+        stream: frame.is_true("stream"),
+        continues: false,
+    })
+}
+
+fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
+    let object = Object::read(raw, scan::document(raw)?)?;
+    let role = match object.text("role").as_deref() {
+        Some("system" | "developer") => Role::System,
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("tool" | "function") => Role::Tool,
+        _ => return Err(Unread::Shape),
+    };
+    let mut hash = Hasher::default();
+    hash.update(&[role as u8]);
+    let parts = if role == Role::Tool {
+        vec![tool_result(&object, &mut hash)?]
+    } else {
+        let mut parts = reasoning(&object);
+        parts.extend(content(&object, &mut hash)?);
+        parts.extend(calls(&object, &mut hash)?);
+        parts
+    };
+    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+}
+
+/// Reasoning has no part in a fingerprint: clients drop it from old turns.
+fn reasoning(object: &Object<'_>) -> Vec<Part> {
+    let found = REASONING.iter().filter_map(|key| object.get(key)).filter(|value| value.kind != Kind::Null);
+    found.map(|value| Part::new(PartKind::Thinking, value.span)).collect()
+}
+
+fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
+    let Some(value) = object.get("content") else { return Ok(Vec::new()) };
+    match value.kind {
+        Kind::Null => Ok(Vec::new()),
+        Kind::String => Ok(vec![text_part(object.bytes, value, value.span, hash)]),
+        Kind::Array => {
+            let items = scan::items(object.bytes, value.span)?;
+            items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
+        }
+        _ => Err(Unread::Shape),
+    }
+}
+
+fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    let block = Object::read(raw, item)?;
+    let kind = match block.text("type").as_deref() {
+        Some("text") => match block.of_kind("text", Kind::String) {
+            Some(text) => return Ok(text_part(raw, text, item.span, hash)),
+            None => PartKind::Opaque,
+        },
+        Some("image_url" | "input_audio" | "file") => PartKind::Media,
+        // Some servers keep reasoning in the list of content.
+        Some("thinking" | "reasoning") => return Ok(Part::new(PartKind::Thinking, item.span)),
+        _ => PartKind::Opaque,
+    };
+    feed(raw, item, MARKS, hash)?;
+    Ok(Part::new(kind, item.span))
+}
+
+fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
+    let mut parts = Vec::new();
+    if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
+        for item in scan::items(object.bytes, list.span)? {
+            feed(object.bytes, item, MARKS, hash)?;
+            parts.push(call(&Object::read(object.bytes, item)?)?);
+        }
+    }
+    // The old single call, a refusal, audio: kept as they are.
+    for key in ["function_call", "refusal", "audio"] {
+        if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
+            feed(object.bytes, value, MARKS, hash)?;
+            parts.push(Part::new(PartKind::Opaque, value.span));
+        }
+    }
+    Ok(parts)
+}
+
+fn call(item: &Object<'_>) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolCall, item.value.span);
+    part.call_id = item.text("id");
+    for (key, arguments) in [("function", "arguments"), ("custom", "input")] {
+        if let Some(inner) = item.of_kind(key, Kind::Object) {
+            let inner = Object::read(item.bytes, inner)?;
+            part.tool = inner.text("name");
+            part.arguments = inner.get(arguments).map(|value| match value.kind {
+                Kind::String => Arguments::Encoded(value.span),
+                _ => Arguments::Value(value.span),
+            });
+        }
+    }
+    Ok(part)
+}
+
+fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolResult, object.value.span);
+    part.call_id = object.text("tool_call_id");
+    part.tool = object.text("name");
+    fill_result(&mut part, object.bytes, object.get("content"), MARKS, hash)?;
+    Ok(part)
+}

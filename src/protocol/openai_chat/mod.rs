@@ -1,0 +1,48 @@
+//! OpenAI Chat Completions, and the many servers that speak it.
+//!
+//! A tool result is a message of its own. Reasoning stands in members beside the content and is never touched.
+
+mod answer;
+mod error;
+mod index;
+
+use bytes::Bytes;
+
+use super::{AnswerReader, Fault, Protocol, Refused, Unread};
+use crate::conversation::{Conversation, Memo, Role};
+use crate::json::string;
+
+/// The dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenAiChat;
+
+impl Protocol for OpenAiChat {
+    fn name(&self) -> &'static str {
+        "openai-chat"
+    }
+
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(body, memo)
+    }
+
+    fn message(&self, role: Role, text: &str) -> String {
+        let role = match role {
+            Role::Assistant => "assistant",
+            Role::System => "system",
+            Role::User | Role::Tool => "user",
+        };
+        format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
+        answer::reader(streamed)
+    }
+
+    fn fault(&self, fault: &Fault<'_>) -> String {
+        error::body(fault)
+    }
+
+    fn refused(&self, status: u16, body: &[u8]) -> Refused {
+        error::refused(status, body)
+    }
+}

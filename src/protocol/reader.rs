@@ -1,0 +1,101 @@
+//! The common part of reading answers: framing, bounded collecting, looking up figures.
+
+use serde_json::Value;
+
+use super::{Answer, AnswerReader};
+use crate::sse::Framer;
+
+/// The largest JSON answer that is read for its usage, in bytes.
+const MAX_ANSWER: usize = 32 << 20;
+
+/// What a dialect makes of the documents in an answer.
+pub(crate) trait Fold: Send {
+    /// Whether an event may say anything of interest. A cheap look that spares most events the parsing.
+    fn wants(&self, event: &[u8]) -> bool;
+    /// An event of a stream.
+    fn event(&mut self, event: &Value);
+    /// An event that is no JSON, such as an end mark.
+    fn word(&mut self, _word: &[u8]) {}
+    /// The one document of an answer that is not a stream.
+    fn whole(&mut self, document: &Value);
+    /// What was learned.
+    fn answer(&mut self) -> Answer;
+}
+
+/// Reads an answer that is one document.
+pub(crate) struct Whole<F> {
+    bytes: Vec<u8>,
+    too_large: bool,
+    fold: F,
+}
+
+/// Reads an answer that is a stream of events.
+pub(crate) struct Events<F> {
+    framer: Framer,
+    fold: F,
+}
+
+/// The reader for one kind of answer.
+pub(crate) fn reader<F: Fold + 'static>(streamed: bool, fold: F) -> Box<dyn AnswerReader> {
+    if streamed {
+        Box::new(Events { framer: Framer::default(), fold })
+    } else {
+        Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+    }
+}
+
+impl<F: Fold> AnswerReader for Whole<F> {
+    fn push(&mut self, bytes: &[u8]) {
+        self.too_large |= self.bytes.len() + bytes.len() > MAX_ANSWER;
+        if self.too_large {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    fn finish(&mut self) -> Answer {
+        if let Ok(document) = serde_json::from_slice(&self.bytes) {
+            self.fold.whole(&document);
+        }
+        self.fold.answer()
+    }
+}
+
+impl<F: Fold> AnswerReader for Events<F> {
+    fn push(&mut self, bytes: &[u8]) {
+        let Self { framer, fold } = self;
+        framer.push(bytes, &mut |event| take(fold, event));
+    }
+
+    fn finish(&mut self) -> Answer {
+        let Self { framer, fold } = self;
+        framer.finish(&mut |event| take(fold, event));
+        fold.answer()
+    }
+}
+
+fn take<F: Fold>(fold: &mut F, event: &[u8]) {
+    if !event.starts_with(b"{") {
+        fold.word(event);
+    } else if fold.wants(event)
+        && let Ok(event) = serde_json::from_slice(event)
+    {
+        fold.event(&event);
+    }
+}
+
+/// A count at a path of keys; `None` where it is missing, null or no whole number.
+pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
+    at(value, path)?.as_u64()
+}
+
+/// A text at a path of keys.
+pub(crate) fn text(value: &Value, path: &[&str]) -> Option<String> {
+    at(value, path)?.as_str().map(str::to_owned)
+}
+
+/// A value at a path of keys.
+pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, key| value.get(key))
+}

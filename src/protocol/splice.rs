@@ -1,0 +1,64 @@
+//! A plan as byte edits. The same for every dialect: indexes say where literals, blocks and messages stand.
+
+use crate::conversation::{Conversation, PartId, Role};
+use crate::json::container::{self, Patch};
+use crate::json::{Edit, Edits, Span, string};
+use crate::plan::{LeafEdit, Op, Plan, Refusal};
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Lowering {
+    /// It breaks a rule.
+    #[error("refused plan: {0}")]
+    Refused(#[from] Refusal),
+    /// Its edits overlap.
+    #[error("overlapping edits")]
+    Overlap,
+}
+
+/// Turns a checked plan into edits. `message` writes an inserted message.
+pub(crate) fn lower(
+    conversation: &Conversation,
+    plan: &Plan,
+    message: &dyn Fn(Role, &str) -> String,
+) -> Result<Edits, Lowering> {
+    let mut edits = Vec::new();
+    let mut list = Patch::default();
+    for op in &plan.ops {
+        match op {
+            Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
+            Op::Drop { first, end } => list.drop.extend(*first..*end),
+            Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
+        }
+    }
+    if !list.is_empty() {
+        let elements: Vec<Span> = conversation.messages.iter().map(|message| message.span).collect();
+        edits.extend(container::edits(conversation.array, &elements, &list));
+    }
+    Edits::new(edits).map_err(|_| Lowering::Overlap)
+}
+
+fn text(
+    conversation: &Conversation,
+    id: PartId,
+    leaves: &[(u32, LeafEdit)],
+    edits: &mut Vec<Edit>,
+) -> Result<(), Lowering> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    let mut blocks = Patch::default();
+    for (leaf, edit) in leaves {
+        let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;
+        match edit {
+            LeafEdit::Replace(text) => {
+                edits.push(Edit::replace(conversation.absolute(id.message, leaf.span), string::encode(text)));
+            }
+            LeafEdit::Remove => blocks.drop.push(leaf.slot.ok_or(Refusal::NotRemovable)? as usize),
+        }
+    }
+    if let Some(slots) = part.slots.as_ref().filter(|_| !blocks.is_empty()) {
+        let items: Vec<Span> =
+            slots.items.iter().map(|item| conversation.absolute(id.message, *item)).collect();
+        edits.extend(container::edits(conversation.absolute(id.message, slots.array), &items, &blocks));
+    }
+    Ok(())
+}
