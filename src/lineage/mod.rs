@@ -1,1 +1,275 @@
-//! Stub.
+//! Which thread a request continues, and what was decided in it.
+//!
+//! A request re-sends its whole history, so every earlier request of its thread is one of its prefixes. The
+//! longest prefix that was sent before says what is old. The client's own session id only labels threads; it is
+//! never trusted to mean that two histories are the same.
+
+mod client;
+mod memory;
+
+use std::sync::Arc;
+
+use crate::conversation::{Chain, Conversation, PartId, Role};
+use crate::planner::{Applied, Decision, PartKey};
+use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, Thread};
+
+pub use client::{Caller, caller, principal};
+pub use memory::Memory;
+
+/// How a request relates to its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// Nothing of it was seen before.
+    New,
+    /// It goes on where the thread's newest request ended.
+    Continue,
+    /// The very same history was sent before.
+    Retry,
+    /// It goes on from an earlier request of the thread.
+    Fork,
+}
+
+impl Relation {
+    /// Its name in the books.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Continue => "continue",
+            Self::Retry => "retry",
+            Self::Fork => "fork",
+        }
+    }
+}
+
+/// Where a request belongs.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its thread, with the head it had before this request.
+    pub thread: Thread,
+    /// How it relates to it.
+    pub relation: Relation,
+    /// The first so many messages were sent before.
+    pub sent: usize,
+    /// The histories up to each message, the empty one first.
+    pub chains: Vec<Chain>,
+    /// The decisions in force for what was sent.
+    pub applied: Arc<[Applied]>,
+}
+
+impl Place {
+    /// The history of the whole request.
+    pub fn head(&self) -> Chain {
+        self.chains.last().copied().unwrap_or(self.thread.head)
+    }
+}
+
+/// Finds the places of requests.
+pub struct Lineage {
+    store: Arc<dyn Store>,
+    memory: Memory,
+}
+
+impl Lineage {
+    /// A lineage over a store.
+    pub fn new(store: Arc<dyn Store>, memory: Memory) -> Self {
+        Self { store, memory }
+    }
+
+    /// The place of a request. `new_id` makes an id for a new thread; `now_ms` is the clock's reading.
+    ///
+    /// # Errors
+    /// When the store cannot be read; the request then passes through.
+    pub fn place(
+        &self,
+        conversation: &Conversation,
+        root: Chain,
+        caller: &Caller,
+        new_id: &dyn Fn() -> String,
+        now_ms: i64,
+    ) -> Result<Place, StoreError> {
+        let chains = chains(conversation, root);
+        let Some((sent, threads)) = self.longest_sent(conversation, &chains)? else {
+            let thread = self.new_thread(None, caller, new_id, now_ms, root)?;
+            return Ok(Place { thread, relation: Relation::New, sent: 0, chains, applied: Arc::default() });
+        };
+        let applied = self.decided(conversation, &chains, sent)?;
+        let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
+        Ok(Place { thread, relation, sent, chains, applied })
+    }
+
+    /// What was decided about a result that stands in an unknown history.
+    pub fn recover(&self, root: Chain, key: PartKey) -> Option<Decision> {
+        let stored = self.store.recover(root, key).ok()??;
+        Some(Decision::clone(&stored.decision))
+    }
+
+    /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
+    pub fn batch(&self, place: &Place, root: Chain, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
+        let head = place.head();
+        let decisions = applied[applied.len() - fresh..].iter().map(|applied| StoredDecision {
+            chain: place.chains[applied.part.message as usize + 1],
+            part: applied.part.part,
+            since: head,
+            root,
+            decision: Arc::clone(&applied.decision),
+        });
+        Batch {
+            decisions: decisions.collect(),
+            threads: vec![Thread { head, at_ms: now_ms, ..place.thread.clone() }],
+            boundaries: vec![Boundary { chain: head, thread: place.thread.id.clone() }],
+            at_ms: now_ms,
+            ..Batch::default()
+        }
+    }
+
+    /// Remembers that a request left, with all the decisions in force.
+    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>) {
+        let thread = Thread { head: place.head(), ..place.thread.clone() };
+        if place.relation == Relation::Continue {
+            self.memory.forget(place.thread.head);
+        }
+        self.memory.remember(place.head(), thread, applied);
+    }
+
+    /// From now on nothing of this thread is edited.
+    pub fn set_aside(&self, place: &Place, now_ms: i64) {
+        let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
+        self.memory.remember(place.head(), thread.clone(), Arc::default());
+        self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
+    }
+
+    /// The longest history that was sent before, and the threads that sent it. A history can only have been the
+    /// end of a request where the model spoke next, or at the very end.
+    fn longest_sent(
+        &self,
+        conversation: &Conversation,
+        chains: &[Chain],
+    ) -> Result<Option<(usize, Vec<String>)>, StoreError> {
+        let count = conversation.messages.len();
+        for sent in (1..=count).rev() {
+            let spoken =
+                conversation.messages.get(sent).is_none_or(|next| next.index.role == Role::Assistant);
+            if !spoken {
+                continue;
+            }
+            if let Some(known) = self.memory.threads(chains[sent]) {
+                return Ok(Some((sent, known)));
+            }
+            let rows = self.store.boundaries(chains[sent])?;
+            if !rows.is_empty() {
+                return Ok(Some((sent, rows.into_iter().map(|row| row.thread).collect())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The decisions in force for the first `sent` messages. Of several about one part, the newest that took
+    /// effect within this history holds.
+    fn decided(
+        &self,
+        conversation: &Conversation,
+        chains: &[Chain],
+        sent: usize,
+    ) -> Result<Arc<[Applied]>, StoreError> {
+        if let Some(known) = self.memory.applied(chains[sent]) {
+            return Ok(known);
+        }
+        let places: std::collections::HashMap<Chain, usize> =
+            chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
+        let mut applied: Vec<Applied> = Vec::new();
+        for message in (0..sent).filter(|message| conversation.messages[*message].index.has_results()) {
+            let mut newest: std::collections::BTreeMap<u32, (usize, StoredDecision)> =
+                std::collections::BTreeMap::new();
+            for stored in self.store.decisions(chains[message + 1])? {
+                let Some(since) = places.get(&stored.since).copied() else { continue };
+                match newest.get(&stored.part) {
+                    Some((other, _)) if *other >= since => {}
+                    _ => drop(newest.insert(stored.part, (since, stored))),
+                }
+            }
+            applied.extend(newest.into_iter().map(|(part, (_, stored))| Applied {
+                part: PartId { message: message as u32, part },
+                decision: stored.decision,
+            }));
+        }
+        Ok(applied.into())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one place decides, from all that is known of the request")]
+    fn thread_of(
+        &self,
+        threads: &[String],
+        chains: &[Chain],
+        sent: usize,
+        caller: &Caller,
+        new_id: &dyn Fn() -> String,
+        now_ms: i64,
+        root: Chain,
+    ) -> Result<(Thread, Relation), StoreError> {
+        let mut candidates = Vec::new();
+        for id in threads {
+            let known = match self.memory.thread(id) {
+                Some(thread) => Some(thread),
+                None => self.store.thread(id)?,
+            };
+            candidates.extend(known);
+        }
+        candidates.sort_by_key(|thread| {
+            (thread.session == caller.session, thread.head == chains[sent], thread.at_ms)
+        });
+        let Some(best) = candidates.pop() else {
+            return Ok((self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New));
+        };
+        let same_session = best.session == caller.session;
+        if sent + 1 == chains.len() && same_session {
+            return Ok((best, Relation::Retry));
+        }
+        if best.head == chains[sent] && same_session {
+            return Ok((best, Relation::Continue));
+        }
+        Ok((self.new_thread(Some(best), caller, new_id, now_ms, root)?, Relation::Fork))
+    }
+
+    /// A thread that begins with this request: booked with its session, else with the thread it branched from,
+    /// else on its own.
+    fn new_thread(
+        &self,
+        parent: Option<Thread>,
+        caller: &Caller,
+        new_id: &dyn Fn() -> String,
+        now_ms: i64,
+        root: Chain,
+    ) -> Result<Thread, StoreError> {
+        let sibling = match &caller.session {
+            Some(session) => self.store.session(session)?,
+            None => None,
+        };
+        let id = new_id();
+        let parent = parent.or(sibling);
+        let conversation = match (&caller.session, &parent) {
+            (Some(session), _) => session.clone(),
+            (None, Some(parent)) => parent.conversation.clone(),
+            (None, None) => id.clone(),
+        };
+        Ok(Thread {
+            id,
+            conversation,
+            session: caller.session.clone(),
+            observe: parent.as_ref().is_some_and(|parent| parent.observe),
+            parent: parent.map(|parent| parent.id),
+            head: root,
+            at_ms: now_ms,
+        })
+    }
+}
+
+fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
+    let mut chains = Vec::with_capacity(conversation.messages.len() + 1);
+    let mut chain = root;
+    chains.push(chain);
+    for message in &conversation.messages {
+        chain = chain.then(message.index.fingerprint);
+        chains.push(chain);
+    }
+    chains
+}

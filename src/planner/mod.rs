@@ -1,1 +1,253 @@
-//! Stub.
+//! From stored decisions and shapers to a plan. Pure.
+//!
+//! Old parts get exactly what was stored for them. Newborn parts are decided here, once; the caller stores the
+//! decisions and saves the full texts before anything leaves, or drops both.
+
+pub mod decision;
+
+use std::borrow::Cow;
+
+use crate::conversation::{Conversation, Digest, PartId, PartKind};
+use crate::plan::{LeafEdit, Op, Plan};
+use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
+
+pub use decision::{Applied, Decision, PartKey, Save};
+
+/// What is known of a request's past.
+pub struct Past<'a> {
+    /// The first so many messages were sent before.
+    pub sent: usize,
+    /// What was decided about their parts.
+    pub applied: &'a [Applied],
+    /// What was once decided about a part that now stands in an unknown history, if anything.
+    pub recover: &'a dyn Fn(PartKey) -> Option<Decision>,
+}
+
+/// What shall be done with a request.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The operations: stored and new decisions alike.
+    pub plan: Plan,
+    /// All decisions in force, old and new, in order of their parts.
+    pub applied: Vec<Applied>,
+    /// How many of them are new; these are the ones to store.
+    pub fresh: usize,
+    /// Full texts that new decisions refer to.
+    pub saves: Vec<Save>,
+}
+
+/// Where a model finds the full text: a ready sentence for an output's id.
+pub type Recall<'a> = &'a dyn Fn(&str) -> String;
+
+/// Plans one request.
+pub fn plan(
+    conversation: &Conversation,
+    past: &Past<'_>,
+    settings: &Settings,
+    recall: Recall<'_>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for applied in past.applied {
+        if fits(conversation, applied) {
+            outcome.applied.push(applied.clone());
+        }
+    }
+    let tail = conversation.tail();
+    recover(conversation, past, past.sent..tail, &mut outcome);
+    let mut view = View::default();
+    for message in past.sent.max(tail)..conversation.messages.len() {
+        for (id, part) in conversation.parts_of(message) {
+            if part.kind == PartKind::ToolResult {
+                decide(conversation, id, settings, recall, &mut view, &mut outcome);
+            }
+        }
+    }
+    outcome.plan.ops = outcome.applied.iter().map(operation).collect();
+    outcome
+}
+
+/// A decision fits the part it names only if the part still says what it said then.
+fn fits(conversation: &Conversation, applied: &Applied) -> bool {
+    conversation.part(applied.part).is_some_and(|part| {
+        part.kind == PartKind::ToolResult && part.content == Some(applied.decision.content)
+    })
+}
+
+/// Parts of a history that is not known as a whole (the client compacted or edited it): what was decided about
+/// the very same result before still holds; everything else there is old and stays as it is.
+fn recover(
+    conversation: &Conversation,
+    past: &Past<'_>,
+    messages: std::ops::Range<usize>,
+    outcome: &mut Outcome,
+) {
+    for message in messages {
+        for (id, part) in conversation.parts_of(message) {
+            let Some(key) = part.content.and_then(|content| PartKey::of(part.call_id.as_deref(), content))
+            else {
+                continue;
+            };
+            if let Some(decision) = (past.recover)(key).filter(Decision::stands_alone) {
+                let applied = Applied { part: id, decision: decision.into() };
+                if fits(conversation, &applied) {
+                    outcome.applied.push(applied);
+                    outcome.fresh += 1;
+                }
+            }
+        }
+    }
+}
+
+fn decide(
+    conversation: &Conversation,
+    id: PartId,
+    settings: &Settings,
+    recall: Recall<'_>,
+    view: &mut View,
+    outcome: &mut Outcome,
+) {
+    let Some(part) = conversation.part(id) else { return };
+    let Some(content) = part.content else { return };
+    let texts: Option<Vec<Cow<'_, str>>> =
+        (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
+    // A text that cannot be decoded cannot be shortened either.
+    let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { return };
+    let call = conversation.call_of(id);
+    let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
+    let arguments = call.and_then(|call| conversation.arguments(call));
+    let output = decision::output_id(&texts);
+    let recall = recall(&output);
+    let subject = Subject {
+        leaves: &texts,
+        tool,
+        arguments: arguments.as_deref(),
+        is_error: part.is_error,
+        recall: &recall,
+    };
+
+    let earlier = view.earlier(conversation, outcome, id, content, settings);
+    let pointer = earlier
+        .filter(|_| settings.repeat && all_text(part))
+        .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
+    let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
+    let leaves = leaf_edits(shaped.leaves);
+    if leaves.is_empty() {
+        return;
+    }
+    let decision = Decision {
+        rules: shaped.rules.iter().map(Rule::as_str).collect::<Vec<_>>().join("+").into(),
+        leaves,
+        content,
+        key: PartKey::of(part.call_id.as_deref(), content),
+        bytes_before: shaped.bytes_before as u64,
+        bytes_after: shaped.bytes_after as u64,
+        output: shaped.lossy.then(|| output.clone()),
+    };
+    if shaped.lossy {
+        outcome.saves.push(Save { id: output, text: texts.concat() });
+    }
+    outcome.applied.push(Applied { part: id, decision: decision.into() });
+    outcome.fresh += 1;
+}
+
+/// Whether a result is nothing but text: a pointer would hide an image.
+fn all_text(part: &crate::conversation::Part) -> bool {
+    part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
+}
+
+fn repeat(
+    subject: &Subject<'_>,
+    settings: &Settings,
+    removable: bool,
+    call_id: &str,
+    tool: Option<&str>,
+) -> Option<shape::Shaped> {
+    let before: usize = subject.leaves.iter().map(|leaf| leaf.len()).sum();
+    let exempt = subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool));
+    let pointer = shape::pointer(tool.or(subject.tool), call_id, before, subject.recall);
+    if exempt
+        || before < settings.repeat_min_bytes
+        || pointer.len() >= before
+        || (!removable && subject.leaves.len() > 1)
+    {
+        return None;
+    }
+    let after = pointer.len();
+    let mut leaves = vec![Leaf::Replace(pointer)];
+    leaves.resize_with(subject.leaves.len(), || Leaf::Remove);
+    Some(shape::Shaped {
+        leaves,
+        rules: Rules::from(Rule::Repeat),
+        bytes_before: before,
+        bytes_after: after,
+        lossy: true,
+    })
+}
+
+fn leaf_edits(leaves: Vec<Leaf>) -> Vec<(u32, LeafEdit)> {
+    let edits = leaves.into_iter().enumerate().filter_map(|(at, leaf)| match leaf {
+        Leaf::Keep => None,
+        Leaf::Replace(text) => Some((at as u32, LeafEdit::Replace(text.into()))),
+        Leaf::Remove => Some((at as u32, LeafEdit::Remove)),
+    });
+    edits.collect()
+}
+
+fn operation(applied: &Applied) -> Op {
+    Op::Text { part: applied.part, leaves: applied.decision.leaves.clone() }
+}
+
+/// The results that the model can still read, by what they say. Built when the first candidate needs it.
+#[derive(Default)]
+struct View(Option<std::collections::HashMap<Digest, PartId>>);
+
+impl View {
+    /// An earlier result with the same content that is still in view: its call id and tool.
+    fn earlier<'a>(
+        &mut self,
+        conversation: &'a Conversation,
+        outcome: &Outcome,
+        id: PartId,
+        content: Digest,
+        settings: &Settings,
+    ) -> Option<(&'a str, Option<&'a str>)> {
+        if !settings.repeat {
+            return None;
+        }
+        let seen = self.0.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
+        let earlier = match seen.entry(content) {
+            std::collections::hash_map::Entry::Occupied(entry) => *entry.get(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(id);
+                return None;
+            }
+        };
+        let call = conversation.call_of(earlier).and_then(|call| conversation.part(call));
+        let part = conversation.part(earlier)?;
+        let call_id = part.call_id.as_deref()?;
+        Some((call_id, part.tool.as_deref().or_else(|| call?.tool.as_deref())))
+    }
+}
+
+/// Results in messages before `end`; those that are themselves pointers are not what one points to.
+fn results_before(
+    conversation: &Conversation,
+    outcome: &Outcome,
+    end: usize,
+) -> std::collections::HashMap<Digest, PartId> {
+    let pointers: std::collections::HashSet<PartId> = outcome
+        .applied
+        .iter()
+        .filter(|applied| !applied.decision.stands_alone())
+        .map(|applied| applied.part)
+        .collect();
+    let mut seen = std::collections::HashMap::new();
+    for message in 0..end {
+        for (id, part) in conversation.parts_of(message) {
+            if let Some(content) = part.content.filter(|_| !pointers.contains(&id)) {
+                seen.entry(content).or_insert(id);
+            }
+        }
+    }
+    seen
+}

@@ -1,1 +1,85 @@
-//! Stub.
+//! What outlives a process: histories, decisions, full texts, the ledger's rows.
+//!
+//! Reads are answered on the spot by the calling thread; writes go through one writer thread, which groups
+//! them into transactions. A decision is committed before the request that made it leaves. Credentials and
+//! bodies are never stored here.
+
+pub mod outputs;
+pub mod row;
+mod schema;
+pub mod sqlite;
+mod writer;
+
+use std::pin::Pin;
+
+use crate::conversation::Chain;
+use crate::planner::PartKey;
+
+pub use outputs::Outputs;
+pub use row::{Batch, Boundary, LedgerRow, StoredDecision, Thread};
+pub use sqlite::Sqlite;
+
+/// The promise that a batch is stored.
+pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+/// The store, whatever keeps it.
+pub trait Store: Send + Sync {
+    /// The requests that ended with this history.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError>;
+
+    /// The decisions about the message that this history ends with.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError>;
+
+    /// The newest decision of a principal about a result, whatever its history.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError>;
+
+    /// A thread.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError>;
+
+    /// The newest thread of a session.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
+
+    /// Saves and commits a batch; done when it is safe against the death of the process.
+    fn commit(&self, batch: Batch) -> Stored;
+
+    /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
+    fn later(&self, batch: Batch) -> bool;
+}
+
+/// The store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database.
+    #[error("database: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// A file.
+    #[error("file: {0}")]
+    File(#[from] std::io::Error),
+    /// The file was made by a newer version.
+    #[error("the store was made by a newer version")]
+    Newer,
+    /// Another process decided about the same part first; what it decided stands.
+    #[error("another process was first")]
+    Raced,
+    /// A row that does not say what it should.
+    #[error("a stored row is damaged")]
+    Damaged,
+    /// The writer has too much to do, or is gone.
+    #[error("the writer does not take more")]
+    Busy,
+}

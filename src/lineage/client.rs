@@ -1,0 +1,113 @@
+//! Who is calling, as far as the request says.
+
+use http::HeaderMap;
+
+use crate::conversation::Digest;
+
+/// What a request says about its sender.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// What the client calls its run.
+    pub session: Option<String>,
+    /// The sub-agent within the run.
+    pub agent: Option<String>,
+    /// The client program, as it names itself.
+    pub client: Option<String>,
+    /// How often the client has tried this request before, if it says so.
+    pub retries: Option<u32>,
+}
+
+/// Headers that carry a session id, in the order they are believed. The first is our own, for any client.
+const SESSION: &[&str] = &[
+    "x-plimsoll-session-id",
+    "x-claude-code-session-id",
+    "x-session-id",
+    "x-session-affinity",
+    "x-opencode-session",
+    "session-id",
+    "thread-id",
+    "session_id",
+    "conversation_id",
+    "agent-session-id",
+    "x-grok-conv-id",
+];
+
+/// Headers that carry the id or kind of a sub-agent.
+const AGENT: &[&str] = &["x-claude-code-agent-id", "x-openai-subagent"];
+
+/// Reads the sender from a request's headers; `body_session` is the id that the body carries, believed last.
+pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
+    let text =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+    let session = SESSION.iter().find_map(|name| text(name)).or(body_session);
+    Caller {
+        session: session.map(str::to_owned),
+        agent: AGENT.iter().find_map(|name| text(name)).map(str::to_owned),
+        client: text("user-agent").and_then(|agent| agent.split(' ').next()).map(str::to_owned),
+        retries: text("x-stainless-retry-count").and_then(|count| count.parse().ok()),
+    }
+}
+
+/// What stands for the sender's credential: a digest of a lasting key, or of the account that short-lived
+/// tokens belong to. Histories of different principals are never taken for one. A token that is renewed during
+/// a conversation must not make it a new one, so such tokens do not count.
+pub fn principal(headers: &HeaderMap) -> Digest {
+    let lasting = ["x-api-key", "api-key", "x-goog-api-key", "chatgpt-account-id"];
+    let keys = lasting.iter().filter_map(|name| headers.get(*name)).map(http::HeaderValue::as_bytes);
+    let bearer =
+        headers.get("authorization").map(http::HeaderValue::as_bytes).filter(|value| is_lasting(value));
+    let mut pieces: Vec<&[u8]> = Vec::new();
+    for key in keys.chain(bearer) {
+        pieces.push(key);
+        pieces.push(b"\0");
+    }
+    Digest::of(&pieces)
+}
+
+/// API keys last; OAuth access tokens (JSON web tokens, Google's, Anthropic's) are renewed within hours.
+fn is_lasting(authorization: &[u8]) -> bool {
+    let token = authorization.strip_prefix(b"Bearer ").unwrap_or(authorization);
+    ![&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC"].iter().any(|renewed| token.starts_with(renewed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn sessions_are_believed_in_order() {
+        for (pairs, body, expected) in [
+            (&[("x-session-id", "s"), ("x-claude-code-session-id", "c")][..], Some("b"), Some("c")),
+            (&[("x-plimsoll-session-id", "p"), ("x-claude-code-session-id", "c")], None, Some("p")),
+            (&[("session-id", "x")], Some("b"), Some("x")),
+            (&[("x-session-id", "")], Some("b"), Some("b")),
+            (&[("user-agent", "curl/8")], None, None),
+        ] {
+            assert_eq!(caller(&headers(pairs), body).session.as_deref(), expected, "{pairs:?}");
+        }
+        let caller = caller(
+            &headers(&[("user-agent", "claude-cli/2.1 (external)"), ("x-stainless-retry-count", "2")]),
+            None,
+        );
+        assert_eq!((caller.client.as_deref(), caller.retries), (Some("claude-cli/2.1"), Some(2)));
+    }
+
+    #[test]
+    fn keys_tell_principals_apart_and_renewed_tokens_do_not() {
+        let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs));
+        assert_ne!(of(&[("x-api-key", "a")]), of(&[("x-api-key", "b")]));
+        assert_ne!(of(&[("authorization", "Bearer sk-a")]), of(&[("authorization", "Bearer sk-b")]));
+        assert_eq!(of(&[("authorization", "Bearer eyJa.b.c")]), of(&[("authorization", "Bearer eyJd.e.f")]));
+        assert_ne!(
+            of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "1")]),
+            of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "2")])
+        );
+    }
+}

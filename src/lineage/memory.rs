@@ -1,0 +1,64 @@
+//! The newest histories, remembered above the store.
+//!
+//! What was in force when a request left never changes afterwards, so an entry is true as long as it is kept,
+//! whatever another gateway does on the same store.
+
+use std::sync::Arc;
+
+use moka::sync::Cache;
+
+use crate::conversation::Chain;
+use crate::planner::Applied;
+use crate::store::Thread;
+
+#[derive(Clone)]
+struct Sent {
+    threads: Arc<[String]>,
+    applied: Arc<[Applied]>,
+}
+
+/// A bounded memory of histories and threads.
+pub struct Memory {
+    sent: Cache<Chain, Sent>,
+    threads: Cache<String, Thread>,
+}
+
+impl Memory {
+    /// Remembers decisions of about `bytes` in all.
+    pub fn new(bytes: u64) -> Self {
+        let weigher = |_: &Chain, sent: &Sent| {
+            let texts: usize = sent.applied.iter().map(|applied| applied.decision.weight()).sum();
+            u32::try_from(texts + 256).unwrap_or(u32::MAX)
+        };
+        Self {
+            sent: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
+            threads: Cache::builder().max_capacity(4096).build(),
+        }
+    }
+
+    pub(super) fn remember(&self, chain: Chain, thread: Thread, applied: Arc<[Applied]>) {
+        let mut threads = self.threads(chain).unwrap_or_default();
+        if !threads.contains(&thread.id) {
+            threads.push(thread.id.clone());
+        }
+        self.sent.insert(chain, Sent { threads: threads.into(), applied });
+        self.threads.insert(thread.id.clone(), thread);
+    }
+
+    /// Drops what a longer history of the same thread replaces. The store still has it.
+    pub(super) fn forget(&self, chain: Chain) {
+        self.sent.invalidate(&chain);
+    }
+
+    pub(super) fn threads(&self, chain: Chain) -> Option<Vec<String>> {
+        self.sent.get(&chain).map(|sent| sent.threads.to_vec())
+    }
+
+    pub(super) fn applied(&self, chain: Chain) -> Option<Arc<[Applied]>> {
+        self.sent.get(&chain).map(|sent| sent.applied)
+    }
+
+    pub(super) fn thread(&self, id: &str) -> Option<Thread> {
+        self.threads.get(id)
+    }
+}

@@ -1,0 +1,76 @@
+//! Decisions: "this part is sent as that", made once, stored, never changed.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::conversation::{Digest, PartId};
+use crate::plan::LeafEdit;
+use crate::shape::Rule;
+
+/// What a result is, whatever history it stands in: its call's id and its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PartKey(pub Digest);
+
+impl PartKey {
+    /// The key of a result; `None` when it names no call.
+    pub fn of(call_id: Option<&str>, content: Digest) -> Option<Self> {
+        let call_id = call_id?;
+        Some(Self(Digest::of(&[&(call_id.len() as u64).to_le_bytes(), call_id.as_bytes(), &content.0])))
+    }
+}
+
+/// What a tool result is sent as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The names of what made it, joined by `+`.
+    pub rules: Box<str>,
+    /// The changed leaves, ascending.
+    pub leaves: Vec<(u32, LeafEdit)>,
+    /// What the result said when it was decided.
+    pub content: Digest,
+    /// What the result is outside of its history.
+    pub key: Option<PartKey>,
+    /// Bytes of the original text.
+    pub bytes_before: u64,
+    /// Bytes of the text that is sent.
+    pub bytes_after: u64,
+    /// The stored full text.
+    pub output: Option<String>,
+}
+
+impl Decision {
+    /// Roughly the memory it takes, in bytes.
+    pub fn weight(&self) -> usize {
+        let text = |edit: &LeafEdit| if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };
+        std::mem::size_of::<Self>() + self.leaves.iter().map(|(_, edit)| text(edit) + 24).sum::<usize>()
+    }
+
+    /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.
+    pub fn stands_alone(&self) -> bool {
+        !self.rules.split('+').any(|rule| rule == Rule::Repeat.as_str())
+    }
+}
+
+/// A decision and the part it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The part.
+    pub part: PartId,
+    /// What it is sent as.
+    pub decision: Arc<Decision>,
+}
+
+/// A full text to be saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Save {
+    /// Its id, made from its content.
+    pub id: String,
+    /// The text.
+    pub text: String,
+}
+
+/// The id of a full text: a digest of it.
+pub fn output_id(texts: &[Cow<'_, str>]) -> String {
+    let pieces: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    Digest::of(&pieces).to_string()
+}

@@ -1,0 +1,121 @@
+//! Full texts of what was cut, as plain files that an agent's own tools can read and search.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The folder of full texts. Files are named by a digest of their content, so that a text is stored once.
+#[derive(Debug, Clone)]
+pub struct Outputs {
+    dir: PathBuf,
+}
+
+impl Outputs {
+    /// The outputs in a folder, which need not exist yet.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// The file of an output.
+    pub fn path(&self, id: &str) -> PathBuf {
+        self.dir.join(format!("{id}.txt"))
+    }
+
+    /// Saves a text unless it is there already. A reader never sees half a file.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn save(&self, id: &str, text: &str) -> io::Result<()> {
+        let path = self.path(id);
+        if fs::metadata(&path).is_ok_and(|found| found.len() == text.len() as u64) {
+            return Ok(());
+        }
+        match write(&path, text) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_private(&self.dir)?;
+                write(&path, text)
+            }
+            done => done,
+        }
+    }
+
+    /// The text of an output; `None` when there is none with this id.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn read(&self, id: &str) -> io::Result<Option<Vec<u8>>> {
+        if !is_id(id) {
+            return Ok(None);
+        }
+        match fs::read(self.path(id)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes an output; not being there is fine.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(&self, id: &str) -> io::Result<()> {
+        match fs::remove_file(self.path(id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Creates a folder, and those above it, that only this user may enter.
+///
+/// # Errors
+/// What the file system says.
+pub fn create_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn is_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.part", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    drop(file);
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saved_texts_come_back_and_only_to_their_id() {
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(home.path().join("a/b"));
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(outputs.read(id).unwrap(), None);
+        outputs.save(id, "text\n").unwrap();
+        outputs.save(id, "text\n").unwrap();
+        assert_eq!(outputs.read(id).unwrap().as_deref(), Some(&b"text\n"[..]));
+        for other in ["../a", "", "0123", "0123456789abcdef0123456789abcdeg"] {
+            assert_eq!(outputs.read(other).unwrap(), None, "{other}");
+        }
+        outputs.remove(id).unwrap();
+        outputs.remove(id).unwrap();
+        assert_eq!(outputs.read(id).unwrap(), None);
+    }
+
+    #[test]
+    fn files_are_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(home.path().join("outputs"));
+        let id = "0123456789abcdef0123456789abcdef";
+        outputs.save(id, "x").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&home.path().join("outputs")), mode(&outputs.path(id))), (0o700, 0o600));
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows, as plain data.
+
+use std::sync::Arc;
+
+use crate::conversation::{Chain, Digest};
+use crate::planner::{Decision, PartKey, Save};
+
+/// A growing list of messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id, ordered by time.
+    pub id: String,
+    /// The conversation it is booked on.
+    pub conversation: String,
+    /// What the client calls its run, if it says so.
+    pub session: Option<String>,
+    /// The thread it branched from.
+    pub parent: Option<String>,
+    /// The history of its newest request.
+    pub head: Chain,
+    /// Nothing of it is edited any more: an edit of it was refused.
+    pub observe: bool,
+    /// When its newest request came, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// A request that ended with some history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boundary {
+    /// The history.
+    pub chain: Chain,
+    /// The thread that the request belonged to.
+    pub thread: String,
+}
+
+/// A decision and where it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDecision {
+    /// The history that ends with the message.
+    pub chain: Chain,
+    /// The part's place in the message.
+    pub part: u32,
+    /// The history of the request that sent it so for the first time.
+    pub since: Chain,
+    /// The empty history of the principal.
+    pub root: Chain,
+    /// What was decided.
+    pub decision: Arc<Decision>,
+}
+
+/// A request's record, as the database keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LedgerRow {
+    /// The record's id, ordered by time.
+    pub id: String,
+    /// When the request came, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The conversation it is booked on.
+    pub conversation: String,
+    /// The model that is billed.
+    pub model: Option<String>,
+    /// The client's name.
+    pub client: Option<String>,
+    /// What it cost, in pico-dollars; `None` when the price or the usage is not known.
+    pub cost: Option<i64>,
+    /// The whole record as JSON.
+    pub record: String,
+    /// The file name of the conversation's log.
+    pub log: String,
+}
+
+/// What is written together.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// Full texts to save first.
+    pub saves: Vec<Save>,
+    /// Decisions.
+    pub decisions: Vec<StoredDecision>,
+    /// Threads, new or with a new head.
+    pub threads: Vec<Thread>,
+    /// Histories that were sent.
+    pub boundaries: Vec<Boundary>,
+    /// Ids of full texts that are still in use.
+    pub touch: Vec<String>,
+    /// Records for the ledger.
+    pub ledger: Vec<LedgerRow>,
+    /// Full texts that were last in use before this time are forgotten.
+    pub forget_outputs: Option<i64>,
+    /// Ledger rows from before this time are forgotten.
+    pub forget_ledger: Option<i64>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// The digest in a blob of 16 bytes.
+pub(super) fn digest(bytes: &[u8]) -> Option<Digest> {
+    bytes.try_into().ok().map(Digest)
+}
+
+/// The key in a blob of 16 bytes.
+pub(super) fn part_key(bytes: Option<Vec<u8>>) -> Option<PartKey> {
+    bytes.and_then(|bytes| digest(&bytes)).map(PartKey)
+}

@@ -1,0 +1,77 @@
+//! The database's tables.
+
+use rusqlite::Connection;
+
+/// The version of the layout below. A store of a newer version is left alone.
+pub(super) const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS threads (
+  id TEXT PRIMARY KEY,
+  conversation TEXT NOT NULL,
+  session TEXT,
+  parent TEXT,
+  head BLOB NOT NULL,
+  observe INTEGER NOT NULL DEFAULT 0,
+  at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS threads_by_session ON threads (session, at_ms);
+CREATE TABLE IF NOT EXISTS boundaries (
+  chain BLOB NOT NULL,
+  thread TEXT NOT NULL,
+  at_ms INTEGER NOT NULL,
+  PRIMARY KEY (chain, thread)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions (
+  chain BLOB NOT NULL,
+  part INTEGER NOT NULL,
+  since BLOB NOT NULL,
+  root BLOB NOT NULL,
+  part_key BLOB,
+  content BLOB NOT NULL,
+  rules TEXT NOT NULL,
+  leaves TEXT NOT NULL,
+  bytes_before INTEGER NOT NULL,
+  bytes_after INTEGER NOT NULL,
+  output TEXT,
+  at_ms INTEGER NOT NULL,
+  PRIMARY KEY (chain, part, since)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS decisions_by_key ON decisions (root, part_key, at_ms);
+CREATE TABLE IF NOT EXISTS outputs (
+  id TEXT PRIMARY KEY,
+  at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger (
+  id TEXT PRIMARY KEY,
+  at_ms INTEGER NOT NULL,
+  conversation TEXT NOT NULL,
+  model TEXT,
+  client TEXT,
+  cost INTEGER,
+  record TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
+CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
+";
+
+/// Makes the tables of a new store. WAL lets several gateways share one; a commit survives the process.
+pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    tune(connection)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == 0 {
+        connection
+            .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+        return Ok(VERSION);
+    }
+    Ok(version)
+}
+
+/// Settings of every connection. The cache is small: the hot rows are remembered above the store.
+pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cache_size", -512)
+}

@@ -1,0 +1,186 @@
+//! The store in one SQLite file.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
+
+use super::outputs::{Outputs, create_private};
+use super::row::{Batch, Boundary, StoredDecision, Thread, digest, part_key};
+use super::writer::Writer;
+use super::{Store, StoreError, Stored, schema};
+use crate::conversation::Chain;
+use crate::plan::LeafEdit;
+use crate::planner::{Decision, PartKey};
+
+/// A SQLite file, read by the calling threads and written by one of its own.
+pub struct Sqlite {
+    path: PathBuf,
+    /// Idle readers; as many are made as are in use at once. They go before the writer, which tidies the file up
+    /// when it is the last to close.
+    readers: Mutex<Vec<Connection>>,
+    writer: Writer,
+}
+
+impl Sqlite {
+    /// Opens or creates a store. `queue` bounds the batches that wait to be written; `logs` is the folder of the
+    /// conversations' logs.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or was made by a newer version.
+    pub fn open(path: &Path, outputs: Outputs, logs: PathBuf, queue: usize) -> Result<Self, StoreError> {
+        if let Some(dir) = path.parent() {
+            create_private(dir)?;
+        }
+        let connection = Connection::open(path)?;
+        if schema::prepare(&connection)? > schema::VERSION {
+            return Err(StoreError::Newer);
+        }
+        let writer = Writer::start(connection, outputs, logs, queue)?;
+        Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
+    }
+
+    fn read<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.readers.lock().map(|mut readers| readers.pop()).unwrap_or_default();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open_reader(&self.path)?,
+        };
+        let answer = query(&connection);
+        if let Ok(mut readers) = self.readers.lock() {
+            readers.push(connection);
+        }
+        answer
+    }
+}
+
+fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
+    schema::tune(&connection)?;
+    Ok(connection)
+}
+
+impl Store for Sqlite {
+    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError> {
+        self.read(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT thread FROM boundaries WHERE chain = ?1")?;
+            let rows = statement.query_map([chain.0.0], |row| Ok(Boundary { chain, thread: row.get(0)? }))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
+                 FROM decisions WHERE chain = ?1 ORDER BY part, at_ms",
+            )?;
+            let mut rows = statement.query([chain.0.0])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(decision(row)?);
+            }
+            Ok(found)
+        })
+    }
+
+    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
+                 FROM decisions WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1",
+            )?;
+            let mut rows = statement.query([root.0.0, key.0.0])?;
+            rows.next()?.map(decision).transpose()
+        })
+    }
+
+    fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT id, conversation, session, parent, head, observe, at_ms FROM threads WHERE id = ?1",
+            )?;
+            statement.query_row([id], |row| Ok(thread(row))).optional()?.transpose()
+        })
+    }
+
+    fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT id, conversation, session, parent, head, observe, at_ms FROM threads
+                 WHERE session = :session ORDER BY at_ms DESC LIMIT 1",
+            )?;
+            statement
+                .query_row(named_params! {":session": session}, |row| Ok(thread(row)))
+                .optional()?
+                .transpose()
+        })
+    }
+
+    fn commit(&self, batch: Batch) -> Stored {
+        let answer = self.writer.commit(batch);
+        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Busy)) })
+    }
+
+    fn later(&self, batch: Batch) -> bool {
+        self.writer.later(batch)
+    }
+}
+
+fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {
+    let head: Vec<u8> = row.get(4)?;
+    Ok(Thread {
+        id: row.get(0)?,
+        conversation: row.get(1)?,
+        session: row.get(2)?,
+        parent: row.get(3)?,
+        head: digest(&head).map(Chain).ok_or(StoreError::Damaged)?,
+        observe: row.get(5)?,
+        at_ms: row.get(6)?,
+    })
+}
+
+fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
+    let blob = |column: usize| -> Result<_, StoreError> {
+        let bytes: Vec<u8> = row.get(column)?;
+        digest(&bytes).ok_or(StoreError::Damaged)
+    };
+    let leaves: String = row.get(7)?;
+    let decision = Decision {
+        rules: row.get::<_, String>(6)?.into(),
+        leaves: leaves_from(&leaves).ok_or(StoreError::Damaged)?,
+        content: blob(5)?,
+        key: part_key(row.get(4)?),
+        bytes_before: row.get(8)?,
+        bytes_after: row.get(9)?,
+        output: row.get(10)?,
+    };
+    Ok(StoredDecision {
+        chain: Chain(blob(0)?),
+        part: row.get(1)?,
+        since: Chain(blob(2)?),
+        root: Chain(blob(3)?),
+        decision: Arc::new(decision),
+    })
+}
+
+/// Leaves as `[[leaf, text or null], …]`; null: the leaf goes.
+pub(super) fn leaves_to(leaves: &[(u32, LeafEdit)]) -> String {
+    let rows: Vec<(u32, Option<&str>)> = leaves
+        .iter()
+        .map(|(leaf, edit)| match edit {
+            LeafEdit::Replace(text) => (*leaf, Some(&**text)),
+            LeafEdit::Remove => (*leaf, None),
+        })
+        .collect();
+    serde_json::to_string(&rows).unwrap_or_default()
+}
+
+fn leaves_from(text: &str) -> Option<Vec<(u32, LeafEdit)>> {
+    let rows: Vec<(u32, Option<String>)> = serde_json::from_str(text).ok()?;
+    let edit = |text: Option<String>| text.map_or(LeafEdit::Remove, |text| LeafEdit::Replace(text.into()));
+    Some(rows.into_iter().map(|(leaf, text)| (leaf, edit(text))).collect())
+}

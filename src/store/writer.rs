@@ -1,0 +1,296 @@
+//! The one thread that writes.
+//!
+//! Batches that wait together are one transaction. Full texts are written before the transaction that refers
+//! to them. A failed batch is reported to whoever waits for it and fails no other.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, params};
+use tokio::sync::oneshot;
+
+use super::StoreError;
+use super::outputs::{Outputs, create_private};
+use super::row::Batch;
+use super::sqlite::leaves_to;
+
+/// Batches that one transaction takes at most.
+const GROUP: usize = 64;
+
+/// Logs that are kept open at most.
+const OPEN_LOGS: usize = 64;
+
+type Answer = oneshot::Sender<Result<(), StoreError>>;
+
+struct Job {
+    batch: Batch,
+    answer: Option<Answer>,
+}
+
+/// The handle on the writing thread. Dropping it writes what is queued and ends the thread.
+pub(super) struct Writer {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        outputs: Outputs,
+        logs: PathBuf,
+        queue: usize,
+    ) -> Result<Self, StoreError> {
+        let (jobs, inbox) = sync_channel(queue.max(1));
+        let desk = Desk { connection, outputs, logs, open: HashMap::new() };
+        let thread =
+            std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    pub(super) fn commit(&self, batch: Batch) -> oneshot::Receiver<Result<(), StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Job { batch, answer: Some(answer) });
+        answered
+    }
+
+    pub(super) fn later(&self, batch: Batch) -> bool {
+        self.send(Job { batch, answer: None })
+    }
+
+    fn send(&self, job: Job) -> bool {
+        let Some(jobs) = &self.jobs else { return false };
+        match jobs.try_send(job) {
+            Ok(()) => true,
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                if let Some(answer) = job.answer {
+                    let _ = answer.send(Err(StoreError::Busy));
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Desk {
+    connection: Connection,
+    outputs: Outputs,
+    logs: PathBuf,
+    open: HashMap<String, File>,
+}
+
+impl Desk {
+    fn run(mut self, inbox: &Receiver<Job>) {
+        while let Ok(job) = inbox.recv() {
+            let mut group = vec![job];
+            while group.len() < GROUP {
+                match inbox.try_recv() {
+                    Ok(job) => group.push(job),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                }
+            }
+            self.write(group);
+        }
+        let _ = self.connection.pragma_update(None, "optimize", "");
+    }
+
+    /// One transaction for all; if it fails, one for each, so that a bad batch harms only itself.
+    fn write(&mut self, mut group: Vec<Job>) {
+        for job in &mut group {
+            if let Err(error) = self.save(&job.batch) {
+                tracing::warn!(%error, "a full text could not be saved");
+                refuse(job, error.into());
+            }
+        }
+        // Whoever waits no longer has been refused: nothing of that batch is stored.
+        group.retain(|job| job.answer.is_some() || job.batch.decisions.is_empty());
+        let together = self.transaction(group.iter().map(|job| &job.batch));
+        for mut job in group {
+            let done = match &together {
+                Ok(()) => Ok(()),
+                Err(_) => self.transaction(std::iter::once(&job.batch)),
+            };
+            match done {
+                Ok(()) => {
+                    if let Some(answer) = job.answer.take() {
+                        let _ = answer.send(Ok(()));
+                    }
+                    self.log(&job.batch);
+                    self.sweep(&job.batch);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a batch could not be stored");
+                    refuse(&mut job, error);
+                }
+            }
+        }
+    }
+
+    fn save(&self, batch: &Batch) -> io::Result<()> {
+        batch.saves.iter().try_for_each(|save| self.outputs.save(&save.id, &save.text))
+    }
+
+    fn transaction<'a>(&mut self, batches: impl Iterator<Item = &'a Batch>) -> Result<(), StoreError> {
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for batch in batches {
+            put(&transaction, batch)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Appends the records to their conversations' logs. The database has them already: a failure loses no book.
+    fn log(&mut self, batch: &Batch) {
+        for row in &batch.ledger {
+            let done = self
+                .log_file(&row.log)
+                .and_then(|file| file.write_all(format!("{}\n", row.record).as_bytes()));
+            if let Err(error) = done {
+                self.open.remove(&row.log);
+                tracing::warn!(%error, log = row.log, "a record could not be logged");
+            }
+        }
+    }
+
+    /// A text whose file cannot be removed stays in the list and is tried again with the next sweep.
+    fn sweep(&self, batch: &Batch) {
+        let done = batch.forget_outputs.map_or(Ok(()), |before| {
+            let mut statement = self.connection.prepare("SELECT id FROM outputs WHERE at_ms < ?1")?;
+            let old: Vec<String> =
+                statement.query_map([before], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            for id in old {
+                self.outputs.remove(&id)?;
+                self.connection.execute("DELETE FROM outputs WHERE id = ?1", [id])?;
+            }
+            Ok::<_, StoreError>(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(%error, "old outputs could not be removed");
+        }
+    }
+
+    fn log_file(&mut self, name: &str) -> io::Result<&mut File> {
+        if !self.open.contains_key(name) {
+            if self.open.len() >= OPEN_LOGS {
+                self.open.clear();
+            }
+            let path = self.logs.join(name);
+            let mut options = OpenOptions::new();
+            options.create(true).append(true).mode(0o600);
+            let file = match options.open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    create_private(&self.logs)?;
+                    options.open(&path)?
+                }
+                opened => opened?,
+            };
+            self.open.insert(name.to_owned(), file);
+        }
+        self.open.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn refuse(job: &mut Job, error: StoreError) {
+    if let Some(answer) = job.answer.take() {
+        let _ = answer.send(Err(error));
+    }
+}
+
+fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    let at = batch.at_ms;
+    for thread in &batch.threads {
+        connection
+            .prepare_cached(
+                "INSERT INTO threads (id, conversation, session, parent, head, observe, at_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET head = ?5, observe = MAX(observe, ?6), at_ms = MAX(at_ms, ?7)",
+            )?
+            .execute(params![
+                thread.id,
+                thread.conversation,
+                thread.session,
+                thread.parent,
+                thread.head.0.0,
+                thread.observe,
+                thread.at_ms
+            ])?;
+    }
+    for boundary in &batch.boundaries {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO boundaries (chain, thread, at_ms) VALUES (?1, ?2, ?3)")?
+            .execute(params![boundary.chain.0.0, boundary.thread, at])?;
+    }
+    put_decisions(connection, batch)?;
+    let saved = batch.saves.iter().map(|save| &save.id);
+    for id in saved.chain(&batch.touch) {
+        connection
+            .prepare_cached("INSERT INTO outputs (id, at_ms) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at_ms = MAX(at_ms, ?2)")?
+            .execute(params![id, at])?;
+    }
+    if let Some(before) = batch.forget_ledger {
+        connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;
+    }
+    for row in &batch.ledger {
+        connection
+            .prepare_cached(
+                "INSERT OR IGNORE INTO ledger (id, at_ms, conversation, model, client, cost, record)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                row.id,
+                row.at_ms,
+                row.conversation,
+                row.model,
+                row.client,
+                row.cost,
+                row.record
+            ])?;
+    }
+    Ok(())
+}
+
+/// A decision is made once: if another process was first, its decision stands and the batch fails, so that the
+/// request is planned again from what is stored.
+fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    for stored in &batch.decisions {
+        let decision = &stored.decision;
+        let made = connection
+            .prepare_cached(
+                "INSERT INTO decisions
+                 (chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output, at_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                 ON CONFLICT (chain, part, since) DO NOTHING",
+            )?
+            .execute(params![
+                stored.chain.0.0,
+                stored.part,
+                stored.since.0.0,
+                stored.root.0.0,
+                decision.key.map(|key| key.0.0),
+                decision.content.0,
+                &*decision.rules,
+                leaves_to(&decision.leaves),
+                decision.bytes_before,
+                decision.bytes_after,
+                decision.output,
+                batch.at_ms
+            ])?;
+        if made == 0 {
+            return Err(StoreError::Raced);
+        }
+    }
+    Ok(())
+}
