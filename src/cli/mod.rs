@@ -1,1 +1,108 @@
-//! Stub.
+//! The command line.
+//!
+//! Standard output is for what was asked for, standard error for everything else. Every command gives an exit
+//! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration).
+
+mod files;
+mod serve;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Problems;
+
+/// A sidecar gateway for LLM agents: shorter prompts, whole caches, true books
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, about, propagate_version = true)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run the gateway until it is told to stop
+    Serve(Serve),
+    /// Say everything that is wrong with a configuration file
+    Check {
+        /// The file
+        #[arg(default_value = "gateway.toml")]
+        file: PathBuf,
+    },
+    /// Write a configuration file that explains every key
+    Init {
+        /// Where to write it; an existing file is left alone
+        #[arg(default_value = "gateway.toml")]
+        file: PathBuf,
+    },
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Args)]
+struct Source {
+    /// The configuration file; without one, the shipped defaults hold
+    #[arg(long, short, value_name = "FILE", env = "PLIMSOLL_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    #[command(flatten)]
+    source: Source,
+    /// Listen here instead; port 0 takes a free one
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Write the port to this file once it is open
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// Send everything to this server, whatever its path
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Change nothing; only tell what would have been saved
+    #[arg(long)]
+    observe: bool,
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(Problems),
+    /// Anything else, with what it was about.
+    #[error("{0}")]
+    Said(String),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let done = match command.action {
+        Action::Serve(options) => serve::run(&options),
+        Action::Check { file } => files::check(&file),
+        Action::Init { file } => files::init(&file),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            ExitCode::from(if matches!(failure, Failure::Config(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Prints a line of what was asked for. A reader that has gone is no failure.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

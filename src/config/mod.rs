@@ -24,7 +24,6 @@ mod size;
 mod state;
 mod suggest;
 mod upstream;
-mod url;
 mod value;
 
 #[cfg(test)]
@@ -34,12 +33,11 @@ pub use environment::{Environment, ProcessEnvironment};
 pub use limits::Limits;
 pub use listen::Listen;
 pub use log::{Log, LogFormat};
-pub use prices::{PicoDollars, PriceOverride};
+pub use prices::PriceOverride;
 pub use problem::{Problem, Problems};
 pub use size::ByteSize;
-pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
+pub use state::{Ledger, Lineage, Outputs, Recall, Retention, State};
 pub use upstream::{Protocol, Upstream, Upstreams};
-pub use url::{BadUrl, BaseUrl};
 
 use document::{Document, Source};
 use reader::Reader;
@@ -47,6 +45,7 @@ use section::Section;
 use value::Word;
 
 use crate::shape;
+use crate::upstream::BaseUrl;
 
 /// The shipped file: every key with its default and an explanation.
 pub const SHIPPED: &str = include_str!("../../gateway.toml");

@@ -2,44 +2,35 @@
 //!
 //! Money is exact: a price is read as decimal text into an integer, never through a float.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobBuilder;
 use toml::de::DeValue;
 
 use super::section::Section;
 use super::value::{Fault, bad_pattern};
+use crate::usage::Rate;
 
-/// Prices of the models whose names match a pattern. What is `None` keeps the catalogue's price.
+/// Prices of the models whose names match a pattern, in place of the catalogue's.
 #[derive(Debug, Clone)]
 pub struct PriceOverride {
     pattern: String,
-    matcher: GlobMatcher,
     /// A plain input token.
-    pub input: Option<PicoDollars>,
+    pub input: Rate,
     /// An output token.
-    pub output: Option<PicoDollars>,
-    /// An input token read from the provider's cache.
-    pub cache_read: Option<PicoDollars>,
-    /// An input token written to the provider's cache for five minutes.
-    pub cache_write_5m: Option<PicoDollars>,
-    /// An input token written to the provider's cache for an hour.
-    pub cache_write_1h: Option<PicoDollars>,
+    pub output: Rate,
+    /// An input token read from the provider's cache; `None`: as plain input.
+    pub cache_read: Option<Rate>,
+    /// An input token written to the provider's cache for five minutes; `None`: as plain input.
+    pub cache_write_5m: Option<Rate>,
+    /// An input token written to the provider's cache for an hour; `None`: twice the plain input.
+    pub cache_write_1h: Option<Rate>,
 }
 
-/// A price of one token in 10⁻¹² US dollars. One dollar for a million tokens is 1,000,000 of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PicoDollars(pub u64);
-
-/// Decimal places of "dollars for a million tokens" that a pico-dollar for one token can hold.
+/// Decimal places of "dollars for a million tokens" that a [`Rate`] can hold.
 const PLACES: usize = 6;
 /// Dearer than this for a million tokens is a slip of the unit.
 const DEAREST: u64 = 100_000;
 
 impl PriceOverride {
-    /// Whether these prices are those of a model.
-    pub fn matches(&self, model: &str) -> bool {
-        self.matcher.is_match(model)
-    }
-
     /// The pattern as it was written.
     pub fn pattern(&self) -> &str {
         &self.pattern
@@ -60,12 +51,22 @@ fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> 
     };
     let (input, output, cache_read) = (price("input"), price("output"), price("cache_read"));
     let (cache_write_5m, cache_write_1h) = (price("cache_write_5m"), price("cache_write_1h"));
+    for key in ["input", "output"] {
+        section.require(key, "a model's prices need `input` and `output`");
+    }
+    matcher.ok()?;
     let pattern = pattern.to_owned();
-    let matcher = matcher.ok()?.compile_matcher();
-    Some(PriceOverride { pattern, matcher, input, output, cache_read, cache_write_5m, cache_write_1h })
+    Some(PriceOverride {
+        pattern,
+        input: input?,
+        output: output?,
+        cache_read,
+        cache_write_5m,
+        cache_write_1h,
+    })
 }
 
-fn dollars(value: &DeValue<'_>) -> Result<PicoDollars, Fault> {
+fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {
     let text = match value {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
         DeValue::Float(number) => number.as_str(),
@@ -85,7 +86,7 @@ fn dollars(value: &DeValue<'_>) -> Result<PicoDollars, Fault> {
     let dear = || Fault::Said(format!("expected at most {DEAREST} US dollars for a million tokens"));
     let whole = whole.parse::<u64>().ok().filter(|dollars| *dollars <= DEAREST).ok_or_else(dear)?;
     let fraction = format!("{fraction:0<PLACES$}").parse::<u64>().map_err(|_| dear())?;
-    Ok(PicoDollars(whole * 10_u64.pow(PLACES as u32) + fraction))
+    Ok(Rate::from_picodollars(whole * 10_u64.pow(PLACES as u32) + fraction))
 }
 
 #[cfg(test)]
@@ -120,7 +121,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let value = DeValue::parse(text).expect("a TOML value").into_inner();
-            assert_eq!(dollars(&value).ok(), expected.map(PicoDollars), "{text}");
+            assert_eq!(dollars(&value).ok(), expected.map(Rate::from_picodollars), "{text}");
         }
     }
 }

@@ -370,12 +370,14 @@ fn tool_overrides() {
 
 #[test]
 fn price_overrides() {
-    let config = good("[prices.model.'My-*']\ninput = 3\noutput = 0.25\n[prices.model.x]\ncache_read = '1'");
+    let config = good(
+        "[prices.model.'My-*']\ninput = 3\noutput = 0.25\n[prices.model.x]\ninput = 1\noutput = 2\ncache_read = '1'",
+    );
     let [mine, other] = &config.prices[..] else { panic!("{:?}", config.prices) };
-    assert!(mine.matches("my-model") && !mine.matches("x"));
-    assert_eq!((mine.input, mine.output), (Some(PicoDollars(3_000_000)), Some(PicoDollars(250_000))));
+    let rate = crate::usage::Rate::from_picodollars;
+    assert_eq!((mine.pattern(), mine.input, mine.output), ("My-*", rate(3_000_000), rate(250_000)));
     assert_eq!((mine.cache_read, mine.cache_write_5m, mine.cache_write_1h), (None, None, None));
-    assert_eq!((other.pattern(), other.cache_read), ("x", Some(PicoDollars(1_000_000))));
+    assert_eq!((other.pattern(), other.cache_read), ("x", Some(rate(1_000_000))));
 }
 
 /// Pieces that make up texts which are TOML in places.

@@ -11,8 +11,8 @@ use toml::de::DeValue;
 
 use super::environment::Environment;
 use super::section::Section;
-use super::url::BaseUrl;
 use super::value::{Fault, Word};
+use crate::upstream::BaseUrl;
 
 /// A server that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use toml::de::DeValue;
 
 use super::size::ByteSize;
 use super::suggest::nearest;
-use super::url::BaseUrl;
 use super::{period, suggest};
 use crate::shape::settings::Tools;
+use crate::upstream::{BaseUrl, BaseUrlError};
 
 /// A type that a key can have.
 pub(super) trait FromValue: Sized {
@@ -192,12 +192,11 @@ impl FromValue for BaseUrl {
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
-        use super::url::BadUrl;
         text(value)?.parse().map_err(|bad| match bad {
-            BadUrl::Malformed => Fault::UNEXPECTED,
+            BaseUrlError::NotUrl => Fault::UNEXPECTED,
             // These may hold secrets: said without quoting the value.
-            BadUrl::Credentials | BadUrl::Query => Fault::Said(bad.to_string()),
-            BadUrl::Scheme => Fault::hint("the scheme is https:// or http://"),
+            BaseUrlError::Credentials | BaseUrlError::Query => Fault::Said(bad.to_string()),
+            BaseUrlError::Scheme => Fault::hint("the scheme is https:// or http://"),
         })
     }
 }

@@ -79,7 +79,9 @@ mod tests {
         for text in same {
             assert_eq!(form(text), form(same[0]), "{text}");
         }
-        for text in [r#"{"a":1.0,"b":["x","é"]}"#, r#"{"a":1,"b":["é","x"]}"#, r#"{"a":1,"b":["xé"]}"#, r#"{"a":1}"#] {
+        for text in
+            [r#"{"a":1.0,"b":["x","é"]}"#, r#"{"a":1,"b":["é","x"]}"#, r#"{"a":1,"b":["xé"]}"#, r#"{"a":1}"#]
+        {
             assert_ne!(form(text), form(same[0]), "{text}");
         }
     }

@@ -60,7 +60,12 @@ fn deletions(elements: &[Span], dropped: &[bool]) -> Vec<Edit> {
 }
 
 /// An insertion is anchored on the survivor before it, else the one behind it, else on the container itself.
-fn insertions(container: Span, elements: &[Span], dropped: &[bool], inserts: &[(usize, String)]) -> Vec<Edit> {
+fn insertions(
+    container: Span,
+    elements: &[Span],
+    dropped: &[bool],
+    inserts: &[(usize, String)],
+) -> Vec<Edit> {
     let mut out = Vec::new();
     let mut lonely = Vec::new();
     let mut ordered: Vec<&(usize, String)> = inserts.iter().collect();

@@ -67,7 +67,8 @@ impl Edits {
         let mut out = Vec::with_capacity((document.len() + added).saturating_sub(removed));
         let mut from = 0;
         for edit in &self.0 {
-            let (start, end) = (edit.at.range().start.min(document.len()), edit.at.range().end.min(document.len()));
+            let (start, end) =
+                (edit.at.range().start.min(document.len()), edit.at.range().end.min(document.len()));
             out.extend_from_slice(&document[from..start]);
             out.extend_from_slice(edit.text.as_bytes());
             from = end;

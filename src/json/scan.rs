@@ -118,7 +118,8 @@ pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
 /// # Errors
 /// [`Odd::Syntax`] when `object` is no object.
 pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
-    let mut cursor = Cursor { text: &document[..object.range().end.min(document.len())], at: object.range().start };
+    let mut cursor =
+        Cursor { text: &document[..object.range().end.min(document.len())], at: object.range().start };
     let mut found = Vec::new();
     cursor.expect(b'{')?;
     cursor.space();
@@ -148,7 +149,8 @@ pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, O
 /// # Errors
 /// [`Odd::Syntax`] when `array` is no array.
 pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
-    let mut cursor = Cursor { text: &document[..array.range().end.min(document.len())], at: array.range().start };
+    let mut cursor =
+        Cursor { text: &document[..array.range().end.min(document.len())], at: array.range().start };
     let mut found = Vec::new();
     cursor.expect(b'[')?;
     cursor.space();
@@ -367,8 +369,31 @@ mod tests {
             check(text, Ok(kind));
         }
         for text in [
-            "", "{", "}", "[1,]", "[,1]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{1:2}", "NaN", "[NaN]", "Infinity", "-", "01x",
-            "1.", "1e", "\"", "\"\\\"", "tru", "[1 2]", "{\"a\":1 \"b\":2}", "[}", "{]", "[1}", "'a'",
+            "",
+            "{",
+            "}",
+            "[1,]",
+            "[,1]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{1:2}",
+            "NaN",
+            "[NaN]",
+            "Infinity",
+            "-",
+            "01x",
+            "1.",
+            "1e",
+            "\"",
+            "\"\\\"",
+            "tru",
+            "[1 2]",
+            "{\"a\":1 \"b\":2}",
+            "[}",
+            "{]",
+            "[1}",
+            "'a'",
         ] {
             assert!(document(text.as_bytes()).is_err(), "{text}");
         }

@@ -63,7 +63,11 @@ fn unicode<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
 
 fn hex4(text: &str) -> Option<u32> {
     let digits = text.get(..4)?;
-    if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) { u32::from_str_radix(digits, 16).ok() } else { None }
+    if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        u32::from_str_radix(digits, 16).ok()
+    } else {
+        None
+    }
 }
 
 /// Appends `text` as a literal, quotes included. Only what JSON demands is escaped.

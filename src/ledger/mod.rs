@@ -1,1 +1,9 @@
-//! Stub.
+//! The books: one record per request, with what it used, what it cost and what was done to it.
+//!
+//! Figures are the provider's own. What is not known is null, never zero; what is an estimate is called one.
+//! Recording happens after the answer has gone and cannot hold a request up.
+
+pub mod record;
+pub mod report;
+
+pub use record::{Bytes, Cost, Edits, Record, Timing};

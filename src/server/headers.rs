@@ -61,10 +61,11 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
         }
     }
     complete_framing(&mut sent, framing);
+    for name in extra.keys() {
+        sent.remove(name);
+    }
     for (name, value) in extra {
-        if !received.contains_key(name) {
-            sent.append(name, value.clone());
-        }
+        sent.append(name, value.clone());
     }
     sent
 }

@@ -57,6 +57,11 @@ impl BaseUrl {
         &self.host
     }
 
+    /// The host alone, without a port.
+    pub fn domain(&self) -> &str {
+        self.authority.host()
+    }
+
     /// Whether connections to it are encrypted.
     pub fn is_https(&self) -> bool {
         self.scheme == Scheme::HTTPS

@@ -25,7 +25,7 @@ pub struct Settings {
     pub name: String,
     /// Where it is; a path in it is put before every request's own.
     pub base_url: BaseUrl,
-    /// Sent with every request that does not carry a header of that name itself.
+    /// Set on every request, in place of the client's own of that name.
     pub headers: HeaderMap,
     /// How long to wait for it.
     pub timeouts: Timeouts,
@@ -76,7 +76,7 @@ impl Upstream {
         &self.settings.base_url
     }
 
-    /// Headers for requests that lack them.
+    /// Headers that are set on every request.
     pub fn headers(&self) -> &HeaderMap {
         &self.settings.headers
     }

@@ -1,0 +1,187 @@
+//! From a configuration to a running gateway.
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+use http::HeaderMap;
+use tokio::sync::watch;
+
+use super::memo::Indexes;
+use super::route::{Routes, Served};
+use super::touched::Touched;
+use super::{Core, Recall, Sidecar, housekeeping};
+use crate::admin;
+use crate::config::{self, Config};
+use crate::lineage::{Lineage, Memory};
+use crate::server::{Bound, Drained, Running, Server, Settings};
+use crate::store::{Outputs, Sqlite, Store, StoreError};
+use crate::upstream::{self, Upstream};
+use crate::usage::{Catalogue, Price};
+
+/// Memory for decisions of threads that are being worked on, in bytes.
+const DECISIONS: u64 = 32 << 20;
+
+/// A decoded request body may be this many times the size of the largest that is read.
+const DECODED: usize = 2;
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The state cannot be opened.
+    #[error("cannot open the store {}: {cause}", path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: StoreError,
+    },
+    /// A pattern of a price.
+    #[error("`prices.model`: {0}")]
+    Price(globset::Error),
+    /// A thread could not be started.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A gateway at work.
+pub struct App {
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+    running: Running,
+    housekeeping: JoinHandle<()>,
+    shutdown: watch::Sender<bool>,
+}
+
+impl App {
+    /// Binds the addresses, opens the store, starts the workers.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        let address = config.listen.address;
+        let bound = Bound::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
+        let admin = config.listen.admin.map(bind_admin).transpose()?.flatten();
+        let admin_address = admin.as_ref().map(admin::Bound::address);
+        let core = Arc::new(core(config, admin_address)?);
+        let (shutdown, begun) = watch::channel(false);
+        let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
+        let housekeeping = housekeeping::start(core, server.stats(), admin, config, begun.clone())?;
+        let address = bound.address();
+        let running = server.start(bound, &begun)?;
+        Ok(Self { address, admin: admin_address, running, housekeeping, shutdown })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the administrator connects.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Stops accepting, lets what is in flight finish, writes what is queued.
+    pub fn stop(self) -> Drained {
+        let _ = self.shutdown.send(true);
+        let drained = self.running.join();
+        let _ = self.housekeeping.join();
+        drained
+    }
+}
+
+/// Several gateways may run on one machine: one that finds the admin's address taken does without.
+fn bind_admin(address: SocketAddr) -> Result<Option<admin::Bound>, StartError> {
+    match admin::Bound::bind(address) {
+        Ok(bound) => Ok(Some(bound)),
+        Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
+            tracing::warn!(%address, "the admin address is taken: no admin listener");
+            Ok(None)
+        }
+        Err(cause) => Err(StartError::Listen { address, cause }),
+    }
+}
+
+fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> {
+    let outputs = Outputs::new(&config.outputs.dir);
+    let path = config.state.dir.join("plimsoll.db");
+    let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
+    let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
+    Ok(Core {
+        routes: routes(&config.upstreams),
+        memo: Indexes::new(config.limits.memo.bytes() as u64),
+        lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
+        store,
+        outputs,
+        touched: Touched::new(),
+        shape: config.shape.clone(),
+        recall: recall(config.outputs.recall, admin),
+        prices: prices(&config.prices)?,
+        observe: config.mode == config::Mode::Observe,
+        isolate: config.lineage.isolate,
+        lost: AtomicU64::new(0),
+    })
+}
+
+/// A URL that nobody serves would mislead the model: without a listener nothing is promised.
+fn recall(recall: config::Recall, admin: Option<SocketAddr>) -> Recall {
+    match (recall, admin) {
+        (config::Recall::Path, _) => Recall::Path,
+        (config::Recall::Http, Some(address)) => Recall::Http(format!("http://{address}")),
+        (config::Recall::Http, None) | (config::Recall::None, _) => Recall::None,
+    }
+}
+
+fn routes(upstreams: &config::Upstreams) -> Routes {
+    match upstreams {
+        config::Upstreams::Single(only) => Routes::Single(served(only)),
+        config::Upstreams::Named(all) => Routes::Named(all.iter().map(served).collect()),
+    }
+}
+
+fn served(upstream: &config::Upstream) -> Served {
+    let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
+    settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
+    settings.timeouts.connect = upstream.connect_timeout;
+    settings.timeouts.idle = upstream.idle_timeout;
+    settings.ca_file.clone_from(&upstream.ca_file);
+    let dialects = upstream.protocols.iter().map(|protocol| protocol.as_str().to_owned()).collect();
+    Served { upstream: Arc::new(Upstream::new(settings)), dialects }
+}
+
+fn settings(limits: &config::Limits) -> Settings {
+    let usual = Settings::default();
+    Settings {
+        workers: NonZeroUsize::new(limits.workers).unwrap_or(usual.workers),
+        max_connections: limits.max_connections,
+        max_body: limits.max_body.bytes(),
+        max_decoded: limits.max_body.bytes().saturating_mul(DECODED),
+        rewrite_timeout: limits.rewrite_timeout,
+        drain_timeout: limits.drain_timeout,
+        ..usual
+    }
+}
+
+fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
+    let prices = overrides.iter().map(|given| {
+        let mut price = Price::new(given.input, given.output);
+        price.base.cache_read = given.cache_read;
+        price.base.cache_write_5m = given.cache_write_5m;
+        price.base.cache_write_1h = given.cache_write_1h;
+        (given.pattern().to_owned(), price)
+    });
+    Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
+}

@@ -1,0 +1,211 @@
+//! What is written down of a request: collects it while the answer passes, books it at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::rewrite::{Facts, State};
+use super::{Core, clock};
+use crate::ledger::{Bytes, Cost, Edits, Record, Timing};
+use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
+use crate::server::{End, Exchange, Form, Remedy};
+use crate::store::Batch;
+use crate::upstream::Upstream;
+use crate::usage::{self, Usage, Vendor};
+
+/// Bytes of text to a token, where only an estimate is asked for.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// What is known when a request leaves.
+pub(super) struct Start {
+    pub(super) received_at: Instant,
+    pub(super) prepared_at: Instant,
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+/// Follows one exchange.
+pub(super) struct Follow {
+    core: Arc<Core>,
+    protocol: &'static dyn Protocol,
+    upstream: Arc<Upstream>,
+    facts: Facts,
+    start: Start,
+    at_ms: i64,
+    status: Option<StatusCode>,
+    reader: Option<Box<dyn AnswerReader>>,
+    head_at: Option<Instant>,
+    body_at: Option<Instant>,
+    resent: bool,
+}
+
+impl Follow {
+    pub(super) fn new(
+        core: Arc<Core>,
+        protocol: &'static dyn Protocol,
+        upstream: Arc<Upstream>,
+        facts: Facts,
+        start: Start,
+    ) -> Self {
+        Self {
+            core,
+            protocol,
+            upstream,
+            facts,
+            start,
+            at_ms: clock::now_ms(),
+            status: None,
+            reader: None,
+            head_at: None,
+            body_at: None,
+            resent: false,
+        }
+    }
+
+    fn record(&mut self, how: &End) -> Record {
+        let answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        let billed = answer.model.clone().or_else(|| self.facts.model.clone());
+        let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
+        let place = self.facts.place.as_ref();
+        let id = clock::new_id();
+        let conversation = place
+            .map(|place| place.thread.conversation.clone())
+            .or_else(|| self.facts.caller.session.clone())
+            .unwrap_or_else(|| id.clone());
+        Record {
+            time: clock::rfc3339(self.at_ms),
+            conversation,
+            session: self.facts.caller.session.clone(),
+            thread: place.map(|place| place.thread.id.clone()),
+            parent: place.and_then(|place| place.thread.parent.clone()),
+            agent: self.facts.caller.agent.clone(),
+            relation: place.map(|place| place.relation.as_str().to_owned()),
+            client: self.facts.caller.client.clone(),
+            protocol: self.protocol.name().to_owned(),
+            upstream: self.upstream.name().to_owned(),
+            model_asked: self.facts.model.clone(),
+            model: billed,
+            messages: self.facts.messages,
+            status: self.status.map(|status| status.as_u16()),
+            outcome: outcome(how).to_owned(),
+            error: error(how, &answer),
+            tokens: answer.usage.as_ref().map(Usage::billed_tokens),
+            output_is_lower_bound: answer.usage.is_some() && !answer.complete,
+            cost,
+            bytes: self.bytes(),
+            edits: self.edits(&answer),
+            timing: self.timing(),
+            answer: answer.id,
+            stop: answer.stop,
+            id,
+        }
+    }
+
+    fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
+        let vendor = Vendor::of_host(self.upstream.base_url().domain());
+        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), vendor)?;
+        Some(Cost::of(&bill))
+    }
+
+    fn bytes(&self) -> Bytes {
+        let spared = |applied: &crate::planner::Applied| {
+            applied.decision.bytes_before.saturating_sub(applied.decision.bytes_after)
+        };
+        let edited = self.facts.state == State::Edited && !self.resent;
+        let saved = if edited { self.facts.applied.iter().map(spared).sum() } else { 0 };
+        let sent = if self.resent { self.start.received } else { self.start.sent };
+        Bytes { received: self.start.received, sent, saved, saved_tokens_estimate: saved / BYTES_PER_TOKEN }
+    }
+
+    fn edits(&self, answer: &Answer) -> Edits {
+        let mut parts: BTreeMap<String, u32> = BTreeMap::new();
+        for applied in self.facts.applied.iter() {
+            for rule in applied.decision.rules.split('+') {
+                *parts.entry(rule.to_owned()).or_default() += 1;
+            }
+        }
+        Edits {
+            state: self.facts.state.as_str().to_owned(),
+            why: self.facts.why.clone(),
+            parts,
+            decided: self.facts.fresh as u32,
+            original_resent: self.resent,
+            reasoning_dropped: answer.reasoning_dropped,
+        }
+    }
+
+    fn timing(&self) -> Timing {
+        let since = |at: Instant| at.saturating_duration_since(self.start.received_at).as_millis() as u64;
+        Timing {
+            gateway_us: self.start.prepared_at.saturating_duration_since(self.start.received_at).as_micros()
+                as u64,
+            head_ms: self.head_at.map(since),
+            first_byte_ms: self.body_at.map(since),
+            total_ms: since(Instant::now()),
+        }
+    }
+}
+
+impl Exchange for Follow {
+    fn sent(&mut self, form: Form) {
+        self.resent |= form == Form::Original && self.facts.state == State::Edited;
+    }
+
+    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long: then the
+    /// original is even longer.
+    fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
+        let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+        match self.protocol.refused(status.as_u16(), body) {
+            Refused::Other if malformed => Remedy::SendOriginal,
+            _ => Remedy::Deliver,
+        }
+    }
+
+    fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.status = Some(status);
+        self.head_at = Some(Instant::now());
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        self.reader = Some(self.protocol.answer(kind.starts_with("text/event-stream")));
+        if self.resent
+            && status.is_success()
+            && let Some(place) = &self.facts.place
+        {
+            tracing::warn!(
+                thread = place.thread.id,
+                "an edited request was refused, its original was not: the thread is left alone from now on"
+            );
+            self.core.lineage.set_aside(place, self.at_ms);
+        }
+    }
+
+    fn data(&mut self, decoded: &[u8]) {
+        self.body_at.get_or_insert_with(Instant::now);
+        if let Some(reader) = &mut self.reader {
+            reader.push(decoded);
+        }
+    }
+
+    fn end(mut self: Box<Self>, how: End) {
+        let record = self.record(&how);
+        let batch = Batch { ledger: vec![record.row(self.at_ms)], at_ms: self.at_ms, ..Batch::default() };
+        self.core.count_lost(self.core.store.later(batch));
+    }
+}
+
+fn outcome(how: &End) -> &'static str {
+    match how {
+        End::Complete => "complete",
+        End::UpstreamBroke => "upstream_broke",
+        End::ClientGone => "client_gone",
+        End::Failed(_) => "failed",
+    }
+}
+
+fn error(how: &End, answer: &Answer) -> Option<String> {
+    match how {
+        End::Failed(fault) => Some(fault.message.to_string()),
+        _ => answer.error.clone(),
+    }
+}

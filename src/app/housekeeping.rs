@@ -1,0 +1,73 @@
+//! The thread for what no request waits for: the admin listener, and removing what is too old.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::watch;
+
+use super::{Core, clock, metrics};
+use crate::admin::{self, Pages};
+use crate::config::{Config, Retention};
+use crate::server::Stats;
+use crate::store::Batch;
+
+/// How often what is too old is removed.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// Starts the thread. It ends when `shutdown` turns true.
+pub(super) fn start(
+    core: Arc<Core>,
+    stats: Arc<Stats>,
+    admin: Option<admin::Bound>,
+    config: &Config,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let outputs = config.outputs.retention;
+    let ledger = match config.ledger.retention {
+        Retention::Forever => None,
+        Retention::For(age) => Some(age),
+    };
+    let counted = Arc::clone(&core);
+    let pages =
+        Pages { outputs: core.outputs.clone(), metrics: Box::new(move || metrics::text(&counted, &stats)) };
+    thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let admin = async {
+                match admin {
+                    Some(bound) => bound.serve(Arc::new(pages)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = shutdown.wait_for(|begun| *begun) => {}
+                failed = admin => tracing::error!(?failed, "the admin listener ended"),
+                () = sweep(&core, outputs, ledger) => {}
+            }
+        });
+    })
+}
+
+async fn sweep(core: &Core, outputs: Duration, ledger: Option<Duration>) {
+    let mut due = tokio::time::interval(SWEEP);
+    due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        let now_ms = clock::now_ms();
+        core.count_lost(core.store.later(sweep_batch(now_ms, outputs, ledger)));
+    }
+}
+
+/// What is older than its retention goes.
+fn sweep_batch(now_ms: i64, outputs: Duration, ledger: Option<Duration>) -> Batch {
+    let before = |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+    Batch {
+        forget_outputs: Some(before(outputs)),
+        forget_ledger: ledger.map(before),
+        at_ms: now_ms,
+        ..Batch::default()
+    }
+}

@@ -1,0 +1,43 @@
+//! The memory of indexed messages.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use moka::sync::Cache;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::conversation::{Memo, MessageIndex};
+
+/// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
+/// two messages collide.
+pub(super) struct Indexes {
+    seed: u64,
+    known: Cache<u128, Arc<MessageIndex>>,
+}
+
+impl Indexes {
+    /// A memory of at most about `bytes`.
+    pub(super) fn new(bytes: u64) -> Self {
+        let weigher =
+            |_: &u128, index: &Arc<MessageIndex>| u32::try_from(index.weight() + 64).unwrap_or(u32::MAX);
+        Self {
+            seed: RandomState::new().hash_one("memo"),
+            known: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
+        }
+    }
+}
+
+impl Memo for Indexes {
+    fn key(&self, dialect: &str, raw: &[u8]) -> u128 {
+        let dialect = dialect.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
+        xxh3_128_with_seed(raw, dialect)
+    }
+
+    fn get(&self, key: u128) -> Option<Arc<MessageIndex>> {
+        self.known.get(&key)
+    }
+
+    fn put(&self, key: u128, index: &Arc<MessageIndex>) {
+        self.known.insert(key, Arc::clone(index));
+    }
+}

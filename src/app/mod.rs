@@ -1,0 +1,142 @@
+//! The composition root: puts the parts together and runs them.
+//!
+//! `route` says where a request goes, `rewrite` what is done to it, `follow` what is written down of it.
+//! Nothing else in the crate knows more than one of these sides.
+
+mod build;
+mod clock;
+mod follow;
+mod housekeeping;
+mod memo;
+mod metrics;
+mod rewrite;
+mod route;
+mod touched;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::request::Parts;
+
+use crate::lineage::Lineage;
+use crate::protocol::{self, Protocol};
+use crate::server::{Fault, Gateway, Inbound, Party, Prepared, Refusal, Route};
+use crate::shape;
+use crate::store::{Outputs, Store};
+use crate::usage::Catalogue;
+
+pub use build::{App, StartError};
+
+use memo::Indexes;
+use route::{Purpose, Routes};
+use touched::Touched;
+
+/// Everything that requests share.
+struct Core {
+    routes: Routes,
+    memo: Indexes,
+    lineage: Lineage,
+    store: Arc<dyn Store>,
+    outputs: Outputs,
+    touched: Touched,
+    shape: shape::Settings,
+    recall: Recall,
+    prices: Catalogue,
+    /// Plan, but change nothing.
+    observe: bool,
+    /// Histories of different credentials are different.
+    isolate: bool,
+    /// Batches that were dropped because too many were waiting.
+    lost: AtomicU64,
+}
+
+/// How a model gets at the full text of what was cut.
+#[derive(Debug, Clone)]
+enum Recall {
+    /// From a file.
+    Path,
+    /// From the admin listener, whose base URL this is.
+    Http(String),
+    /// Not at all.
+    None,
+}
+
+impl Core {
+    /// The sentence that tells where the full text is.
+    fn recall(&self, id: &str) -> String {
+        match &self.recall {
+            Recall::Path => format!("full output: {}", self.outputs.path(id).display()),
+            Recall::Http(base) => format!("full output: {base}/outputs/{id}"),
+            Recall::None => "run the tool again for the rest".to_owned(),
+        }
+    }
+
+    fn keeps_outputs(&self) -> bool {
+        !matches!(self.recall, Recall::None)
+    }
+
+    fn count_lost(&self, stored: bool) {
+        if !stored {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("the store's queue is full: a record was dropped");
+        }
+    }
+}
+
+/// The gateway as the server sees it.
+#[derive(Clone)]
+struct Sidecar {
+    core: Arc<Core>,
+}
+
+impl Gateway for Sidecar {
+    fn route(&self, head: &Parts) -> Route {
+        self.core.routes.route(head)
+    }
+
+    async fn prepare(&self, inbound: Inbound) -> Prepared {
+        let Some((protocol, purpose)) = route::dialect(&inbound.head.method, inbound.head.uri.path()) else {
+            return Prepared::untouched();
+        };
+        match purpose {
+            Purpose::Count => {
+                let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body);
+                Prepared { body, exchange: None }
+            }
+            Purpose::Generate => self.generate(protocol, inbound).await,
+        }
+    }
+
+    fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
+        let protocol =
+            route::dialect(&head.method, head.uri.path()).map_or(protocol::ALL[0], |(protocol, _)| protocol);
+        let at_fault = match fault.at_fault {
+            Party::Client => protocol::AtFault::Client,
+            Party::Upstream => protocol::AtFault::Upstream,
+            Party::Gateway => protocol::AtFault::Gateway,
+        };
+        let message = format!("plimsoll: {} ({} at fault)", fault.message, at_fault.as_str());
+        let body =
+            protocol.fault(&protocol::Fault { status: fault.status.as_u16(), at_fault, message: &message });
+        Refusal { content_type: HeaderValue::from_static("application/json"), body: body.into() }
+    }
+}
+
+impl Sidecar {
+    async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
+        let Inbound { head, body, upstream, received_at } = inbound;
+        let rewritten = self.core.rewrite(protocol, &head.headers, &body).await;
+        let start = follow::Start {
+            received_at,
+            prepared_at: Instant::now(),
+            received: body.len() as u64,
+            sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
+        };
+        let exchange =
+            follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, start);
+        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)) }
+    }
+}

@@ -1,0 +1,279 @@
+//! What is done to a request before it leaves: read it, find its place, plan, prove, store.
+//!
+//! Everything that goes wrong here ends with bytes that are safe to send: the original, or the original with
+//! exactly the edits that an earlier request of the thread was sent with.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Core, clock};
+use crate::conversation::{Chain, Conversation};
+use crate::lineage::{self, Caller, Place, Relation};
+use crate::planner::{self, Applied, Outcome, Past, Save};
+use crate::protocol::{self, Protocol};
+use crate::store::StoreError;
+
+/// What became of a request.
+pub(super) struct Rewritten {
+    /// The bytes to send; `None`: as they came.
+    pub(super) body: Option<Bytes>,
+    /// What is known of the request, for the books.
+    pub(super) facts: Facts,
+}
+
+/// What the books want to know of a request.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) caller: Caller,
+    pub(super) place: Option<Place>,
+    pub(super) model: Option<String>,
+    pub(super) messages: u32,
+    pub(super) state: State,
+    pub(super) why: Option<String>,
+    /// The decisions in force on the wire, or, observing, those that would be.
+    pub(super) applied: Arc<[Applied]>,
+    pub(super) fresh: usize,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// It could not be read.
+    #[default]
+    Unread,
+    /// There was nothing to do.
+    Unchanged,
+    /// It was edited.
+    Edited,
+    /// It would have been edited.
+    Observed,
+    /// Its thread is left alone.
+    SetAside,
+}
+
+impl State {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unread => "unread",
+            Self::Unchanged => "unchanged",
+            Self::Edited => "edited",
+            Self::Observed => "observed",
+            Self::SetAside => "set_aside",
+        }
+    }
+}
+
+/// One request on its way through.
+struct Request<'a> {
+    core: &'a Core,
+    protocol: &'static dyn Protocol,
+    conversation: Conversation,
+    root: Chain,
+    caller: Caller,
+    now_ms: i64,
+}
+
+impl Core {
+    /// Rewrites a request that asks for an answer.
+    pub(super) async fn rewrite(
+        &self,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+    ) -> Rewritten {
+        let request = match Request::read(self, protocol, headers, body) {
+            Ok(request) => request,
+            Err(unread) => return Rewritten::unread(headers, unread.to_string()),
+        };
+        match request.attempt().await {
+            // Another gateway on the same store was first: what it decided is there now.
+            Err(StoreError::Raced) => request.attempt().await,
+            done => done,
+        }
+        .unwrap_or_else(|error| request.untouched(error.to_string()))
+    }
+
+    /// The body that a prompt would be counted by: with the decisions that hold, and those that would be made,
+    /// storing nothing.
+    pub(super) fn preview(
+        &self,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+    ) -> Option<Bytes> {
+        let request = Request::read(self, protocol, headers, body).ok()?;
+        let place = request.place().ok()?;
+        if self.observe || place.thread.observe {
+            return None;
+        }
+        let outcome = request.plan(&place);
+        if outcome.plan.is_empty() {
+            return None;
+        }
+        protocol::rewrite(protocol, &request.conversation, &outcome.plan, &self.memo).ok()
+    }
+}
+
+impl Rewritten {
+    fn unread(headers: &http::HeaderMap, why: String) -> Self {
+        let caller = lineage::caller(headers, None);
+        Self { body: None, facts: Facts { caller, why: Some(why), ..Facts::default() } }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn read(
+        core: &'a Core,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+    ) -> Result<Self, protocol::Unread> {
+        let conversation = protocol.index(body, &core.memo)?;
+        let caller = lineage::caller(headers, conversation.session.as_deref());
+        let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
+        let root = Chain::root(protocol.name(), &principal);
+        Ok(Self { core, protocol, conversation, root, caller, now_ms: clock::now_ms() })
+    }
+
+    fn place(&self) -> Result<Place, StoreError> {
+        self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
+    }
+
+    fn plan(&self, place: &Place) -> Outcome {
+        let past = Past {
+            sent: place.sent,
+            applied: &place.applied,
+            recover: &|key| self.core.lineage.recover(self.root, key),
+        };
+        planner::plan(&self.conversation, &past, &self.core.shape, &|id| self.core.recall(id))
+    }
+
+    async fn attempt(&self) -> Result<Rewritten, StoreError> {
+        let place = self.place()?;
+        if place.thread.observe {
+            self.remember(&place, Arc::default());
+            return Ok(self.done(place, None, State::SetAside, Arc::default(), 0));
+        }
+        let outcome = self.plan(&place);
+        if self.core.observe {
+            self.remember(&place, Arc::default());
+            let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
+            return Ok(self.done(place, None, state, outcome.applied.into(), outcome.fresh));
+        }
+        if outcome.fresh == 0 {
+            return Ok(self.settled(place, outcome, None));
+        }
+        let edited =
+            match protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo) {
+                Ok(edited) => edited,
+                Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string()))),
+            };
+        match self.store(&place, &outcome).await {
+            Ok(()) => {
+                let (applied, fresh) = (Arc::from(outcome.applied), outcome.fresh);
+                self.core.lineage.sent(&place, Arc::clone(&applied));
+                Ok(self.done(place, Some(edited), State::Edited, applied, fresh))
+            }
+            Err(StoreError::Raced) => Err(StoreError::Raced),
+            Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
+        }
+    }
+
+    async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
+        let mut batch =
+            self.core.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
+        batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
+        self.core.store.commit(batch).await
+    }
+
+    /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
+    fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
+        let old = outcome.applied.len() - outcome.fresh;
+        outcome.applied.truncate(old);
+        outcome.plan.ops.truncate(old);
+        let applied: Arc<[Applied]> = outcome.applied.into();
+        self.remember(&place, Arc::clone(&applied));
+        if outcome.plan.is_empty() {
+            return Rewritten {
+                body: None,
+                facts: self.facts(Some(place), State::Unchanged, why, applied, 0),
+            };
+        }
+        match protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo) {
+            Ok(edited) => {
+                self.keep_alive(&place, &applied);
+                Rewritten {
+                    body: Some(edited),
+                    facts: self.facts(Some(place), State::Edited, why, applied, 0),
+                }
+            }
+            Err(error) => self.untouched(error.to_string()),
+        }
+    }
+
+    /// Notes, without waiting, that a request of this thread left.
+    fn remember(&self, place: &Place, applied: Arc<[Applied]>) {
+        let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
+        self.core.lineage.sent(place, applied);
+        if place.relation != Relation::Retry {
+            self.core.count_lost(self.core.store.later(batch));
+        }
+    }
+
+    /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
+    /// been removed meanwhile: the client sent the originals with this request.
+    fn keep_alive(&self, place: &Place, applied: &[Applied]) {
+        if !self.core.keeps_outputs() || !self.core.touched.is_due(&place.thread.id, self.now_ms) {
+            return;
+        }
+        let mut batch = crate::store::Batch { at_ms: self.now_ms, ..crate::store::Batch::default() };
+        for applied in applied {
+            let Some(id) = &applied.decision.output else { continue };
+            let leaves = self.conversation.part(applied.part).map_or(0, |part| part.leaves.len());
+            let texts: Option<String> =
+                (0..leaves).map(|leaf| self.conversation.text(applied.part, leaf)).collect();
+            match texts.filter(|_| !self.core.outputs.path(id).exists()) {
+                Some(text) => batch.saves.push(Save { id: id.clone(), text }),
+                None => batch.touch.push(id.clone()),
+            }
+        }
+        self.core.count_lost(self.core.store.later(batch));
+    }
+
+    fn done(
+        &self,
+        place: Place,
+        body: Option<Bytes>,
+        state: State,
+        applied: Arc<[Applied]>,
+        fresh: usize,
+    ) -> Rewritten {
+        Rewritten { body, facts: self.facts(Some(place), state, None, applied, fresh) }
+    }
+
+    fn untouched(&self, why: String) -> Rewritten {
+        let facts = self.facts(None, State::Unchanged, Some(why), Arc::default(), 0);
+        Rewritten { body: None, facts }
+    }
+
+    fn facts(
+        &self,
+        place: Option<Place>,
+        state: State,
+        why: Option<String>,
+        applied: Arc<[Applied]>,
+        fresh: usize,
+    ) -> Facts {
+        Facts {
+            caller: self.caller.clone(),
+            place,
+            model: self.conversation.model.as_deref().map(str::to_owned),
+            messages: self.conversation.messages.len() as u32,
+            state,
+            why,
+            applied,
+            fresh,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Configuration files: reading, checking, writing one.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{Failure, Source, say};
+use crate::config::{Config, ProcessEnvironment, SHIPPED};
+
+/// The configuration that a command runs with.
+pub(super) fn load(source: &Source) -> Result<Config, Failure> {
+    match &source.config {
+        Some(file) => read(file),
+        None => Config::default_with(&ProcessEnvironment).map_err(Failure::Config),
+    }
+}
+
+fn read(file: &Path) -> Result<Config, Failure> {
+    let text =
+        fs::read_to_string(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
+    Config::from_toml(&text, &ProcessEnvironment)
+        .map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
+}
+
+/// Says what is wrong with a file, or that nothing is.
+pub(super) fn check(file: &Path) -> Result<(), Failure> {
+    read(file)?;
+    say(&format!("{}: no problems", file.display()));
+    Ok(())
+}
+
+/// Writes the shipped file, unless there is one already.
+pub(super) fn init(file: &Path) -> Result<(), Failure> {
+    let created = fs::OpenOptions::new().write(true).create_new(true).open(file);
+    let written = created.and_then(|mut out| io::Write::write_all(&mut out, SHIPPED.as_bytes()));
+    match written {
+        Ok(()) => {
+            say(&format!("{} written: every key has its default; change what should differ", file.display()));
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Failure::Said(format!("{} exists; it was left as it is", file.display())))
+        }
+        Err(error) => Err(Failure::Said(format!("{}: {error}", file.display()))),
+    }
+}

@@ -1,0 +1,73 @@
+//! `plimsoll serve`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, Serve, files};
+use crate::app::App;
+use crate::config::{Config, Mode};
+use crate::server::Drained;
+use crate::telemetry;
+
+/// Runs the gateway until it is told to stop.
+pub(super) fn run(options: &Serve) -> Result<(), Failure> {
+    let config = configured(options)?;
+    telemetry::start(&config.log);
+    let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
+    // Signals are caught before the first client can connect: a stop is never abrupt.
+    let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;
+    let app = App::start(&config).map_err(said)?;
+    if let Some(file) = &options.port_file {
+        write_port(file, app.address().port())
+            .map_err(|error| said(format!("{}: {error}", file.display())))?;
+    }
+    let admin = app.admin_address().map_or_else(|| "off".to_owned(), |address| format!("http://{address}"));
+    tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
+    runtime.block_on(stop);
+    tracing::info!("stopping");
+    match app.stop() {
+        Drained::Completely => tracing::info!("stopped"),
+        Drained::Cut(connections) => tracing::warn!(connections, "stopped; some requests were cut off"),
+    }
+    Ok(())
+}
+
+fn configured(options: &Serve) -> Result<Config, Failure> {
+    let mut config = files::load(&options.source)?;
+    if let Some(address) = options.listen {
+        config.listen.address = address;
+    }
+    if let Some(url) = &options.upstream {
+        let base = url.parse().map_err(|error| Failure::Said(format!("`--upstream {url}`: {error}")))?;
+        config = config.with_single_upstream(base);
+    }
+    if options.observe {
+        config.mode = Mode::Observe;
+    }
+    Ok(config)
+}
+
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Whoever waits for the file never reads half a number.
+fn write_port(file: &Path, port: u16) -> io::Result<()> {
+    let draft = file.with_extension("part");
+    fs::write(&draft, port.to_string())?;
+    fs::rename(&draft, file)
+}
+
+fn said(error: impl std::fmt::Display) -> Failure {
+    Failure::Said(error.to_string())
+}
