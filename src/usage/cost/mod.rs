@@ -82,8 +82,11 @@ impl CacheEffect {
 ///
 /// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price, or
 /// an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no factor,
-/// there is no surcharge. Missing cache rates follow documented rules, see `price`; a rate missing in a tier
-/// moves as the tier's input rate does.
+/// there is no surcharge.
+///
+/// Rates that the price does not list: cache reads and short writes are plain input; long writes, where short
+/// ones carry a surcharge, are twice the input rate for an hour and two and a half times for twelve; reasoning
+/// is output. A rate missing from a service tier or a long-context list moves as its input rate does.
 pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
     cost_with(usage, price, |_| None)
 }
