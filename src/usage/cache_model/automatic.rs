@@ -1,7 +1,7 @@
 //! A cache that remembers every prompt and reads the longest common prefix in whole steps.
 //!
-//! Prefixes are compared block by block, so the read is a lower bound: two prompts may also share the beginning
-//! of the first block in which they differ.
+//! Prefixes are compared block by block, so the read is a lower bound: two prompts may also share the
+//! beginning of the first block in which they differ.
 
 use super::chain::Chain;
 use super::{CacheUse, Writes};

@@ -1,8 +1,8 @@
 //! A cache that writes entries only where the prompt is marked.
 //!
-//! From each mark the provider looks back a few blocks for an entry; the longest one found is read. With A the
-//! end of what was read, B the last one-hour mark and C the last five-minute mark: A is read, B − A written for
-//! an hour, C − B for five minutes, and the rest is plain input.
+//! From each mark the provider looks back a few blocks for an entry; the longest one found is read. With A
+//! the end of what was read, B the last one-hour mark and C the last five-minute mark: A is read, B − A
+//! written for an hour, C − B for five minutes, and the rest is plain input.
 
 use std::collections::HashMap;
 
@@ -82,8 +82,8 @@ impl Marked {
         marks
     }
 
-    /// The longest entry within reach of a mark. An entry that an earlier mark reaches lies before every entry
-    /// that a later one does, or is reached by both.
+    /// The longest entry within reach of a mark. An entry that an earlier mark reaches lies before every
+    /// entry that a later one does, or is reached by both.
     fn longest_entry(&self, chain: &Chain, marks: &[Mark], now_ms: u64) -> Option<Mark> {
         marks.iter().rev().find_map(|mark| {
             let within_reach = (1..=mark.blocks).rev().take(self.lookback);

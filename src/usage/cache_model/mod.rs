@@ -1,14 +1,14 @@
 //! The provider's prompt cache, as documented: what a request would read, write and pay in full.
 //!
 //! A model of a prefix cache over the hashes of a prompt's blocks. Anthropic's kind writes entries only at
-//! marks and looks back a few blocks from each; the automatic kind remembers whole prompts and counts in steps.
-//! It says what requests would have cost untouched, and whether a cache is still warm; what was really read is
-//! in the provider's usage figures, which always win.
+//! marks and looks back a few blocks from each; the automatic kind remembers whole prompts and counts in
+//! steps. It says what requests would have cost untouched, and whether a cache is still warm; what was really
+//! read is in the provider's usage figures, which always win.
 //!
 //! Pure and deterministic: the clock reading is an argument, and one that runs backwards counts as no time.
-//! Memory is bounded; entries leave when they expire, then the least recently used. An entry counts as readable
-//! from the request that wrote it on, although providers need the first answer to begin: parallel first
-//! requests really miss.
+//! Memory is bounded; entries leave when they expire, then the least recently used. An entry counts as
+//! readable from the request that wrote it on, although providers need the first answer to begin: parallel
+//! first requests really miss.
 
 mod automatic;
 mod chain;
@@ -112,8 +112,8 @@ impl CacheKind {
         Self::Automatic { min_tokens: 1024, step: 128, idle_ms: minutes * 60 * 1000, writes }
     }
 
-    /// Gemini's implicit cache, for a model with that minimum. How long it lasts is not documented; ten minutes
-    /// are assumed.
+    /// Gemini's implicit cache, for a model with that minimum. How long it lasts is not documented; ten
+    /// minutes are assumed.
     pub const fn gemini(min_tokens: u64) -> Self {
         Self::Automatic { min_tokens, step: 1, idle_ms: 10 * 60 * 1000, writes: Writes::Free }
     }
