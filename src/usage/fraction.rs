@@ -1,7 +1,7 @@
 //! Exact products of rates and factors.
 //!
-//! A price per token stays a fraction until it is multiplied by tokens; only then is it rounded, once, half up
-//! to the pico-dollar. Absurd figures saturate.
+//! A price per token stays a fraction until it is multiplied by tokens; only then is it rounded, once, half
+//! up to the pico-dollar. Absurd figures saturate.
 
 use super::money::Money;
 use super::rate::{Factor, Rate};

@@ -1,14 +1,16 @@
-//! What responses used and what they cost: token figures, prices, money.
+//! What responses used and what they cost: token figures, prices, money, and a model of the provider's cache.
 //!
 //! Protocol folders read a provider's JSON into [`Partial`]s; [`Partial::finish`] gives the normalised
-//! [`Usage`]; a [`Catalogue`] finds the [`Price`] of a model; [`cost`] and [`bill`] multiply.
+//! [`Usage`]; a [`Catalogue`] finds the [`Price`] of a model; [`cost`] and [`bill`] multiply. [`cache_model`]
+//! says what the provider's prompt cache would do with a request.
 //!
-//! Pure arithmetic on what it is given: no clock, no files, no guesses, no floats in sums. An unknown price is
-//! `None`, never zero, and a model is never priced as another one.
+//! Pure arithmetic on what it is given: no clock, no files, no guesses, no floats in sums. An unknown price
+//! is `None`, never zero, and a model is never priced as another one.
 //!
 //! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in
 //! `PRICES-NOTICE` beside this file.
 
+pub mod cache_model;
 mod catalogue;
 mod cost;
 mod decimal;

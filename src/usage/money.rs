@@ -31,8 +31,8 @@ impl Money {
         Self(picodollars)
     }
 
-    /// Reads a decimal number of US dollars (`0.000123`, `1e-06`). What is finer than a pico-dollar is rounded,
-    /// half away from zero: providers print binary fractions such as `0.00014850000000000003`.
+    /// Reads a decimal number of US dollars (`0.000123`, `1e-06`). What is finer than a pico-dollar is
+    /// rounded, half away from zero: providers print binary fractions such as `0.00014850000000000003`.
     ///
     /// # Errors
     /// [`AmountError::NotANumber`] and [`AmountError::TooLarge`].
@@ -45,8 +45,8 @@ impl Money {
         self.0
     }
 
-    /// The amount in US dollars as an exact decimal number without trailing zeros (`0.2237853`, `-3`): a valid
-    /// JSON number.
+    /// The amount in US dollars as an exact decimal number without trailing zeros (`0.2237853`, `-3`): a
+    /// valid JSON number.
     pub fn usd(self) -> String {
         let digits = decimal::format(self.0.unsigned_abs(), PLACES, 0);
         if self.0 < 0 { format!("-{digits}") } else { digits }

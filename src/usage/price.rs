@@ -147,10 +147,10 @@ impl Rates {
     /// The rate for `kind`, listed or by rule:
     ///
     /// - no rate for cache reads: no discount is known, the input rate applies;
-    /// - no rate for cache writes: the provider charges nothing extra (`OpenAI` before GPT-5.6), the tokens are
-    ///   plain input;
-    /// - a rate for short writes, with a surcharge on input, but none for long ones: twice the input rate for an
-    ///   hour (Anthropic's rule), two and a half times for twelve hours (`OpenAI`'s);
+    /// - no rate for cache writes: the provider charges nothing extra (`OpenAI` before GPT-5.6), the tokens
+    ///   are plain input;
+    /// - a rate for short writes, with a surcharge on input, but none for long ones: twice the input rate for
+    ///   an hour (Anthropic's rule), two and a half times for twelve hours (`OpenAI`'s);
     /// - no rate for reasoning: it is output.
     pub(super) fn full(&self, kind: Kind) -> Rate {
         self.listed(kind).unwrap_or_else(|| match kind {

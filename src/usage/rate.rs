@@ -1,7 +1,7 @@
 //! Prices per token and the factors on them.
 //!
-//! A rate is a whole number of pico-dollars per token, a factor a whole number of thousandths; neither is ever
-//! rounded.
+//! A rate is a whole number of pico-dollars per token, a factor a whole number of thousandths; neither is
+//! ever rounded.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The normalised record of what one response used.
 //!
 //! Providers count differently: some put cache reads inside the prompt figure, some beside it; some put
-//! reasoning beside the output. Here every prompt token is in exactly one bucket, and reasoning is part of the
-//! output, so that a sum over buckets never counts a token twice.
+//! reasoning beside the output. Here every prompt token is in exactly one bucket, and reasoning is part of
+//! the output, so that a sum over buckets never counts a token twice.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};

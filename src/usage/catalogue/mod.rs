@@ -1,8 +1,8 @@
 //! The price catalogue: an embedded list, and what the configuration says instead.
 //!
-//! The list is JSON, one model a line, in pico-dollars per token. Nothing is read before the first look-up; then
-//! the names are indexed, and each row is parsed when it is first asked for. A name that is not found is `None`:
-//! no model is ever priced as a similar one.
+//! The list is JSON, one model a line, in pico-dollars per token. Nothing is read before the first look-up;
+//! then the names are indexed, and each row is parsed when it is first asked for. A name that is not found is
+//! `None`: no model is ever priced as a similar one.
 
 mod names;
 #[cfg(test)]
@@ -69,9 +69,9 @@ impl Catalogue {
     /// The price of `model`, as clients and providers write its name, or `None` if it is unknown.
     ///
     /// `vendor` is who bills; its own list is searched first. In this order, for the name as it is and then
-    /// with one decoration less at a time (see `names`): the vendor's list; the list that a prefix such as
-    /// `anthropic/` names; for names without prefix, the lists of those who make models; a reseller's list if
-    /// only one has the name.
+    /// with one decoration less at a time (Bedrock's `-v1:0`, the date of a snapshot, `@default`, `-latest`):
+    /// the vendor's list; the list that a prefix such as `anthropic/` names; for names without prefix, the
+    /// lists of those who make models; a reseller's list if only one has the name.
     pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         let embedded = find_row(model, vendor).and_then(Row::price);
         if let Some(price) = self.find_override(model) {

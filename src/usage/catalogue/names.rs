@@ -1,7 +1,7 @@
 //! The ways a model's name is written.
 //!
-//! Only decorations that cannot change the model are taken off: paths, dates of snapshots, `-latest`. Whatever
-//! else differs is a different model.
+//! Only decorations that cannot change the model are taken off: paths, dates of snapshots, `-latest`.
+//! Whatever else differs is a different model.
 
 /// The name without the path that an API puts before it (`models/`, a Vertex publisher, a Bedrock ARN).
 pub(super) fn without_path(model: &str) -> &str {

@@ -1,8 +1,8 @@
 //! What a response cost, and what the provider's cache was worth.
 //!
-//! Exact: rates are integers, modifiers fractions, and each line of a bill (one kind of token) is rounded once,
-//! half up to the pico-dollar. Whatever has no known price makes the whole cost unknown: a bill is complete or
-//! absent.
+//! Exact: rates are integers, modifiers fractions, and each line of a bill (one kind of token) is rounded
+//! once, half up to the pico-dollar. Whatever has no known price makes the whole cost unknown: a bill is
+//! complete or absent.
 
 #[cfg(test)]
 mod tests;
@@ -80,10 +80,14 @@ impl CacheEffect {
 
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
-/// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price, or
-/// an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no factor,
-/// there is no surcharge. Missing cache rates follow documented rules, see `price`; a rate missing in a tier
-/// moves as the tier's input rate does.
+/// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price,
+/// or an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no
+/// factor, there is no surcharge.
+///
+/// Rates that the price does not list: cache reads and short writes are plain input; long writes, where short
+/// ones carry a surcharge, are twice the input rate for an hour and two and a half times for twelve;
+/// reasoning is output. A rate missing from a service tier or a long-context list moves as its input rate
+/// does.
 pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
     cost_with(usage, price, |_| None)
 }

@@ -66,8 +66,8 @@ pub enum Reasoning {
 }
 
 impl Partial {
-    /// Figures of a provider whose prompt figure includes cache reads and writes. Subtraction saturates: where
-    /// a server claims more cached than prompt tokens, nothing is left uncached and its claims stand.
+    /// Figures of a provider whose prompt figure includes cache reads and writes. Subtraction saturates:
+    /// where a server claims more cached than prompt tokens, nothing is left uncached and its claims stand.
     pub fn from_inclusive(
         prompt: Option<u64>,
         cached: Option<u64>,

@@ -1,0 +1,108 @@
+//! A cache that remembers every prompt and reads the longest common prefix in whole steps.
+//!
+//! Prefixes are compared block by block, so the read is a lower bound: two prompts may also share the
+//! beginning of the first block in which they differ.
+
+use super::chain::Chain;
+use super::{CacheUse, Writes};
+
+/// The most prompts kept; each request is compared with all of them.
+const MAX_TRAILS: usize = 512;
+/// The most hashes kept, over all prompts: a mebibyte.
+const MAX_LINKS: usize = 128 * 1024;
+
+#[derive(Debug, Clone)]
+pub(super) struct Automatic {
+    min_tokens: u64,
+    step: u64,
+    idle_ms: u64,
+    writes: Writes,
+    trails: Vec<Trail>,
+}
+
+/// A prompt seen before, with all its prefixes. No trail is a prefix of another.
+#[derive(Debug, Clone)]
+struct Trail {
+    links: Box<[u64]>,
+    last_ms: u64,
+}
+
+/// How a prompt relates to the trail it shares the most with.
+#[derive(Clone, Copy)]
+struct Common {
+    trail: usize,
+    blocks: usize,
+}
+
+impl Automatic {
+    pub(super) fn new(min_tokens: u64, step: u64, idle_ms: u64, writes: Writes) -> Self {
+        Self { min_tokens, step: step.max(1), idle_ms, writes, trails: Vec::new() }
+    }
+
+    pub(super) fn predict(&self, chain: &Chain, now_ms: u64) -> CacheUse {
+        self.divide(chain, self.longest_common(chain, now_ms).map_or(0, |common| common.blocks))
+    }
+
+    pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64) -> CacheUse {
+        let idle_ms = self.idle_ms;
+        self.trails.retain(|trail| trail.is_fresh(now_ms, idle_ms));
+        let common = self.longest_common(chain, now_ms);
+        if chain.tokens() >= self.min_tokens {
+            self.remember(chain, common, now_ms);
+        }
+        self.divide(chain, common.map_or(0, |common| common.blocks))
+    }
+
+    fn longest_common(&self, chain: &Chain, now_ms: u64) -> Option<Common> {
+        let fresh = self.trails.iter().enumerate().filter(|(_, trail)| trail.is_fresh(now_ms, self.idle_ms));
+        let shared = fresh.map(|(index, trail)| {
+            let pairs = trail.links.iter().zip(chain.links());
+            Common { trail: index, blocks: pairs.take_while(|(a, b)| a == b).count() }
+        });
+        shared.max_by_key(|common| common.blocks).filter(|common| common.blocks > 0)
+    }
+
+    /// Extends the trail that the prompt continues, refreshes the one that it is part of, or starts one.
+    fn remember(&mut self, chain: &Chain, common: Option<Common>, now_ms: u64) {
+        let links = &chain.links()[..chain.links().len().min(MAX_LINKS)];
+        match common.map(|common| (&mut self.trails[common.trail], common.blocks)) {
+            Some((trail, blocks)) if blocks == trail.links.len() || blocks == links.len() => {
+                if links.len() > trail.links.len() {
+                    trail.links = links.into();
+                }
+                trail.last_ms = trail.last_ms.max(now_ms);
+            }
+            _ => self.trails.push(Trail { links: links.into(), last_ms: now_ms }),
+        }
+        self.make_room();
+    }
+
+    /// Over a limit, the least recently used prompts go.
+    fn make_room(&mut self) {
+        let mut stored: usize = self.trails.iter().map(|trail| trail.links.len()).sum();
+        while stored > MAX_LINKS || self.trails.len() > MAX_TRAILS {
+            let oldest = (0..self.trails.len()).min_by_key(|&index| self.trails[index].last_ms);
+            let Some(oldest) = oldest else { return };
+            stored -= self.trails.remove(oldest).links.len();
+        }
+    }
+
+    fn divide(&self, chain: &Chain, read_blocks: usize) -> CacheUse {
+        let whole_steps = |tokens: u64| {
+            let tokens = tokens - tokens % self.step;
+            if tokens < self.min_tokens { 0 } else { tokens }
+        };
+        let read = whole_steps(chain.tokens_of(read_blocks));
+        let write_5m = match self.writes {
+            Writes::Free => 0,
+            Writes::Billed => whole_steps(chain.tokens()) - read,
+        };
+        CacheUse { read, write_5m, write_1h: 0, uncached: chain.tokens() - read - write_5m }
+    }
+}
+
+impl Trail {
+    fn is_fresh(&self, now_ms: u64, idle_ms: u64) -> bool {
+        now_ms.saturating_sub(self.last_ms) < idle_ms
+    }
+}

@@ -1,0 +1,200 @@
+//! The provider's prompt cache, as documented: what a request would read, write and pay in full.
+//!
+//! A model of a prefix cache over the hashes of a prompt's blocks. Anthropic's kind writes entries only at
+//! marks and looks back a few blocks from each; the automatic kind remembers whole prompts and counts in
+//! steps. It says what requests would have cost untouched, and whether a cache is still warm; what was really
+//! read is in the provider's usage figures, which always win.
+//!
+//! Pure and deterministic: the clock reading is an argument, and one that runs backwards counts as no time.
+//! Memory is bounded; entries leave when they expire, then the least recently used. An entry counts as
+//! readable from the request that wrote it on, although providers need the first answer to begin: parallel
+//! first requests really miss.
+
+mod automatic;
+mod chain;
+mod marked;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use self::automatic::Automatic;
+use self::chain::Chain;
+use self::marked::Marked;
+use super::tokens::Tokens;
+
+/// How long Anthropic keeps an entry after its last use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ttl {
+    /// Five minutes, the default.
+    FiveMinutes,
+    /// An hour, at a higher write price.
+    OneHour,
+}
+
+impl Ttl {
+    /// The time in milliseconds.
+    pub const fn millis(self) -> u64 {
+        match self {
+            Self::FiveMinutes => 5 * 60 * 1000,
+            Self::OneHour => 60 * 60 * 1000,
+        }
+    }
+}
+
+/// One block of a prompt, in the provider's order: tools, system, messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// A hash of the block's bytes alone, cache mark excluded; what stands before it is taken care of here.
+    pub key: u128,
+    /// Its tokens.
+    pub tokens: u64,
+    /// The cache mark it carries.
+    pub mark: Option<Ttl>,
+}
+
+/// A prompt as the cache sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromptShape {
+    /// The blocks.
+    pub blocks: Vec<Block>,
+    /// A mark that the provider puts on the last block itself (Anthropic's top-level `cache_control`).
+    pub automatic: Option<Ttl>,
+}
+
+/// Which cache a provider has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// None, or none that is known.
+    None,
+    /// Entries at marks (Anthropic).
+    Marked {
+        /// The shortest prefix, in tokens, that is cached; marks before it are ignored.
+        min_tokens: u64,
+        /// How many blocks, its own included, are tried from each mark backwards.
+        lookback: usize,
+    },
+    /// Every prompt, without marks (`OpenAI`, Gemini).
+    Automatic {
+        /// The shortest prefix, in tokens, that is read.
+        min_tokens: u64,
+        /// Reads are whole multiples of this many tokens.
+        step: u64,
+        /// How long a prompt is kept after its last use, in milliseconds.
+        idle_ms: u64,
+        /// Whether what was not read is billed as written.
+        writes: Writes,
+    },
+}
+
+/// Whether an automatic cache charges for writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// Writing is free, the tokens are plain input.
+    Free,
+    /// Written tokens have a rate of their own.
+    Billed,
+}
+
+impl CacheKind {
+    /// Anthropic's, for a model with that minimum.
+    pub const fn anthropic(min_tokens: u64) -> Self {
+        Self::Marked { min_tokens, lookback: 20 }
+    }
+
+    /// `OpenAI`'s. Models that bill writes keep prompts for half an hour, others for about ten minutes.
+    pub const fn openai(writes: Writes) -> Self {
+        let minutes = match writes {
+            Writes::Free => 10,
+            Writes::Billed => 30,
+        };
+        Self::Automatic { min_tokens: 1024, step: 128, idle_ms: minutes * 60 * 1000, writes }
+    }
+
+    /// Gemini's implicit cache, for a model with that minimum. How long it lasts is not documented; ten
+    /// minutes are assumed.
+    pub const fn gemini(min_tokens: u64) -> Self {
+        Self::Automatic { min_tokens, step: 1, idle_ms: 10 * 60 * 1000, writes: Writes::Free }
+    }
+}
+
+/// What becomes of a prompt's tokens; the fields are disjoint and add up to the prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Read from the cache.
+    pub read: u64,
+    /// Written for the default time.
+    pub write_5m: u64,
+    /// Written for an hour.
+    pub write_1h: u64,
+    /// Neither.
+    pub uncached: u64,
+}
+
+impl CacheUse {
+    /// The usage record of a response with this prompt.
+    pub const fn with_output(self, output: u64, reasoning: u64) -> Tokens {
+        Tokens {
+            input: self.uncached,
+            cache_read: self.read,
+            cache_write_5m: self.write_5m,
+            cache_write_1h: self.write_1h,
+            cache_write_12h: 0,
+            output,
+            reasoning,
+        }
+    }
+}
+
+/// The cache of one model at one provider.
+#[derive(Debug, Clone)]
+pub struct CacheModel {
+    state: State,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    None,
+    Marked(Marked),
+    Automatic(Automatic),
+}
+
+impl CacheModel {
+    /// An empty cache.
+    pub fn new(kind: CacheKind) -> Self {
+        let state = match kind {
+            CacheKind::None => State::None,
+            CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
+            CacheKind::Automatic { min_tokens, step, idle_ms, writes } => {
+                State::Automatic(Automatic::new(min_tokens, step, idle_ms, writes))
+            }
+        };
+        Self { state }
+    }
+
+    /// Sends a prompt through the cache at `now_ms`. Prompts of different `scope`s (workspaces, keys) never
+    /// share entries.
+    pub fn observe(&mut self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
+        let chain = Chain::of(scope, &shape.blocks);
+        match &mut self.state {
+            State::None => uncached(&chain),
+            State::Marked(cache) => cache.observe(&chain, shape, now_ms),
+            State::Automatic(cache) => cache.observe(&chain, now_ms),
+        }
+    }
+
+    /// What [`CacheModel::observe`] would answer, leaving the cache as it is.
+    pub fn predict(&self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
+        let chain = Chain::of(scope, &shape.blocks);
+        match &self.state {
+            State::None => uncached(&chain),
+            State::Marked(cache) => cache.predict(&chain, shape, now_ms),
+            State::Automatic(cache) => cache.predict(&chain, now_ms),
+        }
+    }
+}
+
+fn uncached(chain: &Chain) -> CacheUse {
+    CacheUse { uncached: chain.tokens(), ..CacheUse::default() }
+}
