@@ -97,6 +97,7 @@ const PROTOCOL_PLACES: &[&str] =
 type Check = fn(&Source) -> Vec<String>;
 
 const CHECKS: &[(&str, Check)] = &[
+    ("brackets", brackets),
     ("layers", layers),
     ("purity", purity),
     ("file length", file_length),
@@ -105,6 +106,23 @@ const CHECKS: &[(&str, Check)] = &[
     ("banned words", banned_words),
     ("protocol names", protocol_names),
 ];
+
+/// If this is wrong, all else is: text was taken for code, or code for text.
+fn brackets(source: &Source) -> Vec<String> {
+    let mut open = Vec::new();
+    for (at, c) in source.code.char_indices() {
+        match c {
+            '(' | '[' | '{' => open.push(c),
+            ')' | ']' | '}'
+                if !matches!((open.pop(), c), (Some('('), ')') | (Some('['), ']') | (Some('{'), '}')) =>
+            {
+                return vec![format!("{}:{}: `{c}` closes nothing", source.path, line_of(&source.code, at))];
+            }
+            _ => {}
+        }
+    }
+    open.first().map(|c| format!("{}: a `{c}` is never closed", source.path)).into_iter().collect()
+}
 
 /// The modules that a module may use; `None` if it has no row.
 fn layers_below(module: &str) -> Option<BTreeSet<&'static str>> {
@@ -281,6 +299,9 @@ type Breach = (&'static str, &'static str, &'static [Finding]);
 type Finding = (&'static str, &'static str);
 
 const BREACHES: &[Breach] = &[
+    ("src/app.rs", "fn a() {\n    (b]\n}", &[(":2", "`]` closes nothing")]),
+    ("src/app.rs", "fn a() {", &[("", "never closed")]),
+    ("src/app.rs", "fn a() { '{' == '\\'' || b\"{\\\"\" == br#\"{\"# }", &[]),
     ("src/shape/fold.rs", "use crate::store::Store;", &[(":1", "`shape` may not use `store`")]),
     (
         "src/json/mod.rs",
