@@ -23,11 +23,11 @@ pub struct Upstream {
     pub base_url: BaseUrl,
     /// The protocols whose requests are read; everything else streams through.
     pub protocols: Vec<Protocol>,
-    /// Headers that are set on every request, in place of the client's of the same name. Marked sensitive.
+    /// Headers for requests that carry none of that name themselves. Marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long connecting may take, TLS included.
+    /// How long connecting to one of its addresses may take.
     pub connect_timeout: Duration,
-    /// How long it may send nothing.
+    /// How long it may send nothing, from the request on.
     pub idle_timeout: Duration,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,

@@ -1,3 +1,5 @@
 //! Integration tests: one binary, loopback only.
 
 mod config;
+mod source;
+mod tidy;
