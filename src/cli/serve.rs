@@ -9,14 +9,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Serve, files};
 use crate::app::App;
-use crate::config::{Config, Mode};
+use crate::config::{Config, LogFormat, Mode};
 use crate::server::Drained;
 use crate::telemetry;
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     let config = configured(options)?;
-    telemetry::start(&config.log);
+    let format = match config.log.format {
+        LogFormat::Text => telemetry::Format::Text,
+        LogFormat::Json => telemetry::Format::Json,
+    };
+    telemetry::start(&config.log.level, format);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
     let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;

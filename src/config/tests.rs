@@ -149,7 +149,7 @@ const MISTAKES: &[(&str, &str)] = &[
     // Upstreams.
     (
         "upstream.openai.base_url = 'api.openai.com'",
-        "1: `upstream.openai.base_url`: expected a URL such as \"https://api.example.com\", got \"api.openai.com\"",
+        "1: `upstream.openai.base_url`: expected a URL such as \"https://api.example.com\", got \"api.openai.com\"\n  hint: the scheme is https:// or http://",
     ),
     (
         "upstream.openai.base_url = 'ftp://x'",

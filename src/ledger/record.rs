@@ -163,41 +163,6 @@ impl Record {
             client: self.client.clone(),
             cost: self.cost.as_ref().map(|cost| cost.total),
             record: serde_json::to_string(self).unwrap_or_default(),
-            log: log_name(&self.conversation),
         }
-    }
-}
-
-/// The file name of a conversation's log. Clients choose session ids, so only harmless characters are kept; an
-/// id that loses some also gets a digest, so that two conversations never share a file.
-pub fn log_name(conversation: &str) -> String {
-    let harmless =
-        |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
-    let kept: String = conversation.chars().filter(|character| harmless(*character)).take(100).collect();
-    let kept = kept.trim_start_matches('.');
-    if kept == conversation && !kept.is_empty() {
-        return format!("{kept}.jsonl");
-    }
-    let digest = crate::conversation::Digest::of(&[conversation.as_bytes()]).to_string();
-    format!("{kept}~{}.jsonl", &digest[..12])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_names_are_harmless_and_distinct() {
-        for (conversation, expected) in [
-            ("0198-ab_c", "0198-ab_c.jsonl"),
-            ("../../etc/passwd", "etcpasswd~f11a9d53ad5f.jsonl"),
-            ("", "~e3b0c44298fc.jsonl"),
-        ] {
-            let name = log_name(conversation);
-            assert_eq!(name.split('~').next(), expected.split('~').next(), "{conversation}");
-            assert!(!name.contains('/') && !name.starts_with('.'));
-        }
-        assert_ne!(log_name("a/b"), log_name("ab"));
-        assert_ne!(log_name("a/b"), log_name("a\\b"));
     }
 }

@@ -32,8 +32,8 @@ const SESSION: &[&str] = &[
     "x-grok-conv-id",
 ];
 
-/// Headers that carry the id or kind of a sub-agent.
-const AGENT: &[&str] = &["x-claude-code-agent-id", "x-openai-subagent"];
+/// How the names of headers end that carry the id or the kind of a sub-agent.
+const AGENT: &[&str] = &["-agent-id", "-subagent"];
 
 /// Reads the sender from a request's headers; `body_session` is the id that the body carries, believed last.
 pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
@@ -42,10 +42,16 @@ pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
     let session = SESSION.iter().find_map(|name| text(name)).or(body_session);
     Caller {
         session: session.map(str::to_owned),
-        agent: AGENT.iter().find_map(|name| text(name)).map(str::to_owned),
+        agent: agent(headers).map(str::to_owned),
         client: text("user-agent").and_then(|agent| agent.split(' ').next()).map(str::to_owned),
         retries: text("x-stainless-retry-count").and_then(|count| count.parse().ok()),
     }
+}
+
+/// A parent's id is not the sender's.
+fn agent(headers: &HeaderMap) -> Option<&str> {
+    let names = |name: &str| AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent");
+    headers.iter().find(|(name, _)| names(name.as_str())).and_then(|(_, value)| value.to_str().ok())
 }
 
 /// What stands for the sender's credential: a digest of a lasting key, or of the account that short-lived

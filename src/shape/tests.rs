@@ -1,1 +1,1 @@
-
+//! The shapers together: order, truncation, fixed points.

@@ -4,6 +4,7 @@
 //! them into transactions. A decision is committed before the request that made it leaves. Credentials and
 //! bodies are never stored here.
 
+pub mod logs;
 pub mod outputs;
 pub mod row;
 mod schema;

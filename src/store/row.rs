@@ -65,8 +65,6 @@ pub struct LedgerRow {
     pub cost: Option<i64>,
     /// The whole record as JSON.
     pub record: String,
-    /// The file name of the conversation's log.
-    pub log: String,
 }
 
 /// What is written together.

@@ -3,10 +3,7 @@
 //! Batches that wait together are one transaction. Full texts are written before the transaction that refers
 //! to them. A failed batch is reported to whoever waits for it and fails no other.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -15,15 +12,13 @@ use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::StoreError;
-use super::outputs::{Outputs, create_private};
+use super::logs::Logs;
+use super::outputs::Outputs;
 use super::row::Batch;
 use super::sqlite::leaves_to;
 
 /// Batches that one transaction takes at most.
 const GROUP: usize = 64;
-
-/// Logs that are kept open at most.
-const OPEN_LOGS: usize = 64;
 
 type Answer = oneshot::Sender<Result<(), StoreError>>;
 
@@ -46,7 +41,7 @@ impl Writer {
         queue: usize,
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = sync_channel(queue.max(1));
-        let desk = Desk { connection, outputs, logs, open: HashMap::new() };
+        let desk = Desk { connection, outputs, logs: Logs::new(logs) };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -88,8 +83,7 @@ impl Drop for Writer {
 struct Desk {
     connection: Connection,
     outputs: Outputs,
-    logs: PathBuf,
-    open: HashMap<String, File>,
+    logs: Logs,
 }
 
 impl Desk {
@@ -155,12 +149,8 @@ impl Desk {
     /// Appends the records to their conversations' logs. The database has them already: a failure loses no book.
     fn log(&mut self, batch: &Batch) {
         for row in &batch.ledger {
-            let done = self
-                .log_file(&row.log)
-                .and_then(|file| file.write_all(format!("{}\n", row.record).as_bytes()));
-            if let Err(error) = done {
-                self.open.remove(&row.log);
-                tracing::warn!(%error, log = row.log, "a record could not be logged");
+            if let Err(error) = self.logs.append(&row.conversation, &row.record) {
+                tracing::warn!(%error, conversation = row.conversation, "a record could not be logged");
             }
         }
     }
@@ -180,26 +170,6 @@ impl Desk {
         if let Err(error) = done {
             tracing::warn!(%error, "old outputs could not be removed");
         }
-    }
-
-    fn log_file(&mut self, name: &str) -> io::Result<&mut File> {
-        if !self.open.contains_key(name) {
-            if self.open.len() >= OPEN_LOGS {
-                self.open.clear();
-            }
-            let path = self.logs.join(name);
-            let mut options = OpenOptions::new();
-            options.create(true).append(true).mode(0o600);
-            let file = match options.open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    create_private(&self.logs)?;
-                    options.open(&path)?
-                }
-                opened => opened?,
-            };
-            self.open.insert(name.to_owned(), file);
-        }
-        self.open.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 

@@ -4,15 +4,23 @@ use std::io;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
 
-/// Starts logging as configured. A second call changes nothing.
-pub fn start(log: &Log) {
-    let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
+/// Starts logging what passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
+/// changes nothing.
+pub fn start(filter: &str, format: Format) {
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
-    let _ = match log.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+    let _ = match format {
+        Format::Text => builder.try_init(),
+        Format::Json => builder.json().try_init(),
     };
 }

@@ -31,8 +31,8 @@ pub enum BaseUrlError {
     /// User name or password in the URL.
     #[error("credentials do not belong in the URL; set a header instead")]
     Credentials,
-    /// A query, which could not be put before a request's path.
-    #[error("the URL must not have a query")]
+    /// A query or fragment, which could not be put before a request's path.
+    #[error("the URL must not have a query or fragment")]
     Query,
 }
 
@@ -80,6 +80,11 @@ impl FromStr for BaseUrl {
             _ => return Err(BaseUrlError::Scheme),
         };
         let given = parts.authority.ok_or(BaseUrlError::NotUrl)?;
+        // An empty port, and ports that no socket has, are accepted by the parser.
+        let bare = given.host().len() == given.as_str().len();
+        if !bare && !given.as_str().contains('@') && given.port_u16().is_none_or(|port| port == 0) {
+            return Err(BaseUrlError::NotUrl);
+        }
         if given.as_str().contains('@') {
             return Err(BaseUrlError::Credentials);
         }
@@ -89,7 +94,7 @@ impl FromStr for BaseUrl {
             given
         };
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        if path.query().is_some() {
+        if path.query().is_some() || text.contains('#') {
             return Err(BaseUrlError::Query);
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| BaseUrlError::NotUrl)?;
@@ -125,6 +130,10 @@ mod tests {
             ("http://", Err(BaseUrlError::NotUrl)),
             ("http://u:p@h", Err(BaseUrlError::Credentials)),
             ("http://h/?a=1", Err(BaseUrlError::Query)),
+            ("http://h/#a", Err(BaseUrlError::Query)),
+            ("http://h:", Err(BaseUrlError::NotUrl)),
+            ("http://h:0", Err(BaseUrlError::NotUrl)),
+            ("http://h:70000", Err(BaseUrlError::NotUrl)),
         ] {
             let parsed = text.parse::<BaseUrl>();
             let seen = parsed.as_ref().map(|url| (url.to_string(), url.host().to_str().unwrap()));

@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("server", "upstream"),
     ("telemetry", "usage"),
     ("store", "conversation plan planner shape usage"),
-    ("lineage", "conversation store"),
+    ("lineage", "conversation planner store"),
     ("ledger", "usage store"),
     ("summarizer", "conversation plan planner protocol strategy usage store upstream"),
     ("admin", "usage store ledger telemetry"),

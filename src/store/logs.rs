@@ -1,0 +1,98 @@
+//! One file of records per conversation, made to be read with `less` and `jq`.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use super::outputs::create_private;
+use crate::conversation::Digest;
+
+/// Files that are kept open at most.
+const OPEN: usize = 64;
+
+/// The folder of the logs.
+pub(super) struct Logs {
+    dir: PathBuf,
+    open: HashMap<String, File>,
+}
+
+impl Logs {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, open: HashMap::new() }
+    }
+
+    /// Appends a record, which is one line, to its conversation's file.
+    pub(super) fn append(&mut self, conversation: &str, record: &str) -> io::Result<()> {
+        let name = file_name(conversation);
+        let written = self.file(&name).and_then(|file| file.write_all(format!("{record}\n").as_bytes()));
+        if written.is_err() {
+            self.open.remove(&name);
+        }
+        written
+    }
+
+    fn file(&mut self, name: &str) -> io::Result<&mut File> {
+        if !self.open.contains_key(name) {
+            if self.open.len() >= OPEN {
+                self.open.clear();
+            }
+            let path = self.dir.join(name);
+            let mut options = OpenOptions::new();
+            options.create(true).append(true).mode(0o600);
+            let file = match options.open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    create_private(&self.dir)?;
+                    options.open(&path)?
+                }
+                opened => opened?,
+            };
+            self.open.insert(name.to_owned(), file);
+        }
+        self.open.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The file of a conversation. Clients choose session ids, so only harmless characters are kept; an id that
+/// loses some also gets a digest, so that two conversations never share a file.
+pub fn file_name(conversation: &str) -> String {
+    let harmless =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let kept: String = conversation.chars().filter(|character| harmless(*character)).take(100).collect();
+    let kept = kept.trim_start_matches('.');
+    if kept == conversation && !kept.is_empty() {
+        return format!("{kept}.jsonl");
+    }
+    let digest = Digest::of(&[conversation.as_bytes()]).to_string();
+    format!("{kept}~{}.jsonl", &digest[..12])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_are_harmless_and_distinct() {
+        for (conversation, start) in [
+            ("0198-ab_c", "0198-ab_c.jsonl"),
+            ("../../etc/passwd", "etcpasswd~"),
+            ("", "~e3b0c44298fc.jsonl"),
+            (&"x".repeat(300), &*"x".repeat(100)),
+        ] {
+            let name = file_name(conversation);
+            assert!(name.starts_with(start) && !name.contains('/') && name.len() < 128, "{name}");
+        }
+        assert_ne!(file_name("a/b"), file_name("ab"));
+        assert_ne!(file_name("a/b"), file_name("a\\b"));
+    }
+
+    #[test]
+    fn records_are_appended() {
+        let home = tempfile::tempdir().unwrap();
+        let mut logs = Logs::new(home.path().join("logs"));
+        logs.append("c", "1").unwrap();
+        logs.append("c", "2").unwrap();
+        assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "1\n2\n");
+    }
+}
