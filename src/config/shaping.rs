@@ -43,10 +43,11 @@ pub(super) fn truncate(section: &mut Section<'_, '_>, default: Truncate) -> Trun
     let marker = marker(section, default.marker);
     let own = section.entries("tool", "GLOB", |names, section| entry(names, section, &base));
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
-    // The shipped entries stay, behind the file's own, unless the file has the very same patterns.
+    // The shipped entries stay, behind the file's own, unless the file has the very same patterns. They keep
+    // both ends, and of each end as many lines as other tools have of one.
     let shipped = default.tools.into_iter().map(|(patterns, shipped)| {
         let TruncateRule { keep, .. } = shipped;
-        (patterns, TruncateRule { keep, ..base.clone() })
+        (patterns, TruncateRule { keep, max_lines: base.max_lines.saturating_mul(2), ..base.clone() })
     });
     for entry in shipped {
         if tools.iter().all(|(patterns, _)| *patterns != entry.0) {

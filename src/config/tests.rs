@@ -202,15 +202,15 @@ const MISTAKES: &[(&str, &str)] = &[
     ("upstream.openai.accept_invalid_certs = true", "1: `upstream.openai.accept_invalid_certs`: unknown key"),
     // Prices.
     (
-        "prices.model.'x'.input = -1",
+        "prices.model.'x' = { input = -1, output = 1 }",
         "1: `prices.model.x.input`: expected a price in US dollars for a million tokens, got an integer\n  hint: write it as a plain decimal number, such as 3.75",
     ),
     (
-        "prices.model.'x'.input = 0.1234567",
+        "prices.model.'x' = { input = 0.1234567, output = 1 }",
         "1: `prices.model.x.input`: expected at most 6 decimal places, got 7",
     ),
     (
-        "prices.model.'[' = { input = 1 }",
+        "prices.model.'[' = { input = 1, output = 1 }",
         "1: `prices.model.\"[\"`: \"[\" is no pattern: unclosed character class; missing ']'",
     ),
     // Logging.
@@ -361,7 +361,7 @@ fn tool_overrides() {
     assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
     let rules: Vec<_> = tools.iter().map(|(_, rule)| (rule.max_lines, rule.max_bytes, rule.keep)).collect();
     let bytes = 50 << 10;
-    assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (10, bytes, Keep::Both)]);
+    assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both)]);
 
     let own = good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).shape.truncate.tools;
     assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");

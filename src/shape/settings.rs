@@ -65,7 +65,7 @@ pub enum Keep {
 }
 
 /// A set of tool-name patterns (globs, case-insensitive).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tools {
     patterns: Vec<String>,
     set: GlobSet,
@@ -93,6 +93,12 @@ impl Tools {
     /// The patterns as they were written.
     pub fn patterns(&self) -> &[String] {
         &self.patterns
+    }
+}
+
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.patterns.fmt(f)
     }
 }
 
@@ -138,7 +144,7 @@ impl Default for Settings {
                 base: TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Head },
                 tools: vec![(
                     tools(SHELLS),
-                    TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Both },
+                    TruncateRule { max_lines: 4000, max_bytes: 50 * 1024, keep: Keep::Both },
                 )],
                 exempt: tools(&[]),
                 error_max_bytes: 200 * 1024,

@@ -29,7 +29,7 @@ pub enum BaseUrlError {
     #[error("the URL must start with `http://` or `https://`")]
     Scheme,
     /// User name or password in the URL.
-    #[error("credentials do not belong in the URL; set a header instead")]
+    #[error("a URL with a user name or password is not accepted; credentials belong in `headers`")]
     Credentials,
     /// A query or fragment, which could not be put before a request's path.
     #[error("the URL must not have a query or fragment")]
