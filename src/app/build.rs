@@ -50,7 +50,7 @@ pub enum StartError {
     },
     /// A pattern of a price.
     #[error("`prices.model`: {0}")]
-    Price(globset::Error),
+    Price(glob::PatternError),
     /// A thread could not be started.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),

@@ -1,6 +1,6 @@
 //! `[log]`: what the gateway says about itself, on standard error.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::section::Section;
 use super::suggest::{did_you_mean, nearest};
@@ -9,7 +9,7 @@ use super::value::{Fault, Word};
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// A filter that `tracing_subscriber::EnvFilter` is known to read.
+    /// A filter that `tracing_subscriber`'s `Targets` are known to read.
     pub level: String,
     /// The form of a line.
     pub format: LogFormat,
@@ -51,5 +51,5 @@ fn filter(text: &str) -> Result<(), Fault> {
             return Err(Fault::Unexpected(nearest(directive, LEVELS.iter().copied()).map(did_you_mean)));
         }
     }
-    EnvFilter::builder().parse(text).map(drop).map_err(|_| Fault::UNEXPECTED)
+    text.parse::<Targets>().map(drop).map_err(|_| Fault::UNEXPECTED)
 }

@@ -2,7 +2,7 @@
 //!
 //! Money is exact: a price is read as decimal text into an integer, never through a float.
 
-use globset::GlobBuilder;
+use glob::Pattern;
 use toml::de::DeValue;
 
 use super::section::Section;
@@ -42,8 +42,8 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
 }
 
 fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {
-    let matcher = GlobBuilder::new(pattern).case_insensitive(true).build();
-    if let Err(error) = &matcher {
+    let compiled = Pattern::new(pattern);
+    if let Err(error) = &compiled {
         section.problem_here(bad_pattern(pattern, error), None);
     }
     let mut price = |key| {
@@ -54,7 +54,7 @@ fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> 
     for key in ["input", "output"] {
         section.require(key, "a model's prices need `input` and `output`");
     }
-    matcher.ok()?;
+    compiled.ok()?;
     let pattern = pattern.to_owned();
     Some(PriceOverride {
         pattern,

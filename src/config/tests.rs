@@ -127,11 +127,11 @@ const MISTAKES: &[(&str, &str)] = &[
     // Patterns.
     (
         "truncate.exempt = ['a', '[', 5]",
-        "1: `truncate.exempt[1]`: \"[\" is no pattern: unclosed character class; missing ']'\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got an integer",
+        "1: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got an integer",
     ),
     (
         "truncate.exempt = [\n  'a',\n  '[',\n]",
-        "3: `truncate.exempt[1]`: \"[\" is no pattern: unclosed character class; missing ']'",
+        "3: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern",
     ),
     (
         "shape.views = 'read'",
@@ -139,7 +139,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[truncate.tool.'a, [']\nmax_lines = 0",
-        "1: `truncate.tool.\"a, [\"`: \"a, [\" is no pattern: unclosed character class; missing ']'\n2: `truncate.tool.\"a, [\".max_lines`: expected 1 to 1000000000, got 0",
+        "1: `truncate.tool.\"a, [\"`: \"a, [\" is no pattern: invalid range pattern\n2: `truncate.tool.\"a, [\".max_lines`: expected 1 to 1000000000, got 0",
     ),
     (
         "truncate.marker = '{bytes} gone'",
@@ -211,7 +211,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "prices.model.'[' = { input = 1, output = 1 }",
-        "1: `prices.model.\"[\"`: \"[\" is no pattern: unclosed character class; missing ']'",
+        "1: `prices.model.\"[\"`: \"[\" is no pattern: invalid range pattern",
     ),
     // Logging.
     (

@@ -213,8 +213,8 @@ impl FromValue for Tools {
 }
 
 /// What is wrong with a glob.
-pub(super) fn bad_pattern(pattern: &str, error: &globset::Error) -> String {
-    format!("{} is no pattern: {}", describe(&DeValue::String(pattern.into())), error.kind())
+pub(super) fn bad_pattern(pattern: &str, error: &glob::PatternError) -> String {
+    format!("{} is no pattern: {}", describe(&DeValue::String(pattern.into())), error.msg)
 }
 
 impl<W: Word> FromValue for W {

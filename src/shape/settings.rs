@@ -1,6 +1,6 @@
 //! What the shapers can be told. Owned here, filled by `config`.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use glob::{MatchOptions, Pattern, PatternError};
 
 /// Settings of all shapers.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub enum Keep {
 #[derive(Clone)]
 pub struct Tools {
     patterns: Vec<String>,
-    set: GlobSet,
+    compiled: Vec<Pattern>,
 }
 
 impl Tools {
@@ -76,18 +76,16 @@ impl Tools {
     ///
     /// # Errors
     /// The first pattern that is no glob, with what is wrong with it.
-    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, globset::Error> {
+    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, PatternError> {
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
-        let mut builder = GlobSetBuilder::new();
-        for pattern in &patterns {
-            builder.add(GlobBuilder::new(pattern).case_insensitive(true).build()?);
-        }
-        Ok(Self { set: builder.build()?, patterns })
+        let compiled = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
+        Ok(Self { patterns, compiled })
     }
 
     /// Whether one of the patterns matches the tool's name.
     pub fn matches(&self, tool: &str) -> bool {
-        self.set.is_match(tool)
+        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
+        self.compiled.iter().any(|pattern| pattern.matches_with(tool, options))
     }
 
     /// The patterns as they were written.

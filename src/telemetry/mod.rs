@@ -2,7 +2,8 @@
 
 use std::io;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +17,11 @@ pub enum Format {
 /// Starts logging what passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
 /// changes nothing.
 pub fn start(filter: &str, format: Format) {
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    let filter = filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
+    let registry = tracing_subscriber::registry().with(filter);
     let _ = match format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().try_init(),
+        Format::Text => registry.with(lines).try_init(),
+        Format::Json => registry.with(lines.json()).try_init(),
     };
 }

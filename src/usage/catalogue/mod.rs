@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use globset::{GlobBuilder, GlobMatcher};
+use glob::{MatchOptions, Pattern, PatternError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -41,7 +41,7 @@ pub struct Priced {
 #[derive(Debug, Clone)]
 struct Override {
     name: String,
-    pattern: GlobMatcher,
+    pattern: Pattern,
     price: Arc<Price>,
 }
 
@@ -57,9 +57,9 @@ impl Catalogue {
     ///
     /// # Errors
     /// The first pattern that is no glob.
-    pub fn with_overrides(overrides: Vec<(String, Price)>) -> Result<Self, globset::Error> {
+    pub fn with_overrides(overrides: Vec<(String, Price)>) -> Result<Self, PatternError> {
         let compile = |(name, price): (String, Price)| {
-            let pattern = GlobBuilder::new(&name).case_insensitive(true).build()?.compile_matcher();
+            let pattern = Pattern::new(&name)?;
             Ok(Override { name, pattern, price: Arc::new(price) })
         };
         let overrides = overrides.into_iter().map(compile).collect::<Result<_, _>>()?;
@@ -92,8 +92,9 @@ impl Catalogue {
     fn find_override(&self, model: &str) -> Option<Arc<Price>> {
         let name = names::without_path(model);
         let bare = split_vendor(name).map_or(name, |(_, rest)| rest);
+        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
         let hit = self.overrides.iter().find(|entry| {
-            let matches = |form: &str| entry.name == form || entry.pattern.is_match(form);
+            let matches = |form: &str| entry.name == form || entry.pattern.matches_with(form, options);
             matches(model) || names::forms(name).chain(names::forms(bare)).any(matches)
         });
         hit.map(|entry| Arc::clone(&entry.price))
