@@ -1,8 +1,11 @@
 //! Shapers: what a newborn tool result is shortened to.
 //!
 //! Each shaper is one file and a pure function of the text. [`shape`] runs them in a fixed order. Nothing here
-//! knows a protocol, a store or a clock; the same input and settings always give the same output.
+//! knows a protocol, a store or a clock; the same input and settings always give the same output, the output
+//! is shorter, and it is left alone when it comes back.
 
+mod rules;
 pub mod settings;
 
+pub use rules::{Rule, Rules};
 pub use settings::Settings;

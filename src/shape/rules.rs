@@ -1,0 +1,112 @@
+//! The names of the shapers, and sets of them.
+
+use std::fmt;
+
+/// One shaper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Rule {
+    /// Terminal escapes and overwritten lines were removed.
+    Escapes,
+    /// Repeated lines were folded into one and a count.
+    Fold,
+    /// Insignificant white space of a JSON document was removed.
+    Minify,
+    /// Base64 was replaced by a note.
+    Base64,
+    /// The text was cut.
+    Truncate,
+    /// The text was replaced by a pointer to an equal one.
+    Repeat,
+}
+
+impl Rule {
+    /// Every shaper, in the order in which they are applied.
+    pub const ALL: [Self; 6] =
+        [Self::Escapes, Self::Fold, Self::Minify, Self::Base64, Self::Truncate, Self::Repeat];
+
+    /// The name that the books and the metrics use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Escapes => "escapes",
+            Self::Fold => "fold",
+            Self::Minify => "minify",
+            Self::Base64 => "base64",
+            Self::Truncate => "truncate",
+            Self::Repeat => "repeat",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A set of shapers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rules(u8);
+
+impl Rules {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// Adds a shaper.
+    pub const fn insert(&mut self, rule: Rule) {
+        self.0 |= rule.bit();
+    }
+
+    /// Adds all of another set.
+    pub const fn extend(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Whether the shaper is in the set.
+    pub const fn contains(self, rule: Rule) -> bool {
+        self.0 & rule.bit() != 0
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The shapers in the set, in the order in which they are applied.
+    pub fn iter(self) -> impl Iterator<Item = Rule> {
+        Rule::ALL.into_iter().filter(move |&rule| self.contains(rule))
+    }
+}
+
+impl From<Rule> for Rules {
+    fn from(rule: Rule) -> Self {
+        Self(rule.bit())
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(Rule::as_str)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_lists_its_rules_in_the_order_of_application() {
+        let mut rules = Rules::NONE;
+        assert!(rules.is_empty());
+        for rule in [Rule::Truncate, Rule::Escapes, Rule::Truncate] {
+            rules.insert(rule);
+        }
+        assert_eq!(rules.iter().map(Rule::as_str).collect::<Vec<_>>(), ["escapes", "truncate"]);
+        assert_eq!(format!("{rules:?}"), r#"{"escapes", "truncate"}"#);
+        assert!(!rules.contains(Rule::Repeat) && Rules::from(Rule::Repeat).contains(Rule::Repeat));
+    }
+}
