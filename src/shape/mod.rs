@@ -4,6 +4,8 @@
 //! knows a protocol, a store or a clock; the same input and settings always give the same output, the output
 //! is shorter, and it is left alone when it comes back.
 
+mod escapes;
+mod estimate;
 mod rules;
 pub mod settings;
 

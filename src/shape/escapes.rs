@@ -1,0 +1,194 @@
+//! Terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
+//!
+//! Of a line that was overwritten, the last state stays. `\r\n` line ends stay as they are. All other control
+//! characters stay too; nothing is ever added.
+
+use memchr::{memchr2, memchr3, memrchr};
+
+const ESC: u8 = 0x1b;
+const BEL: u8 = 0x07;
+const BACKSPACE: u8 = 0x08;
+
+/// The text as a screen would show it in the end; `None` if it has nothing to strip.
+pub(super) fn strip(text: &str) -> Option<String> {
+    let stripped = if memchr::memchr(ESC, text.as_bytes()).is_some() {
+        let stripped = without_sequences(text);
+        let again = is_overwritten(&stripped).then(|| last_states(&stripped));
+        Some(again.unwrap_or(stripped))
+    } else {
+        is_overwritten(text).then(|| last_states(text))
+    };
+    debug_assert!(stripped.as_ref().is_none_or(|stripped| stripped.len() <= text.len()));
+    stripped
+}
+
+/// Everything but the escape sequences. What does not form one loses only its introducer.
+fn without_sequences(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr(ESC, &bytes[at..]) {
+        // Both ends are at ASCII bytes or at the end of a sequence of them: character boundaries.
+        out.push_str(&text[at..at + offset]);
+        at += offset + sequence_len(&bytes[at + offset..]);
+    }
+    out.push_str(&text[at..]);
+    out
+}
+
+/// The length of the sequence that `bytes` begin with; the first of them is ESC.
+fn sequence_len(bytes: &[u8]) -> usize {
+    match bytes.get(1) {
+        Some(b'[') => {
+            let parameters = count(&bytes[2..], |byte| matches!(byte, 0x20..=0x3f));
+            let end = 2 + parameters;
+            end + usize::from(matches!(bytes.get(end), Some(0x40..=0x7e)))
+        }
+        Some(b']' | b'P' | b'X' | b'^' | b'_') => 2 + string_len(&bytes[2..]),
+        Some(0x20..=0x2f) => {
+            let end = 2 + count(&bytes[2..], |byte| matches!(byte, 0x20..=0x2f));
+            end + usize::from(matches!(bytes.get(end), Some(0x30..=0x7e)))
+        }
+        Some(0x30..=0x7e) => 2,
+        _ => 1,
+    }
+}
+
+/// The length of a control string with its terminator (BEL or ESC `\`); 0 if its line does not hold one.
+fn string_len(bytes: &[u8]) -> usize {
+    match memchr3(BEL, ESC, b'\n', bytes) {
+        Some(end) if bytes[end] == BEL => end + 1,
+        Some(end) if bytes[end..].starts_with(b"\x1b\\") => end + 2,
+        _ => 0,
+    }
+}
+
+fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().take_while(|&&byte| matches(byte)).count()
+}
+
+/// Whether a backspace, or a carriage return that is no part of a line end, is in the text.
+fn is_overwritten(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(offset) = memchr2(b'\r', BACKSPACE, &bytes[at..]) {
+        at += offset;
+        if bytes[at] == BACKSPACE || !matches!(bytes.get(at + 1), Some(b'\n') | None) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+fn last_states(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let content = line.strip_suffix('\n').unwrap_or(line);
+        let visible = content.trim_end_matches('\r');
+        let state = memrchr(b'\r', visible.as_bytes()).map_or(visible, |at| &visible[at + 1..]);
+        push_overstruck(&mut out, state);
+        let carriage_returns = content.len() - visible.len();
+        out.push_str(&line[content.len() - carriage_returns.min(1)..]);
+    }
+    out
+}
+
+/// Appends a line as it looks after its backspaces: they move left, what follows is written over.
+fn push_overstruck(out: &mut String, line: &str) {
+    if memchr::memchr(BACKSPACE, line.as_bytes()).is_none() {
+        out.push_str(line);
+        return;
+    }
+    let mut cells: Vec<char> = Vec::with_capacity(line.len());
+    let mut cursor = 0_usize;
+    for character in line.chars() {
+        if character == char::from(BACKSPACE) {
+            cursor = cursor.saturating_sub(1);
+            continue;
+        }
+        match cells.get_mut(cursor) {
+            Some(cell) => *cell = character,
+            None => cells.push(character),
+        }
+        cursor += 1;
+    }
+    out.extend(cells);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cases: &[(&str, &str)]) {
+        for (text, expected) in cases {
+            let stripped = strip(text);
+            assert_eq!(stripped.as_deref().unwrap_or(text), *expected, "{text:?}");
+            assert_eq!(stripped.is_some(), text != expected, "{text:?}");
+            assert_eq!(strip(expected), None, "not a fixed point: {expected:?}");
+        }
+    }
+
+    #[test]
+    fn sequences_go_and_their_text_stays() {
+        check(&[
+            ("", ""),
+            ("plain\ttext\u{7}", "plain\ttext\u{7}"),
+            ("\x1b[1;31merror\x1b[0m: é", "error: é"),
+            ("\x1b[38;5;196m\x1b[48:2::1:2:3mx\x1b[m", "x"),
+            ("a\x1b[2Kb\x1b[?25lc\x1b[!pd\x1b[10;20H", "abcd"),
+            ("\x1b]0;title\x07body", "body"),
+            ("\x1b]8;;https://e.org\x1b\\link\x1b]8;;\x1b\\!", "link!"),
+            ("\x1bP1$r0m\x1b\\a\x1b_G1;AAAA\x1b\\b\x1b^x\x1b\\c", "abc"),
+            ("\x1b(B\x1b)0\x1b%Ga\x1b7b\x1b8c\x1bMd\x1b=", "abcd"),
+        ]);
+    }
+
+    #[test]
+    fn broken_sequences_lose_only_their_introducer() {
+        check(&[
+            ("a\x1b", "a"),
+            ("a\x1b[", "a"),
+            ("a\x1b[31", "a"),
+            ("a\x1b[31é", "aé"),
+            ("a\x1bé", "aé"),
+            ("\x1b\x1b[0m\x1b", ""),
+            ("\x1b]0;never ended\nnext\x07", "0;never ended\nnext\x07"),
+            ("\x1b]0;cut\x1b[0m off", "0;cut off"),
+        ]);
+    }
+
+    #[test]
+    fn overwritten_lines_keep_their_last_state() {
+        check(&[
+            ("one\r\ntwo\r\n", "one\r\ntwo\r\n"),
+            ("one\r", "one\r"),
+            (" 10%\r 50%\r100%", "100%"),
+            (" 10%\r100%\r", "100%\r"),
+            (" 10%\r\x1b[K100%\r\ndone", "100%\r\ndone"),
+            ("a\r\r\r\nb\r\r\n", "a\r\nb\r\n"),
+            ("x\ny\rz\nw\n", "x\nz\nw\n"),
+            ("\rshown\n", "shown\n"),
+            ("a\r\x1b[0m\nb", "a\r\nb"),
+        ]);
+    }
+
+    #[test]
+    fn backspaces_write_over() {
+        check(&[
+            ("N\x08NA\x08AM\x08ME\x08E", "NAME"),
+            ("_\x08f_\x08i_\x08l_\x08e", "file"),
+            ("work |\x08/\x08-\x08\\\n", "work \\\n"),
+            ("10%\x08\x08\x0820%\x08\x08\x08", "20%"),
+            ("\x08\x08é\x08è", "è"),
+        ]);
+    }
+
+    #[test]
+    fn adversarial_text_is_linear() {
+        for piece in ["\x1b[", "\x1b]", "\x1b", "\x08", "a\x08", "\r", "\r\n", "\x1b[;;;;", "\x1bP\n"] {
+            let text = piece.repeat((1 << 20) / piece.len());
+            assert!(strip(&text).is_none_or(|stripped| stripped.len() < text.len()));
+        }
+    }
+}
