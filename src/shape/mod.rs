@@ -6,6 +6,9 @@
 
 mod escapes;
 mod estimate;
+mod fold;
+mod marker;
+mod minify;
 mod rules;
 pub mod settings;
 

@@ -1,0 +1,271 @@
+//! The text that stands where something was cut: filled from a template, and recognised again.
+//!
+//! A text that carries our own marker was shaped before (by a gateway in front of this one, or it came back
+//! from the agent). Recognition is structural: the fixed parts at a place where we would put them, and
+//! figures that add up. What a tool prints cannot pass for it by accident.
+
+use std::borrow::Cow;
+
+use memchr::{memchr_iter, memmem};
+
+/// What stands between a marker and the text around it.
+pub(super) const GAP: &str = "\n\n";
+
+/// A template whose places are known.
+pub(super) struct Template<'a> {
+    parts: Vec<Part<'a>>,
+    /// Newlines in the filled template.
+    pub(super) newlines: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part<'a> {
+    Literal(&'a str),
+    Removed,
+    Total,
+    Recall,
+}
+
+/// A marker in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marker {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) removed: usize,
+    /// If the template tells it.
+    pub(super) total: Option<usize>,
+}
+
+impl<'a> Template<'a> {
+    pub(super) fn parse(template: &'a str) -> Self {
+        let places = [("{removed}", Part::Removed), ("{total}", Part::Total), ("{recall}", Part::Recall)];
+        let mut parts = Vec::new();
+        let (mut literal, mut at) = (0, 0);
+        while let Some(offset) = memchr::memchr(b'{', &template.as_bytes()[at..]) {
+            at += offset;
+            match places.iter().find(|(name, _)| template[at..].starts_with(name)) {
+                Some((name, part)) => {
+                    parts.extend((literal < at).then_some(Part::Literal(&template[literal..at])));
+                    parts.push(*part);
+                    at += name.len();
+                    literal = at;
+                }
+                None => at += 1,
+            }
+        }
+        parts.extend((literal < template.len()).then_some(Part::Literal(&template[literal..])));
+        Self { parts, newlines: memchr_iter(b'\n', template.as_bytes()).count() }
+    }
+
+    /// The marker of a cut that took `removed` of `total` bytes.
+    pub(super) fn fill(&self, removed: usize, total: usize, recall: &str) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(literal) => out.push_str(literal),
+                Part::Removed => out.push_str(&thousands(removed)),
+                Part::Total => out.push_str(&thousands(total)),
+                Part::Recall => out.push_str(&one_line(recall)),
+            }
+        }
+        out
+    }
+
+    /// Whether a filled template can be told from other text: it begins with text of its own, has words, says
+    /// how much was removed, and its places can be told apart.
+    pub(super) fn is_recognisable(&self) -> bool {
+        let begins = |part: &Part<'_>| match part {
+            Part::Literal(first) => !first.contains('\n') && !first.starts_with(char::is_whitespace),
+            _ => false,
+        };
+        let times = |wanted: Part<'_>| self.parts.iter().filter(|&&part| part == wanted).count();
+        let letters = |part: &Part<'_>| match part {
+            Part::Literal(literal) => literal.chars().filter(|letter| letter.is_alphabetic()).count(),
+            _ => 0,
+        };
+        let is_clear = |pair: &[Part<'_>]| match *pair {
+            [Part::Literal(_), _] => true,
+            [_, Part::Literal(next)] => !next.starts_with(|next: char| next.is_ascii_digit() || next == ','),
+            _ => false,
+        };
+        self.parts.first().is_some_and(begins)
+            && times(Part::Removed) == 1
+            && times(Part::Total) <= 1
+            && times(Part::Recall) <= 1
+            && self.parts.iter().map(letters).sum::<usize>() >= 8
+            && self.parts.windows(2).all(is_clear)
+    }
+
+    /// The places in a text where a marker stands as we would have put it: alone, or set off by [`GAP`].
+    ///
+    /// The template must be recognisable.
+    pub(super) fn find_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Marker> + 't {
+        let first = match self.parts.first() {
+            Some(Part::Literal(literal)) => *literal,
+            _ => "",
+        };
+        memmem::find_iter(text.as_bytes(), first.as_bytes()).filter_map(move |start| self.at(text, start))
+    }
+
+    fn at(&self, text: &str, start: usize) -> Option<Marker> {
+        if start > 0 && !text[..start].ends_with(GAP) {
+            return None;
+        }
+        let rest = &text[start..];
+        let end = memchr_iter(b'\n', rest.as_bytes()).nth(self.newlines).unwrap_or(rest.len());
+        if end < rest.len() && !rest[end..].starts_with(GAP) {
+            return None;
+        }
+        let (removed, total) = match_all(&self.parts, &rest[..end], (None, None))?;
+        Some(Marker { start, end: start + end, removed: removed?, total })
+    }
+}
+
+type Figures = (Option<usize>, Option<usize>);
+
+/// Matches the whole of `text`; there is at most one [`Part::Recall`], and a literal after every other place.
+fn match_all(parts: &[Part<'_>], mut text: &str, mut figures: Figures) -> Option<Figures> {
+    for (index, part) in parts.iter().enumerate() {
+        match part {
+            Part::Literal(literal) => text = text.strip_prefix(literal)?,
+            Part::Removed => (figures.0, text) = take_figure(text)?,
+            Part::Total => (figures.1, text) = take_figure(text)?,
+            Part::Recall => {
+                let rest = &parts[index + 1..];
+                let Some(Part::Literal(next)) = rest.first() else { return Some(figures) };
+                return memmem::find_iter(text.as_bytes(), next.as_bytes())
+                    .find_map(|at| match_all(rest, &text[at..], figures));
+            }
+        }
+    }
+    text.is_empty().then_some(figures)
+}
+
+/// The figure that the text begins with, if it is written as we write it.
+fn take_figure(text: &str) -> Option<(Option<usize>, &str)> {
+    let end = text.find(|next: char| !next.is_ascii_digit() && next != ',').unwrap_or(text.len());
+    let (written, rest) = text.split_at(end);
+    let figure = written.replace(',', "").parse().ok()?;
+    (thousands(figure) == written).then_some((Some(figure), rest))
+}
+
+/// A figure with separators: `48,213`.
+pub(super) fn thousands(figure: usize) -> String {
+    let digits = figure.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The text without line ends: markers and notes keep to their lines.
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::settings::MARKER;
+
+    const OPENCODE: &str =
+        "...{removed} bytes truncated...\n\nFull output saved to: {recall}\nUse search tools.";
+
+    #[test]
+    fn figures_are_written_in_groups() {
+        for (figure, expected) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (48213, "48,213"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(thousands(figure), expected);
+        }
+        assert!(thousands(usize::MAX).starts_with("18,446,"));
+    }
+
+    #[test]
+    fn templates_are_filled() {
+        for (template, expected) in [
+            (MARKER, "[plimsoll: 48,213 of 61,440 bytes removed here; at a b]"),
+            ("", ""),
+            ("{{removed}} {other} {", "{48,213} {other} {"),
+            ("{recall}{recall}", "at a bat a b"),
+        ] {
+            assert_eq!(Template::parse(template).fill(48_213, 61_440, "at a\nb"), expected);
+        }
+    }
+
+    #[test]
+    fn only_clear_templates_are_recognisable() {
+        for (template, expected) in [
+            (MARKER, true),
+            (OPENCODE, true),
+            ("[removed {removed} bytes]", true),
+            ("[removed bytes]", false),
+            ("{removed} bytes are gone", false),
+            ("\n[removed {removed} bytes]", false),
+            ("[cut {removed}]", false),
+            ("[removed {removed},{total} bytes]", false),
+            ("[removed {removed}{total} bytes]", false),
+            ("[removed {recall}{removed} bytes]", false),
+            ("[removed {removed} bytes {recall} {recall}]", false),
+            ("", false),
+        ] {
+            assert_eq!(Template::parse(template).is_recognisable(), expected, "{template:?}");
+        }
+    }
+
+    #[test]
+    fn markers_are_found_where_we_put_them() {
+        let full = "[plimsoll: 1,000 of 2,000 bytes removed here; full output: /a/b]";
+        for (text, expected) in [
+            (full.to_owned(), Some(0)),
+            (format!("head\n\n{full}"), Some(6)),
+            (format!("{full}\n\ntail"), Some(0)),
+            (format!("head\n\n{full}\n\ntail"), Some(6)),
+            (format!("head\n\n{full}{full}"), Some(6)),
+            (format!("head\n{full}"), None),
+            (format!("head\n\n {full}"), None),
+            (format!("{full}\ntail"), None),
+            (format!("{full} tail"), None),
+            (full.replace("1,000", "1000"), None),
+            (full.replace("1,000", "01,000"), None),
+            (full.replace("1,000", ""), None),
+            (full.replace("2,000", "99,999,999,999,999,999,999"), None),
+            (full.replace("; full", ": full"), None),
+        ] {
+            let template = Template::parse(MARKER);
+            let found = template.find_in(&text).next();
+            assert_eq!(found.map(|marker| marker.start), expected, "{text}");
+            if let Some(marker) = found {
+                assert_eq!((marker.removed, marker.total), (1000, Some(2000)));
+                assert!(text[marker.start..marker.end].ends_with("/a/b]"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_marker_of_several_lines_is_found() {
+        let template = Template::parse(OPENCODE);
+        let text = format!("head\n\n{}\n\ntail", template.fill(1234, 5678, "/a"));
+        let marker = template.find_in(&text).next();
+        let end = text.len() - "\n\ntail".len();
+        assert_eq!(marker, Some(Marker { start: 6, end, removed: 1234, total: None }));
+    }
+
+    #[test]
+    fn adversarial_text_is_linear() {
+        let template = Template::parse(MARKER);
+        for piece in [
+            "[plimsoll: ",
+            "\n\n[plimsoll: 1 of 2 bytes removed here; ",
+            "\n\n",
+            "[plimsoll: 1 of 2 bytes removed here; ]\n\n",
+        ] {
+            let text = piece.repeat((1 << 20) / piece.len());
+            assert!(template.find_in(&text).count() <= text.len() / 40);
+        }
+    }
+}
