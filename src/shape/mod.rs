@@ -4,13 +4,16 @@
 //! knows a protocol, a store or a clock; the same input and settings always give the same output, the output
 //! is shorter, and it is left alone when it comes back.
 
+mod base64;
 mod escapes;
 mod estimate;
 mod fold;
 mod marker;
 mod minify;
+mod repeat;
 mod rules;
 pub mod settings;
 
+pub use repeat::pointer;
 pub use rules::{Rule, Rules};
 pub use settings::Settings;

@@ -1,0 +1,310 @@
+//! Long base64 runs: a model cannot read them, and they are the dearest text there is.
+//!
+//! A run is one unbroken stretch, or lines of one width as MIME and PEM wrap them. What surrounds it stays,
+//! a `data:` prefix too. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays.
+
+use super::estimate;
+use super::marker::{one_line, thousands};
+
+/// Shorter runs stay.
+const MIN_RUN: usize = 512;
+/// Widths of wrapped lines.
+const WIDTHS: std::ops::RangeInclusive<usize> = 60..=76;
+/// A shorter last line than this is left standing: it might be a word.
+const MIN_LAST_LINE: usize = 16;
+
+/// The text with its base64 runs replaced by notes; `None` if there is none.
+pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(stretch) = next_stretch(text.as_bytes(), at) {
+        at = stretch.end;
+        let declared = text[..stretch.start].ends_with(";base64,");
+        for run in (Runs { stretch: &text[stretch.clone()], at: 0 }) {
+            let run = stretch.start + run.start..stretch.start + run.end;
+            let encoded = &text[run.clone()];
+            let is_encoded = looks_encoded(encoded) || declared && run.start == stretch.start;
+            if !is_encoded {
+                continue;
+            }
+            let note = note(encoded.len(), recall);
+            if estimate::worth([encoded].into_iter(), &note) {
+                out.push_str(&text[copied..run.start]);
+                out.push_str(&note);
+                copied = run.end;
+            }
+        }
+    }
+    (copied > 0).then(|| {
+        out.push_str(&text[copied..]);
+        out
+    })
+}
+
+fn note(bytes: usize, recall: &str) -> String {
+    format!("[plimsoll: {} bytes of base64 removed here; {}]", thousands(bytes), one_line(recall))
+}
+
+/// The next maximal stretch of at least [`MIN_RUN`] bytes that base64, wrapped or not, may be made of.
+fn next_stretch(bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
+    let mut start = from;
+    // Whatever is long enough covers the probe: text that has none is touched at few places only.
+    while let Some(probe) = start.checked_add(MIN_RUN - 1).filter(|&probe| probe < bytes.len()) {
+        let Some(offset) = bytes[start..=probe].iter().rposition(|&byte| !may_wrap(byte)) else {
+            let more = count(&bytes[probe + 1..], may_wrap);
+            return Some(start..probe + 1 + more);
+        };
+        start += offset + 1;
+    }
+    None
+}
+
+const fn may_wrap(byte: u8) -> bool {
+    is_symbol(byte) || matches!(byte, b'=' | b'\n' | b'\r')
+}
+
+/// Standard alphabet, and the one for URLs and file names.
+const fn is_symbol(byte: u8) -> bool {
+    is_standard(byte) || matches!(byte, b'-' | b'_')
+}
+
+const fn is_standard(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
+}
+
+/// The runs in a stretch.
+struct Runs<'a> {
+    stretch: &'a str,
+    at: usize,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = std::ops::Range<usize>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.stretch.len() {
+            let start = self.at;
+            let line = Line::at(self.stretch, start);
+            self.at = line.next;
+            if line.symbols >= MIN_RUN {
+                return Some(start..line.end);
+            }
+            if line.is_full() {
+                let end = self.wrapped(start, &line);
+                // `wrapped` went past the whole block, long enough or not.
+                if end - start >= MIN_RUN {
+                    return Some(start..end);
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Runs<'_> {
+    /// Goes past the lines as wide as the first one, and a shorter last one; returns where they end.
+    fn wrapped(&mut self, start: usize, first: &Line) -> usize {
+        let mut end = first.end;
+        while self.at < self.stretch.len() {
+            let line = Line::at(self.stretch, self.at);
+            let same = line.is_full() && line.symbols == first.symbols;
+            let last = line.is_last_of(first.symbols);
+            if !same && !last {
+                break;
+            }
+            end = line.end;
+            self.at = line.next;
+            if last {
+                break;
+            }
+        }
+        debug_assert!(start < end);
+        end
+    }
+}
+
+/// A stretch of symbols, its padding, and what follows up to the next symbol.
+struct Line {
+    symbols: usize,
+    padding: usize,
+    standard: bool,
+    /// Whether a line end follows at once.
+    wraps: bool,
+    /// Where symbols and padding end.
+    end: usize,
+    /// Where the next one starts.
+    next: usize,
+}
+
+impl Line {
+    fn at(stretch: &str, start: usize) -> Self {
+        let bytes = &stretch.as_bytes()[start..];
+        let symbols = count(bytes, is_symbol);
+        let padding = count(&bytes[symbols..], |byte| byte == b'=');
+        let rest = &bytes[symbols + padding..];
+        let line_end = match rest {
+            [b'\r', b'\n', ..] => 2,
+            [b'\r' | b'\n', ..] => 1,
+            _ => 0,
+        };
+        // More padding than there can be is none.
+        let padded = if padding <= 2 { padding } else { 0 };
+        Self {
+            symbols,
+            padding: padded,
+            standard: bytes[..symbols].iter().all(|&byte| is_standard(byte)),
+            wraps: line_end > 0,
+            end: start + symbols + padded,
+            next: start + symbols + padding + line_end,
+        }
+    }
+
+    /// Whether more lines may follow.
+    fn is_full(&self) -> bool {
+        self.wraps && self.standard && self.padding == 0 && WIDTHS.contains(&self.symbols)
+    }
+
+    /// Whether it is the end of lines with `width` symbols.
+    const fn is_last_of(&self, width: usize) -> bool {
+        let all = self.symbols + self.padding;
+        self.standard && all <= width && (self.padding > 0 || (self.symbols < width && all >= MIN_LAST_LINE))
+    }
+}
+
+fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|&byte| !matches(byte)).unwrap_or(bytes.len())
+}
+
+/// Whether a run has what encoded data has and hex, names and paths lack: digits and letters of both cases,
+/// many different symbols, and few stretches of one kind.
+fn looks_encoded(run: &str) -> bool {
+    let (mut upper, mut lower, mut digits, mut changes, mut symbols) = (0, 0, 0, 0, 0_usize);
+    let mut seen = 0_u128;
+    let mut last = 0;
+    for &byte in run.as_bytes() {
+        let (kind, tally) = match byte {
+            b'A'..=b'Z' => (1, &mut upper),
+            b'a'..=b'z' => (2, &mut lower),
+            b'0'..=b'9' => (3, &mut digits),
+            b'\r' | b'\n' | b'=' => continue,
+            _ => (4, &mut 0),
+        };
+        *tally += 1;
+        symbols += 1;
+        changes += usize::from(kind != last);
+        seen |= 1 << (byte & 0x7f);
+        last = kind;
+    }
+    let share = |part: usize, percent: usize| part * 100 >= symbols * percent;
+    share(upper, 8) && share(lower, 8) && share(digits, 3) && share(changes, 25) && seen.count_ones() >= 24
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Base64 of that many symbols, as random as compressed data.
+    fn encoded(symbols: usize) -> String {
+        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(ALPHABET[(state >> 58) as usize])
+        };
+        (0..symbols).map(|_| next()).collect()
+    }
+
+    fn wrap(run: &str, width: usize, end: &str) -> String {
+        let lines: Vec<&str> =
+            run.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        lines.join(end)
+    }
+
+    fn check(text: &str, expected: Option<&str>) {
+        let elided = elide(text, "full output: /o");
+        assert_eq!(elided.as_deref(), expected, "{text:?}");
+        if let Some(elided) = elided {
+            assert_eq!(elide(&elided, "full output: /o"), None, "not a fixed point: {elided:?}");
+        }
+    }
+
+    fn note(bytes: &str) -> String {
+        format!("[plimsoll: {bytes} bytes of base64 removed here; full output: /o]")
+    }
+
+    #[test]
+    fn long_runs_are_elided() {
+        check(&encoded(512), Some(&note("512")));
+        check(&format!("{}==", encoded(1238)), Some(&note("1,240")));
+        check(
+            &format!("a \"{}\" é {} b", encoded(600), encoded(700)),
+            Some(&format!("a \"{}\" é {} b", note("600"), note("700"))),
+        );
+        check(&encoded(2000).replace('+', "-").replace('/', "_"), Some(&note("2,000")));
+        let zeros = "A".repeat(2000);
+        check(
+            &format!("<img src=\"data:image/png;base64,{zeros}=\">"),
+            Some(&format!("<img src=\"data:image/png;base64,{}\">", note("2,001"))),
+        );
+        check(&format!("KEY={}\nB=1", encoded(600)), Some(&format!("KEY={}\nB=1", note("600"))));
+    }
+
+    #[test]
+    fn wrapped_runs_are_elided() {
+        for width in [60, 64, 76] {
+            for end in ["\n", "\r\n"] {
+                let lines = wrap(&encoded(width * 10 + 18), width, end);
+                let text = format!("head:\n{lines}=={end}next\n");
+                let bytes = thousands(lines.len() + 2);
+                check(&text, Some(&format!("head:\n{}{end}next\n", note(&bytes))));
+            }
+        }
+        let body = wrap(&encoded(64 * 12), 64, "\n");
+        let pem = |body: &str| format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----\n");
+        check(&pem(&body), Some(&pem(&note("779"))));
+    }
+
+    #[test]
+    fn other_text_stays() {
+        let hex = "0123456789abcdef".repeat(100);
+        let path = "/usr/share/someLongDirectoryName/AnotherComponentOfThePath2".repeat(20);
+        let names = "SomeVeryLongIdentifierWithManyWordsInside42".repeat(30);
+        let sums = wrap(&hex, 64, "\n");
+        let words = "word\nAnother\nthird3\n".repeat(100);
+        let short = wrap(&encoded(64 * 7), 64, "\n");
+        let wide = wrap(&encoded(2000), 100, "\n");
+        for text in [
+            "",
+            &encoded(511),
+            &hex,
+            &hex.to_uppercase(),
+            &path,
+            &names,
+            &sums,
+            &words,
+            &short,
+            &wide,
+            &"Ab3/".repeat(400),
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn adversarial_text_is_linear() {
+        for piece in [
+            "=",
+            "A",
+            "\n",
+            "A\n",
+            "A=",
+            "-",
+            "\r",
+            &format!("{}\n", encoded(64)),
+            &format!("{} ", encoded(511)),
+        ] {
+            elide(&piece.repeat((1 << 20) / piece.len()), "");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Repeat pointers: what stands for a result that is byte-identical to an earlier one still in view.
+//!
+//! Whether there is one is for the caller to know; here is only the text.
+
+use super::marker::{one_line, thousands};
+
+/// The pointer to the equal output of an earlier call, of `bytes` bytes.
+///
+/// `recall` is a sentence that says where the full text is.
+pub fn pointer(tool: Option<&str>, call_id: &str, bytes: usize, recall: &str) -> String {
+    let of = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool)));
+    format!(
+        "[plimsoll: same output as the earlier call{of} ({}), {} bytes; {}]",
+        one_line(call_id),
+        thousands(bytes),
+        one_line(recall),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_name_the_call() {
+        assert_eq!(
+            pointer(Some("Bash"), "toolu_01", 48_213, "full output: /o/ab.txt"),
+            "[plimsoll: same output as the earlier call of Bash (toolu_01), 48,213 bytes; full output: /o/ab.txt]",
+        );
+        assert_eq!(
+            pointer(None, "call\n1", 7, "x"),
+            "[plimsoll: same output as the earlier call (call 1), 7 bytes; x]"
+        );
+    }
+}
