@@ -5,6 +5,7 @@
 //! is shorter, and it is left alone when it comes back.
 
 mod base64;
+mod command;
 mod escapes;
 mod estimate;
 mod fold;
@@ -13,7 +14,9 @@ mod minify;
 mod repeat;
 mod rules;
 pub mod settings;
+mod view;
 
 pub use repeat::pointer;
 pub use rules::{Rule, Rules};
 pub use settings::Settings;
+pub use view::is_view;

@@ -1,0 +1,139 @@
+//! Whether a call shows files as they are.
+//!
+//! Agents quote such text back to find the place of an edit, so it must not be condensed. A tool counts by its
+//! name, or, if it runs commands, by a command that does nothing but print files. In doubt it does not count.
+//! Nothing is run, and no argument is ever changed.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::command;
+use super::settings::{SHELLS, Settings, Tools};
+
+/// Longer arguments are no mere view.
+const MAX_ARGUMENTS: usize = 16 * 1024;
+/// Where the arguments of shells hold the command, most usual first.
+const COMMAND_KEYS: [&str; 4] = ["command", "cmd", "script", "commands"];
+
+static RUNS_COMMANDS: LazyLock<Tools> =
+    LazyLock::new(|| Tools::new(SHELLS.iter().copied()).expect("the shipped patterns are globs"));
+
+/// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints
+/// files.
+pub fn is_view(tool: Option<&str>, arguments: Option<&str>, settings: &Settings) -> bool {
+    let Some(tool) = tool else { return false };
+    settings.views.matches(tool)
+        || (RUNS_COMMANDS.matches(tool) && arguments.is_some_and(has_viewing_command))
+}
+
+fn has_viewing_command(arguments: &str) -> bool {
+    if arguments.len() > MAX_ARGUMENTS {
+        return false;
+    }
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(arguments)) => {
+            COMMAND_KEYS.iter().find_map(|&key| arguments.get(key)).is_some_and(only_prints_files)
+        }
+        Ok(Value::String(code)) => code_only_prints_files(&code),
+        Ok(_) => false,
+        Err(_) => code_only_prints_files(arguments),
+    }
+}
+
+fn only_prints_files(command: &Value) -> bool {
+    match command {
+        Value::String(script) => command::only_prints_files(script),
+        Value::Array(items) => {
+            let items: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            items.is_some_and(|items| {
+                // One command as a list of words, or a list of commands.
+                command::words_only_print_files(&items)
+                    || (!items.is_empty() && items.iter().all(|script| command::only_prints_files(script)))
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Whether all that a piece of code does is to call a shell tool: `tools.exec_command({cmd: "cat a"})`.
+fn code_only_prints_files(code: &str) -> bool {
+    let mut calls = code.split("tools.").skip(1).peekable();
+    calls.peek().is_some()
+        && calls.all(|call| command_in_call(call).is_some_and(|script| command::only_prints_files(&script)))
+}
+
+/// The literal after the `cmd` key of a call's argument; `None` if it is not that simple.
+fn command_in_call(call: &str) -> Option<String> {
+    let (_, argument) = call.strip_prefix("exec_command(")?.split_once("cmd")?;
+    let value = argument.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?.trim_start();
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let mut script = String::new();
+    let mut letters = value[1..].chars();
+    loop {
+        match letters.next()? {
+            end if end == quote => return Some(script),
+            '$' if quote == '`' => return None,
+            '\\' => script.push(match letters.next()? {
+                'n' => '\n',
+                't' => '\t',
+                escaped if escaped.is_ascii_alphanumeric() => return None,
+                escaped => escaped,
+            }),
+            letter => script.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_are_told_by_name_or_by_command() {
+        let settings = Settings::default();
+        for (tool, arguments, expected) in [
+            ("Read", "", true),
+            ("read_file", "not json", true),
+            ("mcp__fs__read_file", "{}", true),
+            ("str_replace_editor", "{}", true),
+            ("str_replace_based_edit_tool", "{}", true),
+            ("Grep", r#"{"command":"cat a"}"#, false),
+            ("Bash", r#"{"command":"cat a","description":"x"}"#, true),
+            ("Bash", r#"{"command":"cat a | sort"}"#, false),
+            ("Bash", r#"{"description":"cat a"}"#, false),
+            ("Bash", "cat a", false),
+            ("Bash", "[\"cat a\"]", false),
+            ("Bash", r#"{"command":7}"#, false),
+            ("Bash", r#"{"command":["cat",7]}"#, false),
+            ("shell", r#"{"command":["bash","-lc","sed -n '1,200p' src/a.rs"]}"#, true),
+            ("shell", r#"{"command":["cat","my file; rm x"]}"#, true),
+            ("shell", r#"{"command":["rm","cat a"]}"#, false),
+            ("shell", r#"{"command":[]}"#, false),
+            ("exec_command", r#"{"cmd":"nl -ba a | sed -n '1,20p'"}"#, true),
+            ("run_shell_command", r#"{"commands":["cat a","head b"]}"#, true),
+            ("run_shell_command", r#"{"commands":["cat a","make"]}"#, false),
+            ("exec", r#"{"script":"cat a\nhead -n 5 b"}"#, true),
+            (
+                "exec",
+                r#"const r = await tools.exec_command({cmd: "sed -n '1,9p' \"a b\"", x: 1}); text(r.output);"#,
+                true,
+            ),
+            ("exec", r#""text((await tools.exec_command({\"cmd\":\"cat a\"})).output)""#, true),
+            ("exec", "tools.exec_command({cmd:'cat a'}); tools.exec_command({cmd:`head b\n`})", true),
+            ("exec", "tools.exec_command({cmd:'cat a'}); tools.exec_command({cmd:'make'})", false),
+            ("exec", "tools.exec_command({cmd:`cat ${f}`})", false),
+            ("exec", "tools.exec_command({cmd: script})", false),
+            ("exec", r#"tools.exec_command({cmd: "cat \x61"})"#, false),
+            ("exec", "tools.exec_command({cmd: 'cat a", false),
+            ("exec", "tools.write_stdin({cmd: 'cat a'})", false),
+            ("exec", "text('cat a')", false),
+        ] {
+            assert_eq!(is_view(Some(tool), Some(arguments), &settings), expected, "{tool} {arguments}");
+        }
+        assert!(!is_view(None, Some(r#"{"command":"cat a"}"#), &settings));
+        assert!(!is_view(Some("Bash"), None, &settings));
+        let deep = format!("{{\"command\":{}", "[".repeat(10_000));
+        assert!(!is_view(Some("Bash"), Some(&deep), &settings));
+    }
+}
