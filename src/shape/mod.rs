@@ -6,17 +6,198 @@
 
 mod base64;
 mod command;
+mod cut;
 mod escapes;
 mod estimate;
 mod fold;
 mod marker;
 mod minify;
+mod notice;
 mod repeat;
 mod rules;
 pub mod settings;
+mod truncate;
 mod view;
+
+use std::borrow::Cow;
 
 pub use repeat::pointer;
 pub use rules::{Rule, Rules};
 pub use settings::Settings;
 pub use view::is_view;
+
+use cut::{Lines, Size};
+use marker::Template;
+use settings::{Keep, TruncateRule};
+use truncate::Truncation;
+
+/// One tool result as the shapers see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its texts in order, decoded. There may be several, with images between.
+    pub leaves: &'a [Cow<'a, str>],
+    /// The name of the tool that was called.
+    pub tool: Option<&'a str>,
+    /// The call's arguments as they were sent: JSON as a rule, but any text is possible.
+    pub arguments: Option<&'a str>,
+    /// Whether the result reports an error.
+    pub is_error: bool,
+    /// A sentence that says where the full text will be found: `full output: /path`, `re-run the tool for the
+    /// rest`.
+    pub recall: &'a str,
+}
+
+/// What becomes of one text of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaf {
+    /// It stays as it is.
+    Keep,
+    /// This text takes its place; it is never blank.
+    Replace(String),
+    /// It goes, with the block that holds it. Another text of the same result says so.
+    Remove,
+}
+
+/// A shortened result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shaped {
+    /// One for each text of the subject.
+    pub leaves: Vec<Leaf>,
+    /// What was done.
+    pub rules: Rules,
+    /// Bytes of all texts before.
+    pub bytes_before: usize,
+    /// Bytes of all texts after.
+    pub bytes_after: usize,
+    /// Whether `recall` is cited: the full text must be saved before this is sent.
+    pub lossy: bool,
+}
+
+/// A result that would shrink by fewer bytes is left alone: a decision has to be stored, and an agent that works
+/// on the very thing that is stripped had better see it.
+const MIN_GAIN: usize = 64;
+/// How often the shapers may enable one another before a text is given up as it is.
+const MAX_PASSES: usize = 4;
+
+/// Shortens a result; `None` leaves it as it is.
+///
+/// Views of files are only truncated, since their text is quoted back in edits. So are errors, by a limit of
+/// their own, keeping both ends. Exempt tools are left alone.
+pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
+    if subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool)) {
+        return None;
+    }
+    let is_verbatim = subject.is_error || is_view(subject.tool, subject.arguments, settings);
+    let mut rules = Rules::NONE;
+    let mut texts: Vec<Cow<'_, str>> = subject.leaves.iter().map(|leaf| Cow::Borrowed(&**leaf)).collect();
+    if !is_verbatim {
+        for text in &mut texts {
+            if let Some((shorter, done)) = condense(text, settings, subject.recall) {
+                *text = Cow::Owned(shorter);
+                rules.extend(done);
+            }
+        }
+    }
+    let truncation = Truncation {
+        budget: budget(subject, settings),
+        keep: if subject.is_error { Keep::Both } else { rule(subject, settings).keep },
+        lines: if settings.truncate.count_trailing_newline { Lines::CountTrailing } else { Lines::Plain },
+        template: Template::parse(&settings.truncate.marker),
+        recall: subject.recall,
+    };
+    let cut = truncation.apply(&texts);
+    if rules.is_empty() && cut.is_none() || truncation.was_applied(subject.leaves) {
+        return None;
+    }
+    if cut.is_some() {
+        rules.insert(Rule::Truncate);
+    }
+    let leaves = leaves(texts, cut);
+    // A marker that cannot be recognised must not change what the other shapers see when it comes back.
+    let is_settled = |leaf: &Leaf| match leaf {
+        Leaf::Replace(text) => condense(text, settings, subject.recall).is_none(),
+        Leaf::Keep | Leaf::Remove => true,
+    };
+    if !is_verbatim && !truncation.template.is_recognisable() && !leaves.iter().all(is_settled) {
+        return None;
+    }
+    shaped(subject, leaves, rules)
+}
+
+fn rule<'s>(subject: &Subject<'_>, settings: &'s Settings) -> &'s TruncateRule {
+    let truncate = &settings.truncate;
+    let named = |tool| truncate.tools.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, rule)| rule);
+    subject.tool.and_then(named).unwrap_or(&truncate.base)
+}
+
+fn budget(subject: &Subject<'_>, settings: &Settings) -> Size {
+    if subject.is_error {
+        return Size { lines: usize::MAX, bytes: settings.truncate.error_max_bytes };
+    }
+    let rule = rule(subject, settings);
+    Size { lines: rule.max_lines, bytes: rule.max_bytes }
+}
+
+/// Everything but truncation, until nothing changes any more; `None` if nothing does, or if no visible
+/// character would be left.
+fn condense(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)> {
+    let (mut shorter, mut rules) = pass(text, settings, recall)?;
+    for _ in 1..MAX_PASSES {
+        match pass(&shorter, settings, recall) {
+            None => return (!shorter.trim().is_empty()).then_some((shorter, rules)),
+            Some((next, done)) => {
+                shorter = next;
+                rules.extend(done);
+            }
+        }
+    }
+    None
+}
+
+fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)> {
+    let mut rules = Rules::NONE;
+    let mut current = Cow::Borrowed(text);
+    let mut apply = |rule, enabled: bool, shaper: &dyn Fn(&str) -> Option<String>| {
+        if let Some(shorter) = if enabled { shaper(&current) } else { None } {
+            debug_assert!(shorter.len() < current.len());
+            current = Cow::Owned(shorter);
+            rules.insert(rule);
+        }
+    };
+    apply(Rule::Escapes, settings.escapes, &escapes::strip);
+    // Before folding: a folded document is none, and a minified one has no lines to fold.
+    apply(Rule::Minify, settings.minify, &minify::minify);
+    apply(Rule::Fold, settings.fold, &fold::fold);
+    apply(Rule::Base64, settings.base64, &|text| base64::elide(text, recall));
+    match current {
+        Cow::Owned(shorter) => Some((shorter, rules)),
+        Cow::Borrowed(_) => None,
+    }
+}
+
+/// What becomes of the subject's texts, given what became of them before and in the cut.
+fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Leaf>>) -> Vec<Leaf> {
+    let condensed = |text: Cow<'_, str>| match text {
+        Cow::Borrowed(_) => Leaf::Keep,
+        Cow::Owned(text) => Leaf::Replace(text),
+    };
+    let cut = cut.unwrap_or_else(|| vec![Leaf::Keep; texts.len()]);
+    let both = texts.into_iter().zip(cut);
+    both.map(|(text, leaf)| if leaf == Leaf::Keep { condensed(text) } else { leaf }).collect()
+}
+
+fn shaped(subject: &Subject<'_>, leaves: Vec<Leaf>, rules: Rules) -> Option<Shaped> {
+    let before = subject.leaves.iter().map(|leaf| leaf.len());
+    let after = subject.leaves.iter().zip(&leaves).map(|(before, leaf)| match leaf {
+        Leaf::Keep => before.len(),
+        Leaf::Replace(text) => text.len(),
+        Leaf::Remove => 0,
+    });
+    let (bytes_before, bytes_after) = (before.sum(), after.sum());
+    let lossy = rules.contains(Rule::Base64) || rules.contains(Rule::Truncate);
+    let is_worth_it = bytes_before >= bytes_after + MIN_GAIN;
+    is_worth_it.then_some(Shaped { leaves, rules, bytes_before, bytes_after, lossy })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! Where a stream of texts is cut so that one end of it fits a budget.
+//!
+//! Whole lines are kept. Only a line that no budget could hold is cut inside, never inside a character, a
+//! `\r\n` or, as far as that is cheap to see, what a reader takes for one character.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
+
+/// What may be kept, or what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) lines: usize,
+    pub(super) bytes: usize,
+}
+
+impl Size {
+    pub(super) const fn fits(self, budget: Self) -> bool {
+        self.lines <= budget.lines && self.bytes <= budget.bytes
+    }
+
+    pub(super) const fn minus(self, used: Self) -> Self {
+        Self { lines: self.lines.saturating_sub(used.lines), bytes: self.bytes.saturating_sub(used.bytes) }
+    }
+}
+
+/// How lines are counted. Newlines count as bytes in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// Nothing follows a final newline.
+    Plain,
+    /// An empty line follows a final newline.
+    CountTrailing,
+}
+
+impl Lines {
+    pub(super) fn size(self, text: &str) -> Size {
+        Size { lines: self.of(memchr_iter(b'\n', text.as_bytes()).count(), text), bytes: text.len() }
+    }
+
+    /// The lines of a text with that many newlines.
+    pub(super) fn of(self, newlines: usize, text: &str) -> usize {
+        let unfinished = !text.is_empty() && (self == Self::CountTrailing || !text.ends_with('\n'));
+        newlines + usize::from(unfinished)
+    }
+}
+
+/// A place in a stream: before byte `at` of a text, or after the last text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) text: usize,
+    pub(super) at: usize,
+}
+
+/// Where the longest beginning that the budget holds ends, and its size.
+pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Place, Size) {
+    let mut left = budget;
+    for (index, text) in texts.iter().enumerate() {
+        let size = lines.size(text);
+        if !size.fits(left) {
+            let at = head_of(text, left, budget.bytes);
+            // What follows on the next line is gone, so an empty last line counts.
+            left = left.minus(Lines::CountTrailing.size(&text[..at]));
+            return (Place { text: index, at }, budget.minus(left));
+        }
+        left = left.minus(size);
+    }
+    (Place { text: texts.len(), at: 0 }, budget.minus(left))
+}
+
+/// Where the longest end that the budget holds starts.
+pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Place {
+    let mut left = budget;
+    for (index, text) in texts.iter().enumerate().rev() {
+        let size = lines.size(text);
+        if !size.fits(left) {
+            let at = tail_of(text, left, budget.bytes, lines);
+            return if at < text.len() {
+                Place { text: index, at }
+            } else {
+                Place { text: index + 1, at: 0 }
+            };
+        }
+        left = left.minus(size);
+    }
+    Place { text: 0, at: 0 }
+}
+
+/// The end of what is kept of a text that is too large, without its last line end. A line longer than `whole`
+/// could never be kept.
+fn head_of(text: &str, left: Size, whole: usize) -> usize {
+    let bytes = text.as_bytes();
+    if left.lines == 0 || left.bytes == 0 {
+        return 0;
+    }
+    let by_lines = memchr_iter(b'\n', bytes).nth(left.lines - 1).unwrap_or(bytes.len());
+    if by_lines <= left.bytes {
+        return before_carriage_return(bytes, by_lines);
+    }
+    // `left.bytes < by_lines`: there is a byte after the budget.
+    let last_end = memrchr(b'\n', &bytes[..=left.bytes]);
+    let line = last_end.map_or(0, |end| end + 1);
+    let line_end = memchr(b'\n', &bytes[line..]).map_or(bytes.len(), |len| line + len);
+    if line_end - line > whole {
+        let inside = floor(text, line, left.bytes);
+        if inside > line {
+            return inside;
+        }
+    }
+    last_end.map_or(0, |end| before_carriage_return(bytes, end))
+}
+
+/// The start of what is kept of a text that is too large.
+fn tail_of(text: &str, left: Size, whole: usize, lines: Lines) -> usize {
+    let bytes = text.as_bytes();
+    if left.lines == 0 || left.bytes == 0 {
+        return bytes.len();
+    }
+    // The newline that ends the last line starts none.
+    let body = match lines {
+        Lines::Plain if bytes.ends_with(b"\n") => &bytes[..bytes.len() - 1],
+        _ => bytes,
+    };
+    let by_lines = memrchr_iter(b'\n', body).nth(left.lines - 1).map_or(0, |end| end + 1);
+    let by_bytes = bytes.len().saturating_sub(left.bytes);
+    if by_lines >= by_bytes {
+        return by_lines;
+    }
+    // `by_bytes > by_lines >= 0`: there is a byte before the budget, and a line end from it on starts the rest.
+    let line_end = memchr(b'\n', body.get(by_bytes - 1..).unwrap_or_default());
+    let start = line_end.map_or(bytes.len(), |len| by_bytes + len);
+    let line = memrchr(b'\n', &bytes[..start.min(body.len()).saturating_sub(1)]).map_or(0, |end| end + 1);
+    if start - line > whole { ceil(text, by_bytes, start) } else { start }
+}
+
+fn before_carriage_return(bytes: &[u8], end: usize) -> usize {
+    if end > 0 && bytes.get(end) == Some(&b'\n') && bytes[end - 1] == b'\r' { end - 1 } else { end }
+}
+
+/// Places that are looked at to keep together what belongs together.
+const LOOK: usize = 8;
+
+/// The last good place to cut at or before `at`; `line` if there is no place after it.
+fn floor(text: &str, line: usize, at: usize) -> usize {
+    let places = (line + 1..=at).rev().filter(|&place| text.is_char_boundary(place));
+    let last = places.clone().next().unwrap_or(line);
+    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(last)
+}
+
+/// The first good place to cut at or after `at`; `end` if there is no place before it.
+fn ceil(text: &str, at: usize, end: usize) -> usize {
+    let places = (at..end).filter(|&place| text.is_char_boundary(place));
+    let first = places.clone().next().unwrap_or(end);
+    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
+}
+
+/// Whether the characters before and after a place make one: line ends, marks, emoji sequences.
+fn joins(text: &str, at: usize) -> bool {
+    let Some(next) = text[at..].chars().next() else { return false };
+    let before = text[..at].chars().next_back();
+    let extends = |next: char| {
+        matches!(next, '\u{300}'..='\u{36f}' | '\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{1f3fb}'..='\u{1f3ff}')
+    };
+    extends(next) || before == Some('\u{200d}') || (next == '\n' && before == Some('\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(lines: usize, bytes: usize) -> Size {
+        Size { lines, bytes }
+    }
+
+    const MANY: usize = usize::MAX;
+
+    #[test]
+    fn heads_end_at_line_ends() {
+        for (text, lines, bytes, expected) in [
+            ("a\nb\nc\nd\ne", 3, MANY, "a\nb\nc"),
+            ("a\nb\nc\nd\ne", MANY, 3, "a\nb"),
+            ("a\nb\nc\nd\ne", MANY, 4, "a\nb"),
+            ("a\nb\nc\nd\ne", MANY, 5, "a\nb\nc"),
+            ("a\r\nb\r\nc\r\n", 2, MANY, "a\r\nb"),
+            ("a\r\nb\r\nc\r\n", MANY, 5, "a\r\nb"),
+            ("\n\n\n\n", 3, MANY, "\n\n"),
+            ("abc\ndef", 0, MANY, ""),
+            ("abc\ndef", MANY, 0, ""),
+            // A line that never fits is cut inside; one that would fit alone is not.
+            ("xxxxxxxxxx", MANY, 4, "xxxx"),
+            ("ab\nxxxxxxxxxx\nc", MANY, 6, "ab\nxxx"),
+            ("ab\nxxxxxx\nc", MANY, 6, "ab"),
+            ("ab\nxxxxxxxxxx", MANY, 3, "ab"),
+            ("ééé", MANY, 3, "é"),
+            ("é", MANY, 1, ""),
+            ("aae\u{301}eeee", MANY, 3, "aa"),
+            ("👩\u{200d}👩\u{200d}👧!", MANY, 13, "👩\u{200d}👩"),
+        ] {
+            let (place, _) = head(&[text.into()], size(lines, bytes), Lines::Plain);
+            assert_eq!(&text[..place.at], expected, "{text:?} {lines} {bytes}");
+        }
+    }
+
+    #[test]
+    fn tails_start_after_line_ends() {
+        for (text, lines, bytes, expected) in [
+            ("a\nb\nc\nd\ne", 3, MANY, "c\nd\ne"),
+            ("a\nb\nc\nd\ne\n", 3, MANY, "c\nd\ne\n"),
+            ("a\nb\nc\nd\ne", MANY, 3, "d\ne"),
+            ("a\nb\nc\nd\ne", MANY, 4, "d\ne"),
+            ("a\nb\nc\nd\ne\n", MANY, 4, "d\ne\n"),
+            ("a\r\nb\r\nc\r\n", MANY, 7, "b\r\nc\r\n"),
+            ("\n\n\n\n", 3, MANY, "\n\n\n"),
+            ("abc\ndef", 0, MANY, ""),
+            ("abc\ndef", MANY, 0, ""),
+            ("xxxxxxxxxx", MANY, 4, "xxxx"),
+            ("c\nxxxxxxxxxx\nab\n", MANY, 6, "xx\nab\n"),
+            ("c\nxxxxx\nab", MANY, 6, "ab"),
+            ("xxxxxx\nab", MANY, 2, "ab"),
+            ("ééé", MANY, 3, "é"),
+            ("é", MANY, 1, ""),
+            ("eeeee\u{301}aa", MANY, 4, "aa"),
+        ] {
+            let place = tail(&[text.into()], size(lines, bytes), Lines::Plain);
+            let kept = if place.text == 0 { &text[place.at..] } else { "" };
+            assert_eq!(kept, expected, "{text:?} {lines} {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_stream_shares_one_budget() {
+        let texts = ["a\nb\n".into(), "".into(), "c\nd\ne\n".into(), "f".into()];
+        for (lines, bytes, head_end, head_size, tail_start) in [
+            (MANY, MANY, (4, 0), (6, 11), (0, 0)),
+            (1, MANY, (0, 1), (1, 1), (3, 0)),
+            (2, MANY, (2, 0), (2, 4), (2, 4)),
+            (3, MANY, (2, 1), (3, 5), (2, 2)),
+            (5, MANY, (3, 0), (5, 10), (0, 2)),
+            (MANY, 9, (2, 5), (5, 9), (0, 2)),
+            (MANY, 7, (2, 3), (4, 7), (1, 0)),
+        ] {
+            let budget = size(lines, bytes);
+            let place = |(text, at)| Place { text, at };
+            assert_eq!(head(&texts, budget, Lines::Plain), (place(head_end), size(head_size.0, head_size.1)));
+            assert_eq!(tail(&texts, budget, Lines::Plain), place(tail_start), "{budget:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_in_both_ways() {
+        for (text, plain, counted) in
+            [("", 0, 0), ("a", 1, 1), ("a\n", 1, 2), ("a\nb", 2, 2), ("\n", 1, 2), ("a\n\n", 2, 3)]
+        {
+            assert_eq!(Lines::Plain.size(text).lines, plain, "{text:?}");
+            assert_eq!(Lines::CountTrailing.size(text).lines, counted, "{text:?}");
+        }
+        let tail_of = |lines| tail(&["a\nb\nc\n".into()], size(2, MANY), lines).at;
+        assert_eq!((tail_of(Lines::Plain), tail_of(Lines::CountTrailing)), (2, 4));
+    }
+}

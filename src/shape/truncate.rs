@@ -1,0 +1,182 @@
+//! Truncation: a result that is too large keeps one end or both, and says how much went and where it is.
+//!
+//! All texts of a result are one stream with one budget. What is kept never exceeds it; the marker comes on
+//! top, as long as it can be recognised again. Nothing is cut because of the notice of an earlier cut.
+
+use std::borrow::Cow;
+use std::cell::LazyCell;
+
+use memchr::memchr_iter;
+
+use super::Leaf;
+use super::cut::{self, Lines, Place, Size};
+use super::estimate;
+use super::marker::{GAP, Template};
+use super::notice;
+use super::settings::Keep;
+
+/// How one result is truncated.
+pub(super) struct Truncation<'a> {
+    pub(super) budget: Size,
+    pub(super) keep: Keep,
+    pub(super) lines: Lines,
+    pub(super) template: Template<'a>,
+    pub(super) recall: &'a str,
+}
+
+impl Truncation<'_> {
+    /// What becomes of each text; `None` if all stay as they are.
+    pub(super) fn apply(&self, texts: &[Cow<'_, str>]) -> Option<Vec<Leaf>> {
+        if self.fit(texts, self.budget) || (self.fit(texts, self.roomy()) && notice::is_cut_by_client(texts))
+        {
+            return None;
+        }
+        let total = texts.iter().map(|text| text.len()).sum();
+        let cut = Cut::new(texts, self.marked_budget(total)?, self.keep, self.lines)?;
+        let removed = cut.removed(texts).map(str::len).sum();
+        let marker = self.template.fill(removed, total, self.recall);
+        let added = format!("{GAP}{marker}{GAP}");
+        let leaves = cut.leaves(texts, &marker);
+        // A template may be blank, and the budget too small for anything else.
+        let is_blank = |leaf: &Leaf| matches!(leaf, Leaf::Replace(text) if text.trim().is_empty());
+        (estimate::worth(cut.removed(texts), &added) && !leaves.iter().any(is_blank)).then_some(leaves)
+    }
+
+    /// Whether the texts are what [`Self::apply`] gives: our marker, figures that add up, the rest in budget.
+    pub(super) fn was_applied(&self, texts: &[Cow<'_, str>]) -> bool {
+        if !self.template.is_recognisable() {
+            return false;
+        }
+        let all = LazyCell::new(|| self.size(texts));
+        texts.iter().any(|text| self.has_marker(text, &all))
+    }
+
+    /// Whether a text of the stream, which is as large as `all`, has a marker that tells the truth about it.
+    fn has_marker(&self, text: &str, all: &LazyCell<Size, impl FnOnce() -> Size>) -> bool {
+        // Newlines are counted once, from marker to marker, and only if there is one.
+        let own = LazyCell::new(|| self.lines.size(text).lines);
+        let own_newlines = LazyCell::new(|| memchr_iter(b'\n', text.as_bytes()).count());
+        let (mut newlines, mut counted) = (0, 0);
+        self.template.find_in(text).any(|marker| {
+            let head = &text[..marker.start.saturating_sub(GAP.len())];
+            let tail = text.get(marker.end + GAP.len()..).unwrap_or_default();
+            let gaps = text.len() - head.len() - tail.len() - (marker.end - marker.start);
+            newlines += memchr_iter(b'\n', &text.as_bytes()[counted..head.len()]).count();
+            counted = head.len();
+            let after = *own_newlines - newlines - self.template.newlines - gaps;
+            let kept = Size {
+                lines: all.lines - *own + self.lines.of(newlines, head) + self.lines.of(after, tail),
+                bytes: all.bytes - text.len() + head.len() + tail.len(),
+            };
+            let adds_up = |total| marker.removed.checked_add(kept.bytes) == Some(total);
+            kept.fits(self.budget) && marker.total.is_none_or(adds_up)
+        })
+    }
+
+    fn size(&self, texts: &[Cow<'_, str>]) -> Size {
+        let sizes = texts.iter().map(|text| self.lines.size(text));
+        sizes.fold(Size { lines: 0, bytes: 0 }, |all, one| Size {
+            lines: all.lines + one.lines,
+            bytes: all.bytes + one.bytes,
+        })
+    }
+
+    fn fit(&self, texts: &[Cow<'_, str>], budget: Size) -> bool {
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        // A text has no more lines than bytes, or one more: most need not be counted.
+        bytes <= budget.bytes && (bytes + texts.len() <= budget.lines || self.size(texts).fits(budget))
+    }
+
+    const fn roomy(&self) -> Size {
+        Size {
+            lines: self.budget.lines.saturating_add(notice::ROOM.lines),
+            bytes: self.budget.bytes.saturating_add(notice::ROOM.bytes),
+        }
+    }
+
+    /// What is kept. A marker that could not be told from other text is paid for out of the budget, so that
+    /// the result fits.
+    fn marked_budget(&self, total: usize) -> Option<Size> {
+        if self.template.is_recognisable() {
+            return Some(self.budget);
+        }
+        let longest = self.template.fill(total, total, self.recall).len() + 2 * GAP.len();
+        let lines = self.template.newlines + 3;
+        Some(Size {
+            lines: self.budget.lines.checked_sub(lines)?,
+            bytes: self.budget.bytes.checked_sub(longest)?,
+        })
+    }
+}
+
+/// Everything from one place up to another goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    from: Place,
+    to: Place,
+}
+
+impl Cut {
+    /// The cut that leaves what the budget holds; `None` if nothing would go.
+    fn new(texts: &[Cow<'_, str>], budget: Size, keep: Keep, lines: Lines) -> Option<Self> {
+        let none = Size { lines: 0, bytes: 0 };
+        let (head, tail) = match keep {
+            Keep::Head => (budget, none),
+            Keep::Tail => (none, budget),
+            Keep::Both => (Size { lines: budget.lines / 2, bytes: budget.bytes / 2 }, budget),
+        };
+        let (from, used) =
+            if head == none { (Place { text: 0, at: 0 }, none) } else { cut::head(texts, head, lines) };
+        let to = if tail == none {
+            Place { text: texts.len(), at: 0 }
+        } else {
+            // The second half takes what the first one left.
+            cut::tail(texts, tail.minus(used), lines)
+        };
+        let cut = Self { from, to };
+        let to = if cut.leaves_blank_tail(texts) { Place { text: to.text + 1, at: 0 } } else { to };
+        (from < to).then_some(Self { from, to })
+    }
+
+    /// Whether the second end would be a text of its own without a visible character: no provider takes it.
+    fn leaves_blank_tail(self, texts: &[Cow<'_, str>]) -> bool {
+        let Place { text, at } = self.to;
+        at > 0 && self.marker_text() != text && texts[text][at..].trim().is_empty()
+    }
+
+    /// The text that gets the marker: the first one that is cut and survives, else the first that is cut.
+    const fn marker_text(self) -> usize {
+        if self.from.at == 0 && self.to.at > 0 { self.to.text } else { self.from.text }
+    }
+
+    fn removed<'t>(self, texts: &'t [Cow<'_, str>]) -> impl Iterator<Item = &'t str> {
+        texts.iter().enumerate().map(move |(index, text)| {
+            let start = if index == self.from.text { self.from.at } else { 0 };
+            let end = if index == self.to.text { self.to.at } else { text.len() };
+            if (self.from.text..=self.to.text).contains(&index) { &text[start..end] } else { "" }
+        })
+    }
+
+    fn leaves(self, texts: &[Cow<'_, str>], marker: &str) -> Vec<Leaf> {
+        let leaf = |(index, text): (usize, &Cow<'_, str>)| {
+            let head = if index == self.from.text { &text[..self.from.at] } else { "" };
+            let tail = if index == self.to.text { &text[self.to.at..] } else { "" };
+            let is_kept = index < self.from.text || index > self.to.text;
+            let is_whole = is_kept || (index == self.to.text && self.to.at == 0);
+            match (index == self.marker_text(), head, tail) {
+                (true, ..) => Leaf::Replace(marked(head, marker, tail)),
+                _ if is_whole => Leaf::Keep,
+                (false, "", "") => Leaf::Remove,
+                // One of the two: a text with both has the marker.
+                (false, ..) => Leaf::Replace(format!("{head}{tail}")),
+            }
+        };
+        texts.iter().enumerate().map(leaf).collect()
+    }
+}
+
+/// What is kept, with the marker between.
+fn marked(head: &str, marker: &str, tail: &str) -> String {
+    let present: Vec<&str> = [head, marker, tail].into_iter().filter(|piece| !piece.is_empty()).collect();
+    present.join(GAP)
+}
