@@ -49,7 +49,12 @@ fn command_effect(words: &[String], depth: usize) -> Effect {
     let Some((program, arguments)) = words.split_first() else { return Effect::Nothing };
     let name = program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase();
     let name = name.as_str();
-    if VIEWERS.contains(&name) || (name == "sed" && sed_only_prints(arguments)) {
+    let prints = match name {
+        "sed" => sed_only_prints(arguments),
+        "git" => git_shows_a_file(arguments),
+        _ => VIEWERS.contains(&name),
+    };
+    if prints {
         return Effect::Prints;
     }
     if NEUTRAL.contains(&name) {
@@ -79,6 +84,12 @@ fn sed_only_prints(arguments: &[String]) -> bool {
     flags.iter().any(|flag| is_quiet(flag))
         && flags.iter().all(|flag| is_quiet(flag) || matches!(flag.as_str(), "-e" | "-E" | "-r"))
         && words.first().is_some_and(|script| prints(script))
+}
+
+/// `git show REVISION:PATH`.
+fn git_shows_a_file(arguments: &[String]) -> bool {
+    let is_file = |word: &String| !word.starts_with('-') && word.contains(':');
+    matches!(arguments, [show, file] if show == "show" && is_file(file))
 }
 
 /// Splits a script into commands, and these into words.
@@ -186,6 +197,7 @@ mod tests {
             "cat a || cat b",
             "cat a \\\n  b",
             "Get-Content a.txt",
+            "git show HEAD~1:src/a.rs | sed -n '448,475p'",
         ] {
             assert!(only_prints_files(script), "{script}");
         }
@@ -220,6 +232,9 @@ mod tests {
             "sed -n -f x f",
             "grep x a",
             "sudo cat a",
+            "git show HEAD",
+            "git show --stat a:b",
+            "git push a:b",
             "bash -lc 'bash -c \"bash -c cat\"'",
             "bash cat",
             "bash -c 'cat a; make'",

@@ -142,16 +142,16 @@ const LOOK: usize = 8;
 
 /// The last good place to cut at or before `at`; `line` if there is no place after it.
 fn floor(text: &str, line: usize, at: usize) -> usize {
-    let mut places = (line + 1..=at).rev().filter(|&place| text.is_char_boundary(place));
+    let places = (line + 1..=at).rev().filter(|&place| text.is_char_boundary(place));
     let last = places.clone().next().unwrap_or(line);
-    places.by_ref().take(LOOK).find(|&place| !joins(text, place)).unwrap_or(last)
+    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(last)
 }
 
 /// The first good place to cut at or after `at`; `end` if there is no place before it.
 fn ceil(text: &str, at: usize, end: usize) -> usize {
-    let mut places = (at..end).filter(|&place| text.is_char_boundary(place));
+    let places = (at..end).filter(|&place| text.is_char_boundary(place));
     let first = places.clone().next().unwrap_or(end);
-    places.by_ref().take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
+    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
 }
 
 /// Whether the characters before and after a place make one: line ends, marks, emoji sequences.

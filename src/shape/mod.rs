@@ -73,8 +73,9 @@ pub struct Shaped {
     pub lossy: bool,
 }
 
-/// A result that would shrink by fewer bytes is left alone: a decision has to be stored, and that is not free.
-const MIN_GAIN: usize = 16;
+/// A result that would shrink by fewer bytes is left alone: a decision has to be stored, and an agent that works
+/// on the very thing that is stripped had better see it.
+const MIN_GAIN: usize = 64;
 /// How often the shapers may enable one another before a text is given up as it is.
 const MAX_PASSES: usize = 4;
 
@@ -157,20 +158,16 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
     let mut rules = Rules::NONE;
     let mut current = Cow::Borrowed(text);
     let mut apply = |rule, enabled: bool, shaper: &dyn Fn(&str) -> Option<String>| {
-        let shorter = if enabled { shaper(&current) } else { None };
-        let applied = shorter.is_some();
-        if let Some(shorter) = shorter {
+        if let Some(shorter) = if enabled { shaper(&current) } else { None } {
             debug_assert!(shorter.len() < current.len());
             current = Cow::Owned(shorter);
             rules.insert(rule);
         }
-        applied
     };
     apply(Rule::Escapes, settings.escapes, &escapes::strip);
-    // A folded document is none: what can be minified has no lines to fold.
-    if !apply(Rule::Minify, settings.minify, &minify::minify) {
-        apply(Rule::Fold, settings.fold, &fold::fold);
-    }
+    // Before folding: a folded document is none, and a minified one has no lines to fold.
+    apply(Rule::Minify, settings.minify, &minify::minify);
+    apply(Rule::Fold, settings.fold, &fold::fold);
     apply(Rule::Base64, settings.base64, &|text| base64::elide(text, recall));
     match current {
         Cow::Owned(shorter) => Some((shorter, rules)),

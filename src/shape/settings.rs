@@ -34,20 +34,25 @@ pub struct Truncate {
     pub tools: Vec<(Tools, TruncateRule)>,
     /// Tools whose results stay whole.
     pub exempt: Tools,
-    /// The limit, in bytes, for results that report an error; they are kept whole below it.
+    /// The limit, in bytes, for results that report an error; they are kept whole up to it, and keep both ends
+    /// beyond it. No limit of lines applies to them.
     pub error_max_bytes: usize,
-    /// Count the empty line after a final newline.
+    /// Count the empty line after a final newline. Newlines count as bytes in any case.
     pub count_trailing_newline: bool,
     /// The text that stands where bytes were removed: `{removed}`, `{total}`, `{recall}` are filled in.
+    ///
+    /// It comes on top of the limits if it can be recognised when it is seen again: if it begins with text of its
+    /// own, has eight letters or more, `{removed}` once, and the others at most once, all of them apart. Any
+    /// other one is paid for out of the limits.
     pub marker: String,
 }
 
 /// Limits and direction of one truncation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TruncateRule {
-    /// The most lines that are kept whole.
+    /// The most lines that are kept whole, and the most that are left of more.
     pub max_lines: usize,
-    /// The most bytes that are kept whole.
+    /// The most bytes that are kept whole, and the most that are left of more.
     pub max_bytes: usize,
     /// Which end is kept.
     pub keep: Keep,

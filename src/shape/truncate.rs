@@ -4,6 +4,7 @@
 //! top, as long as it can be recognised again. Nothing is cut because of the notice of an earlier cut.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 
 use memchr::memchr_iter;
 
@@ -43,47 +44,47 @@ impl Truncation<'_> {
 
     /// Whether the texts are what [`Self::apply`] gives: our marker, figures that add up, the rest in budget.
     pub(super) fn was_applied(&self, texts: &[Cow<'_, str>]) -> bool {
-        self.template.is_recognisable()
-            && texts.iter().enumerate().any(|(index, text)| self.has_marker(texts, index, text))
+        if !self.template.is_recognisable() {
+            return false;
+        }
+        let all = LazyCell::new(|| self.size(texts));
+        texts.iter().any(|text| self.has_marker(text, &all))
     }
 
-    fn has_marker(&self, texts: &[Cow<'_, str>], index: usize, text: &str) -> bool {
-        let others = || texts.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, text)| text);
-        let other_bytes: usize = others().map(|text| text.len()).sum();
-        // Counted once, and only if a marker is found.
-        let mut other_lines = None;
-        let mut newlines = 0;
-        let mut counted = 0;
-        for marker in self.template.find_in(text) {
+    /// Whether a text of the stream, which is as large as `all`, has a marker that tells the truth about it.
+    fn has_marker(&self, text: &str, all: &LazyCell<Size, impl FnOnce() -> Size>) -> bool {
+        // Newlines are counted once, from marker to marker, and only if there is one.
+        let own = LazyCell::new(|| self.lines.size(text).lines);
+        let own_newlines = LazyCell::new(|| memchr_iter(b'\n', text.as_bytes()).count());
+        let (mut newlines, mut counted) = (0, 0);
+        self.template.find_in(text).any(|marker| {
             let head = &text[..marker.start.saturating_sub(GAP.len())];
             let tail = text.get(marker.end + GAP.len()..).unwrap_or_default();
-            let bytes = other_bytes + head.len() + tail.len();
-            let adds_up = marker.total.is_none_or(|total| marker.removed.checked_add(bytes) == Some(total));
-            if !adds_up || bytes > self.budget.bytes {
-                continue;
-            }
-            let (other_lines, all_newlines) = *other_lines.get_or_insert_with(|| {
-                let lines = others().map(|text| self.lines.size(text).lines).sum::<usize>();
-                (lines, memchr_iter(b'\n', text.as_bytes()).count())
-            });
+            let gaps = text.len() - head.len() - tail.len() - (marker.end - marker.start);
             newlines += memchr_iter(b'\n', &text.as_bytes()[counted..head.len()]).count();
             counted = head.len();
-            let between = text.len() - head.len() - tail.len() - (marker.end - marker.start);
-            let after = all_newlines - newlines - self.template.newlines - between;
-            let lines = other_lines + self.lines.of(newlines, head) + self.lines.of(after, tail);
-            if lines <= self.budget.lines {
-                return true;
-            }
-        }
-        false
+            let after = *own_newlines - newlines - self.template.newlines - gaps;
+            let kept = Size {
+                lines: all.lines - *own + self.lines.of(newlines, head) + self.lines.of(after, tail),
+                bytes: all.bytes - text.len() + head.len() + tail.len(),
+            };
+            let adds_up = |total| marker.removed.checked_add(kept.bytes) == Some(total);
+            kept.fits(self.budget) && marker.total.is_none_or(adds_up)
+        })
+    }
+
+    fn size(&self, texts: &[Cow<'_, str>]) -> Size {
+        let sizes = texts.iter().map(|text| self.lines.size(text));
+        sizes.fold(Size { lines: 0, bytes: 0 }, |all, one| Size {
+            lines: all.lines + one.lines,
+            bytes: all.bytes + one.bytes,
+        })
     }
 
     fn fit(&self, texts: &[Cow<'_, str>], budget: Size) -> bool {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        // There are no more lines than bytes, plus one for each text that ends in a newline.
-        bytes <= budget.bytes
-            && (bytes + texts.len() <= budget.lines
-                || texts.iter().map(|text| self.lines.size(text).lines).sum::<usize>() <= budget.lines)
+        // A text has no more lines than bytes, or one more: most need not be counted.
+        bytes <= budget.bytes && (bytes + texts.len() <= budget.lines || self.size(texts).fits(budget))
     }
 
     const fn roomy(&self) -> Size {

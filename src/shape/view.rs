@@ -2,6 +2,7 @@
 //!
 //! Agents quote such text back to find the place of an edit, so it must not be condensed. A tool counts by its
 //! name, or, if it runs commands, by a command that does nothing but print files. In doubt it does not count.
+//! Nothing is run, and no argument is ever changed.
 
 use std::sync::LazyLock;
 
@@ -30,10 +31,20 @@ fn has_viewing_command(arguments: &str) -> bool {
     if arguments.len() > MAX_ARGUMENTS {
         return false;
     }
-    let Ok(Value::Object(arguments)) = serde_json::from_str(arguments) else { return false };
-    match COMMAND_KEYS.iter().find_map(|&key| arguments.get(key)) {
-        Some(Value::String(script)) => command::only_prints_files(script),
-        Some(Value::Array(items)) => {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(arguments)) => {
+            COMMAND_KEYS.iter().find_map(|&key| arguments.get(key)).is_some_and(only_prints_files)
+        }
+        Ok(Value::String(code)) => code_only_prints_files(&code),
+        Ok(_) => false,
+        Err(_) => code_only_prints_files(arguments),
+    }
+}
+
+fn only_prints_files(command: &Value) -> bool {
+    match command {
+        Value::String(script) => command::only_prints_files(script),
+        Value::Array(items) => {
             let items: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
             items.is_some_and(|items| {
                 // One command as a list of words, or a list of commands.
@@ -42,6 +53,35 @@ fn has_viewing_command(arguments: &str) -> bool {
             })
         }
         _ => false,
+    }
+}
+
+/// Whether all that a piece of code does is to call a shell tool: `tools.exec_command({cmd: "cat a"})`.
+fn code_only_prints_files(code: &str) -> bool {
+    let mut calls = code.split("tools.").skip(1).peekable();
+    calls.peek().is_some()
+        && calls.all(|call| command_in_call(call).is_some_and(|script| command::only_prints_files(&script)))
+}
+
+/// The literal after the `cmd` key of a call's argument; `None` if it is not that simple.
+fn command_in_call(call: &str) -> Option<String> {
+    let (_, argument) = call.strip_prefix("exec_command(")?.split_once("cmd")?;
+    let value = argument.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?.trim_start();
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let mut script = String::new();
+    let mut letters = value[1..].chars();
+    loop {
+        match letters.next()? {
+            end if end == quote => return Some(script),
+            '$' if quote == '`' => return None,
+            '\\' => script.push(match letters.next()? {
+                'n' => '\n',
+                't' => '\t',
+                escaped if escaped.is_ascii_alphanumeric() => return None,
+                escaped => escaped,
+            }),
+            letter => script.push(letter),
+        }
     }
 }
 
@@ -74,6 +114,20 @@ mod tests {
             ("run_shell_command", r#"{"commands":["cat a","head b"]}"#, true),
             ("run_shell_command", r#"{"commands":["cat a","make"]}"#, false),
             ("exec", r#"{"script":"cat a\nhead -n 5 b"}"#, true),
+            (
+                "exec",
+                r#"const r = await tools.exec_command({cmd: "sed -n '1,9p' \"a b\"", x: 1}); text(r.output);"#,
+                true,
+            ),
+            ("exec", r#""text((await tools.exec_command({\"cmd\":\"cat a\"})).output)""#, true),
+            ("exec", "tools.exec_command({cmd:'cat a'}); tools.exec_command({cmd:`head b\n`})", true),
+            ("exec", "tools.exec_command({cmd:'cat a'}); tools.exec_command({cmd:'make'})", false),
+            ("exec", "tools.exec_command({cmd:`cat ${f}`})", false),
+            ("exec", "tools.exec_command({cmd: script})", false),
+            ("exec", r#"tools.exec_command({cmd: "cat \x61"})"#, false),
+            ("exec", "tools.exec_command({cmd: 'cat a", false),
+            ("exec", "tools.write_stdin({cmd: 'cat a'})", false),
+            ("exec", "text('cat a')", false),
         ] {
             assert_eq!(is_view(Some(tool), Some(arguments), &settings), expected, "{tool} {arguments}");
         }
