@@ -4,7 +4,6 @@ use glob::{MatchOptions, Pattern, PatternError};
 
 /// Settings of all shapers.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "one switch for each shaper, all independent")]
 pub struct Settings {
     /// Strip terminal escapes and carriage-return progress.
     pub escapes: bool,

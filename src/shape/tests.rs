@@ -1,1 +1,0 @@
-//! The shapers together: order, truncation, fixed points.
