@@ -321,7 +321,8 @@ fn the_tool_and_the_error_choose_the_rule() {
     let head = 39_999 + 2 + marker("20,001", "60,000").len();
     assert_eq!(first(None, false), Some(((true, false), bytes, head)));
     assert_eq!(first(Some("Grep"), false), Some(((true, false), bytes, head)));
-    assert_eq!(first(Some("Bash"), false), Some(((true, true), bytes, head + 2)));
+    let both = 51_200 + 3 + marker("8,800", "60,000").len();
+    assert_eq!(first(Some("Bash"), false), Some(((true, true), bytes, both)));
     // Errors have no limit of lines.
     assert_eq!(first(Some("Grep"), true), None);
 }
