@@ -97,13 +97,52 @@ pub fn document(text: &[u8]) -> Result<Value, Odd> {
     if cursor.at == text.len() { Ok(value) } else { Err(Odd::Trailing) }
 }
 
+/// What an object document holds: its members, and the items of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The members, in order.
+    pub members: Vec<Member>,
+    /// The items of the member that was asked for; `None` if there is no such member or it is no array.
+    pub items: Option<Vec<Value>>,
+}
+
+/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what
+/// [`document`], [`members`] and [`items`] find in three.
+///
+/// # Errors
+/// As these three; [`Odd::Syntax`] when the document is no object.
+pub fn listing(text: &[u8], list: &str) -> Result<Listing, Odd> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(Odd::TooLarge);
+    }
+    let mut cursor = Cursor { text, at: 0 };
+    let mut found = None;
+    cursor.space();
+    let members = cursor.members(&mut |cursor, key| {
+        if found.is_some() || key != list.as_bytes() || cursor.peek() != Some(b'[') {
+            return cursor.value();
+        }
+        let start = cursor.at;
+        found = Some(cursor.items()?);
+        Ok(Value { kind: Kind::Array, span: Span::new(start, cursor.at) })
+    })?;
+    cursor.space();
+    if cursor.at != text.len() {
+        return Err(Odd::Trailing);
+    }
+    Ok(Listing { members: unambiguous(text, members)?, items: found })
+}
+
 /// The members of an object, in order.
 ///
 /// # Errors
 /// [`Odd::DuplicateKey`] or [`Odd::EscapedKey`] when two readers could take the object for different ones;
 /// [`Odd::Syntax`] when `object` is no object.
 pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
-    let found = members_unchecked(document, object)?;
+    unambiguous(document, members_unchecked(document, object)?)
+}
+
+fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, Odd> {
     if found.iter().any(|member| memchr(b'\\', member.name(document)).is_some()) {
         return Err(Odd::EscapedKey);
     }
@@ -118,30 +157,7 @@ pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
 /// # Errors
 /// [`Odd::Syntax`] when `object` is no object.
 pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
-    let mut cursor =
-        Cursor { text: &document[..object.range().end.min(document.len())], at: object.range().start };
-    let mut found = Vec::new();
-    cursor.expect(b'{')?;
-    cursor.space();
-    if cursor.take(b'}') {
-        return Ok(found);
-    }
-    loop {
-        cursor.space();
-        let start = cursor.at;
-        cursor.string()?;
-        let key = Span::new(start, cursor.at);
-        cursor.space();
-        cursor.expect(b':')?;
-        cursor.space();
-        let value = cursor.value()?;
-        found.push(Member { key, value });
-        cursor.space();
-        if cursor.take(b'}') {
-            return Ok(found);
-        }
-        cursor.expect(b',')?;
-    }
+    Cursor::within(document, object).members(&mut |cursor, _| cursor.value())
 }
 
 /// The items of an array, in order.
@@ -149,23 +165,7 @@ pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, O
 /// # Errors
 /// [`Odd::Syntax`] when `array` is no array.
 pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
-    let mut cursor =
-        Cursor { text: &document[..array.range().end.min(document.len())], at: array.range().start };
-    let mut found = Vec::new();
-    cursor.expect(b'[')?;
-    cursor.space();
-    if cursor.take(b']') {
-        return Ok(found);
-    }
-    loop {
-        cursor.space();
-        found.push(cursor.value()?);
-        cursor.space();
-        if cursor.take(b']') {
-            return Ok(found);
-        }
-        cursor.expect(b',')?;
-    }
+    Cursor::within(document, array).items()
 }
 
 /// The value of the member named `key`, if there is one.
@@ -189,7 +189,60 @@ struct Cursor<'a> {
     at: usize,
 }
 
-impl Cursor<'_> {
+/// Reads the value of a member whose key is given, without its quotes.
+type ReadValue<'r, 'a> = &'r mut dyn FnMut(&mut Cursor<'a>, &[u8]) -> Result<Value, Odd>;
+
+impl<'a> Cursor<'a> {
+    /// At the start of a span, not able to go beyond its end.
+    fn within(document: &'a [u8], span: Span) -> Self {
+        Self { text: &document[..span.range().end.min(document.len())], at: span.range().start }
+    }
+
+    fn members(&mut self, value: ReadValue<'_, 'a>) -> Result<Vec<Member>, Odd> {
+        let mut found = Vec::new();
+        self.expect(b'{')?;
+        self.space();
+        if self.take(b'}') {
+            return Ok(found);
+        }
+        loop {
+            self.space();
+            let start = self.at;
+            self.string()?;
+            let key = Span::new(start, self.at);
+            self.space();
+            self.expect(b':')?;
+            self.space();
+            let text = self.text;
+            // A string that was read has both its quotes.
+            let value = value(self, &text[start + 1..key.range().end - 1])?;
+            found.push(Member { key, value });
+            self.space();
+            if self.take(b'}') {
+                return Ok(found);
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    fn items(&mut self) -> Result<Vec<Value>, Odd> {
+        let mut found = Vec::new();
+        self.expect(b'[')?;
+        self.space();
+        if self.take(b']') {
+            return Ok(found);
+        }
+        loop {
+            self.space();
+            found.push(self.value()?);
+            self.space();
+            if self.take(b']') {
+                return Ok(found);
+            }
+            self.expect(b',')?;
+        }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -432,6 +485,29 @@ mod tests {
         assert_eq!(texts, [&b"1"[..], b"\"x,]\"", b"{}"]);
         assert_eq!(get(text, &found, "b").map(|value| value.kind), Some(Kind::Null));
         assert_eq!(get(text, &found, "c"), None);
+    }
+
+    #[test]
+    fn a_listing_is_what_three_passes_find() {
+        for text in [
+            r#" { "a" : 1 , "list" : [ 1 , {"list":[2]} , "x,]" ] , "b" : [ 3 ] } "#,
+            r#"{"list":[]}"#,
+            r#"{"list":{"a":1}}"#,
+            r#"{"a":1}"#,
+            r#"{"list":[1],"list":[2]}"#,
+            r#"{"li\u0073t":[1]}"#,
+            r#"{"list":[1}"#,
+            r#"{"list":[1]} x"#,
+            "[1]",
+            "",
+        ] {
+            let text = text.as_bytes();
+            let three = document(text).and_then(|root| members(text, root.span)).map(|members| {
+                let list = get(text, &members, "list").filter(|value| value.kind == Kind::Array);
+                Listing { items: list.map(|list| items(text, list.span).unwrap()), members }
+            });
+            assert_eq!(listing(text, "list").ok(), three.ok(), "{}", String::from_utf8_lossy(text));
+        }
     }
 
     fn json() -> impl Strategy<Value = serde_json::Value> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::conversation::{Memo, Message, MessageIndex};
-use crate::json::scan::{self, Kind, Member, Value};
-use crate::json::{Odd, Span, string};
+use crate::json::scan::{self, Kind, Listing, Member, Value};
+use crate::json::{Odd, string};
 
 /// Why a body is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,18 +26,18 @@ pub enum Unread {
 pub(crate) struct Frame<'a> {
     bytes: &'a [u8],
     members: Vec<Member>,
+    /// The items of the list of messages, if there is one.
+    pub(crate) items: Option<Vec<Value>>,
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Unread> {
+    /// Reads the object and finds the items of the list that is named `list`.
+    pub(crate) fn read(bytes: &'a [u8], list: &str) -> Result<Self, Unread> {
         if std::str::from_utf8(bytes).is_err() {
             return Err(Unread::NotText);
         }
-        let root = scan::document(bytes)?;
-        if root.kind != Kind::Object {
-            return Err(Unread::Shape);
-        }
-        Ok(Self { bytes, members: scan::members(bytes, root.span)? })
+        let Listing { members, items } = scan::listing(bytes, list)?;
+        Ok(Self { bytes, members, items })
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
@@ -72,14 +72,10 @@ pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
 pub(crate) fn messages(
     dialect: &str,
     body: &Bytes,
-    array: Value,
+    items: &[Value],
     memo: &dyn Memo,
     index: &dyn Fn(&[u8]) -> Result<MessageIndex, Unread>,
-) -> Result<(Span, Vec<Message>), Unread> {
-    if array.kind != Kind::Array {
-        return Err(Unread::Shape);
-    }
-    let items = scan::items(body, array.span)?;
+) -> Result<Vec<Message>, Unread> {
     let mut messages = Vec::with_capacity(items.len());
     for item in items {
         let raw = item.span.of(body);
@@ -95,7 +91,7 @@ pub(crate) fn messages(
         };
         messages.push(Message { span: item.span, index });
     }
-    Ok((array.span, messages))
+    Ok(messages)
 }
 
 /// The members of one message or block, which must be an object.

@@ -13,12 +13,12 @@ use crate::protocol::content::{feed, fill_result, text_part};
 const MARKS: &[&str] = &["cache_control"];
 
 pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes)?;
-    let list = frame.get("messages").ok_or(Unread::Shape)?;
-    let (array, messages) = body::messages("anthropic", bytes, list, memo, &message)?;
+    let frame = Frame::read(bytes, "messages")?;
+    let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
+    let messages = body::messages("anthropic", bytes, items, memo, &message)?;
     Ok(Conversation {
         body: bytes.clone(),
-        array,
+        array: list.span,
         messages,
         model: frame.text("model"),
         session: frame.inner_text("metadata", "user_id").and_then(|id| session_of(&id)),

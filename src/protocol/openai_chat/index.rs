@@ -16,12 +16,12 @@ const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
 const REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_details"];
 
 pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes)?;
-    let list = frame.get("messages").ok_or(Unread::Shape)?;
-    let (array, messages) = body::messages("openai-chat", bytes, list, memo, &message)?;
+    let frame = Frame::read(bytes, "messages")?;
+    let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
+    let messages = body::messages("openai-chat", bytes, items, memo, &message)?;
     Ok(Conversation {
         body: bytes.clone(),
-        array,
+        array: list.span,
         messages,
         model: frame.text("model"),
         session: frame
