@@ -7,7 +7,7 @@ use std::path::Path;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, Serve, files};
+use super::{Failure, Serve, files, say};
 use crate::app::App;
 use crate::config::{Config, LogFormat, Mode};
 use crate::server::Drained;
@@ -29,6 +29,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         write_port(file, app.address().port())
             .map_err(|error| said(format!("{}: {error}", file.display())))?;
     }
+    say(&format!("listening on http://{}", app.address()));
     let admin = app.admin_address().map_or_else(|| "off".to_owned(), |address| format!("http://{address}"));
     tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
     runtime.block_on(stop);
@@ -67,6 +68,10 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
 
 /// Whoever waits for the file never reads half a number.
 fn write_port(file: &Path, port: u16) -> io::Result<()> {
+    // A pipe or a terminal is written to, never replaced.
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return fs::write(file, port.to_string());
+    }
     let draft = file.with_extension("part");
     fs::write(&draft, port.to_string())?;
     fs::rename(&draft, file)

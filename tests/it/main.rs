@@ -1,5 +1,7 @@
 //! Integration tests: one binary, loopback only.
 
 mod config;
+mod gateway;
 mod source;
+mod support;
 mod tidy;

@@ -1,0 +1,292 @@
+//! The whole binary between a raw client and a raw upstream: what is sent, what is remembered, what is booked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Gateway, Received, Upstream, send};
+
+const CONFIG: &str = "[listen]\nadmin = 'off'\n";
+
+/// One conversation with the tool results given so far, growing as an agent's does.
+fn request(model: &str, results: &[&str]) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for (at, result) in results.iter().enumerate() {
+        let id = format!("toolu_{at}");
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "Grep", "input": {"pattern": format!("p{at}")}}]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": result}]}));
+    }
+    json!({"model": model, "max_tokens": 1000, "messages": messages}).to_string()
+}
+
+fn log(name: &str, lines: usize) -> String {
+    (0..lines).map(|line| format!("{name} line {line:06} of a long log\n")).collect()
+}
+
+fn answer(_: &Received) -> Answer {
+    let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 10,
+                  "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+/// The messages of a body as bytes, without the bracket that closes the list.
+fn messages(received: &Received) -> String {
+    let text = received.text();
+    let start = text.find("\"messages\":[").expect("a list of messages");
+    let end = text.rfind(']').expect("its end");
+    text[start..end].to_owned()
+}
+
+fn assert_appended(upstream: &Upstream) {
+    let sent: Vec<String> = upstream.received().iter().map(messages).collect();
+    assert!(sent.len() > 1);
+    for pair in sent.windows(2) {
+        assert!(pair[1].starts_with(&pair[0]), "the second request does not begin with the first");
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(dir).map(|dir| dir.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default();
+    files.sort();
+    files
+}
+
+fn records(home: &Path) -> Vec<Value> {
+    let logs = files(&home.join("plimsoll/conversations"));
+    let text: String = logs.iter().map(|log| fs::read_to_string(log).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Two turns, with something happening between them.
+fn two_turns(between: impl FnOnce(&Path, Gateway, &Upstream) -> Gateway) {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    assert_eq!(gateway.post("/v1/messages", &[], &request("claude-sonnet-4-6", &[&first])).0, 200);
+    let gateway = between(home.path(), gateway, &upstream);
+    assert_eq!(gateway.post("/v1/messages", &[], &request("claude-sonnet-4-6", &[&first, &second])).0, 200);
+    assert_appended(&upstream);
+    let last = upstream.received().pop().unwrap().text();
+    assert_eq!(last.matches("bytes removed here").count(), 2, "both results are shortened");
+}
+
+#[test]
+fn what_was_sent_survives_a_kill() {
+    two_turns(|home, gateway, upstream| {
+        gateway.kill();
+        Gateway::start(home, CONFIG, &upstream.url())
+    });
+}
+
+#[test]
+fn what_was_sent_survives_another_configuration() {
+    two_turns(|home, gateway, upstream| {
+        gateway.stop();
+        let config = format!(
+            "{CONFIG}[truncate]\nmax_bytes = '4KiB'\nkeep = 'tail'\nmarker = '[cut {{removed}}]bytes removed here'\n"
+        );
+        Gateway::start(home, &config, &upstream.url())
+    });
+}
+
+#[test]
+fn two_gateways_on_one_store_agree() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateways: Vec<Gateway> =
+        (0..2).map(|_| Gateway::start(home.path(), CONFIG, &upstream.url())).collect();
+    let texts: Vec<String> = (0..6).map(|at| log(&format!("step {at}"), 3000)).collect();
+    for count in 1..=texts.len() {
+        let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
+        let (status, _) =
+            gateways[count % 2].post("/v1/messages", &[], &request("claude-sonnet-4-6", &results));
+        assert_eq!(status, 200);
+    }
+    assert_appended(&upstream);
+}
+
+#[test]
+fn the_full_text_is_there_before_the_request_arrives() {
+    let home = tempfile::tempdir().unwrap();
+    let text = log("whole", 5000);
+    let (expected, outputs) = (text.clone(), home.path().join("plimsoll/outputs"));
+    let upstream = Upstream::start(move |received| {
+        let saved: Vec<String> =
+            files(&outputs).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        assert_eq!(saved, [expected.as_str()]);
+        let path = files(&outputs)[0].display().to_string();
+        assert!(received.text().contains(&format!("full output: {path}")), "the mark names the file");
+        answer(received)
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    assert_eq!(gateway.post("/v1/messages", &[], &request("m", &[&text])).0, 200);
+}
+
+#[test]
+fn observing_changes_nothing_and_says_what_it_would_have_done() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), &format!("mode = 'observe'\n{CONFIG}"), &upstream.url());
+    let body = request("claude-sonnet-4-6", &[&log("long", 4000)]);
+    assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+    gateway.stop();
+    assert_eq!(upstream.received()[0].text(), body);
+    let record = &records(home.path())[0];
+    assert_eq!(
+        (&record["edits"]["state"], &record["edits"]["parts"]["truncate"]),
+        (&json!("observed"), &json!(1))
+    );
+    assert!(files(&home.path().join("plimsoll/outputs")).is_empty());
+}
+
+#[test]
+fn the_books_say_what_the_provider_said() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let headers =
+        [("x-claude-code-session-id", "run-7"), ("user-agent", "agent/1.2 (x)"), ("x-api-key", "sk-secret")];
+    gateway.post("/v1/messages", &headers, &request("claude-sonnet-4-6", &[]));
+    gateway.post("/v1/messages", &headers, &request("claude-sonnet-4-6", &["short"]));
+    gateway.stop();
+    let log = home.path().join("plimsoll/conversations/run-7.jsonl");
+    let text = fs::read_to_string(log).unwrap();
+    assert!(!text.contains("sk-secret"));
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let relations: Vec<&Value> = records.iter().map(|record| &record["relation"]).collect();
+    assert_eq!(relations, ["new", "continue"]);
+    let record = &records[1];
+    assert_eq!(
+        (&record["client"], &record["status"], &record["outcome"]),
+        (&json!("agent/1.2"), &json!(200), &json!("complete"))
+    );
+    let tokens =
+        (&record["tokens"]["input"], &record["tokens"]["cache_read"], &record["tokens"]["cache_write_5m"]);
+    assert_eq!(tokens, (&json!(100), &json!(1000), &json!(10)));
+    // 100 at $3, 1000 at $0.30, 10 at $3.75, 7 at $15 a million.
+    assert_eq!(record["cost"]["total"], json!(300_000_000 + 300_000_000 + 37_500_000 + 105_000_000));
+    assert_eq!(record["cost"]["usd"], json!("0.0007425"));
+}
+
+#[test]
+fn an_unknown_price_is_null() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| {
+        (
+            200,
+            json!({"id": "m", "model": "nobody-knows", "stop_reason": "end_turn", "content": [],
+            "usage": {"input_tokens": 5, "output_tokens": 1}})
+            .to_string(),
+        )
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    gateway.post("/v1/messages", &[], &request("nobody-knows", &[]));
+    gateway.stop();
+    let record = &records(home.path())[0];
+    assert_eq!((&record["cost"], &record["tokens"]["input"]), (&Value::Null, &json!(5)));
+}
+
+#[test]
+fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        if received.text().contains("plimsoll:") {
+            let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no edits here"}});
+            return (400, body.to_string());
+        }
+        answer(received)
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    let one = request("m", &[&first]);
+    let two = request("m", &[&first, &second]);
+    assert_eq!(gateway.post("/v1/messages", &[], &one).0, 200);
+    assert_eq!(gateway.post("/v1/messages", &[], &two).0, 200);
+    gateway.stop();
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!(sent.len(), 3, "the edited one, its original, and the next request untouched");
+    assert!(sent[0].contains("plimsoll:") && sent[1] == one && sent[2] == two);
+    let records = records(home.path());
+    assert_eq!(records[0]["edits"]["original_resent"], json!(true));
+    assert_eq!(records[1]["edits"]["state"], json!("set_aside"));
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_not_sent_again() {
+    let home = tempfile::tempdir().unwrap();
+    let refusal = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
+    let upstream = Upstream::start(move |_| (400, refusal.to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("long", 4000)]));
+    assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (400, refusal));
+    assert_eq!(upstream.received().len(), 1);
+}
+
+#[test]
+fn prompts_are_counted_as_they_would_be_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, r#"{"input_tokens":1}"#.to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request("m", &[&log("long", 4000)]);
+    gateway.post("/v1/messages/count_tokens", &[], &body);
+    gateway.post("/v1/messages", &[], &body);
+    gateway.post("/v1/messages/count_tokens", &[], &body);
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert!(sent[0].contains("bytes removed here"));
+    assert!(sent.iter().all(|text| *text == sent[0]));
+}
+
+#[test]
+fn full_texts_can_be_fetched_from_the_admin_listener() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = "[listen]\nadmin = '127.0.0.1:0'\n[outputs]\nrecall = 'http'\n";
+    let gateway = Gateway::start(home.path(), config, &upstream.url());
+    let text = log("long", 4000);
+    gateway.post("/v1/messages", &[], &request("m", &[&text]));
+    let sent = upstream.received()[0].text();
+    let url =
+        sent.split("full output: http://").nth(1).and_then(|rest| rest.split(']').next()).expect("a URL");
+    let (address, path) = url.split_once('/').unwrap();
+    let address = address.parse().unwrap();
+    assert_eq!(send(address, "GET", &format!("/{path}"), &[], ""), (200, text.into_bytes()));
+    let unknown = path.replace(|digit: char| digit.is_ascii_digit(), "0");
+    assert_eq!(send(address, "GET", &format!("/{unknown}x"), &[], "").0, 404);
+    assert_eq!(send(address, "GET", "/health", &[], "").0, 200);
+    let metrics = String::from_utf8(send(address, "GET", "/metrics", &[], "").1).unwrap();
+    assert!(metrics.contains("plimsoll_requests_edited_total 1\n"), "{metrics}");
+}
+
+#[test]
+fn errors_say_who_is_at_fault_in_the_callers_own_words() {
+    let home = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(home.path(), CONFIG, "http://127.0.0.1:9");
+    for (path, pointer) in [("/v1/messages", "/error/type"), ("/v1/chat/completions", "/error/code")] {
+        let (status, body) = gateway.post(path, &[], r#"{"messages":[]}"#);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(status, 502);
+        assert!(body.pointer(pointer).is_some_and(Value::is_string), "{body}");
+        assert!(body["error"]["message"].as_str().is_some_and(|text| text.contains("upstream")), "{body}");
+    }
+}
+
+#[test]
+fn a_broken_stream_is_booked_as_a_lower_bound() {
+    let home = tempfile::tempdir().unwrap();
+    let start = json!({"type": "message_start", "message": {"id": "m", "model": "claude-sonnet-4-6",
+        "usage": {"input_tokens": 9, "output_tokens": 1}}});
+    let stream = format!("event: message_start\ndata: {start}\n\n");
+    let upstream = Upstream::start(move |_| (200, stream.clone()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    gateway.post("/v1/messages", &[], &request("claude-sonnet-4-6", &[]));
+    gateway.stop();
+    let record = &records(home.path())[0];
+    assert_eq!((&record["output_is_lower_bound"], &record["tokens"]["input"]), (&json!(true), &json!(9)));
+}

@@ -1,0 +1,183 @@
+//! A scripted upstream and a client, over raw sockets on loopback.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("the bodies of these tests are text")
+    }
+}
+
+/// Answers every request by a function of it, and remembers what came.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+/// An answer: status and body. A body that starts with `event:` or `data:` is a stream.
+pub(crate) type Answer = (u16, String);
+
+impl Upstream {
+    pub(crate) fn start(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let (seen, answer) = (Arc::clone(&received), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                thread::spawn(move || serve(stream.unwrap(), &seen, &*answer));
+            }
+        });
+        Self { address, received }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+}
+
+fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, answer: &dyn Fn(&Received) -> Answer) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    while let Some((_, body)) = read_message(&mut reader) {
+        let request = Received { body };
+        seen.lock().unwrap().push(request.clone());
+        let (status, body) = answer(&request);
+        let streamed = body.starts_with("event:") || body.starts_with("data:");
+        let kind = if streamed { "text/event-stream" } else { "application/json" };
+        let head =
+            format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
+        if stream.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a head and a body of known length.
+fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
+    let mut head = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, body))
+}
+
+/// Sends a request on a connection of its own and reads the whole answer.
+pub(crate) fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("content-length: {}\r\n\r\n", body.len());
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer has a head");
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a head has a status");
+    let body = answer[end + 4..].to_vec();
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    (status, if chunked { unchunk(&body) } else { body })
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let end = body.windows(2).position(|bytes| bytes == b"\r\n").expect("a chunk has a size");
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        if size == 0 {
+            return whole;
+        }
+        whole.extend_from_slice(&body[end + 2..end + 2 + size]);
+        body = &body[end + 4 + size..];
+    }
+}
+
+/// The gateway as a process of its own.
+pub(crate) struct Gateway {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts the binary with its state in `home` and a configuration.
+    pub(crate) fn start(home: &Path, config: &str, upstream: &str) -> Self {
+        let file = home.join("gateway.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--upstream", upstream, "--config"])
+            .arg(&file)
+            .env("XDG_STATE_HOME", home)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit('/').next().and_then(|address| address.parse().ok());
+        let address = address.expect("the gateway says where it listens");
+        Self { child, address }
+    }
+
+    pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Vec<u8>) {
+        send(self.address, "POST", path, headers, body)
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop and waits until it has written everything.
+    pub(crate) fn stop(mut self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
