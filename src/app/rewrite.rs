@@ -104,10 +104,13 @@ impl Core {
     ) -> Option<Bytes> {
         let request = Request::read(self, protocol, headers, body).ok()?;
         let place = request.place().ok()?;
-        if self.observe || place.thread.observe {
+        if place.thread.observe {
             return None;
         }
-        let outcome = request.plan(&place);
+        let mut outcome = request.plan(&place);
+        if self.observe {
+            outcome.forget_fresh();
+        }
         if outcome.plan.is_empty() {
             return None;
         }
@@ -156,12 +159,13 @@ impl<'a> Request<'a> {
             return Ok(self.done(place, None, State::SetAside, Arc::default(), 0));
         }
         let outcome = self.plan(&place);
-        if self.core.observe {
+        // A thread that was edited before stays as it was sent, whatever the mode is now.
+        if self.core.observe && outcome.fresh == outcome.applied.len() {
             self.remember(&place, Arc::default());
             let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
             return Ok(self.done(place, None, state, outcome.applied.into(), outcome.fresh));
         }
-        if outcome.fresh == 0 {
+        if outcome.fresh == 0 || self.core.observe {
             return Ok(self.settled(place, outcome, None));
         }
         let edited =
@@ -189,9 +193,7 @@ impl<'a> Request<'a> {
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
-        let old = outcome.applied.len() - outcome.fresh;
-        outcome.applied.truncate(old);
-        outcome.plan.ops.truncate(old);
+        outcome.forget_fresh();
         let applied: Arc<[Applied]> = outcome.applied.into();
         self.remember(&place, Arc::clone(&applied));
         if outcome.plan.is_empty() {

@@ -36,6 +36,16 @@ pub struct Outcome {
     pub saves: Vec<Save>,
 }
 
+impl Outcome {
+    /// Takes back what was decided now; what was decided before stays.
+    pub fn forget_fresh(&mut self) {
+        let old = self.applied.len() - std::mem::take(&mut self.fresh);
+        self.applied.truncate(old);
+        self.plan.ops.truncate(old);
+        self.saves.clear();
+    }
+}
+
 /// Where a model finds the full text: a ready sentence for an output's id.
 pub type Recall<'a> = &'a dyn Fn(&str) -> String;
 

@@ -97,6 +97,21 @@ fn what_was_sent_survives_another_configuration() {
 }
 
 #[test]
+fn what_was_sent_survives_a_change_to_observing() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    gateway.post("/v1/messages", &[], &request("m", &[&first]));
+    gateway.stop();
+    let gateway = Gateway::start(home.path(), &format!("mode = 'observe'\n{CONFIG}"), &upstream.url());
+    gateway.post("/v1/messages", &[], &request("m", &[&first, &second]));
+    assert_appended(&upstream);
+    let last = upstream.received().pop().unwrap().text();
+    assert_eq!(last.matches("bytes removed here").count(), 1, "nothing new is shortened");
+}
+
+#[test]
 fn two_gateways_on_one_store_agree() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
