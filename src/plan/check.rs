@@ -1,7 +1,10 @@
 //! The rules that no plan may break.
 //!
-//! A call and its result stay or go together; the first message of the user, the last one, reasoning and what
-//! is not understood are never touched; nothing is named that is not there, and nothing twice.
+//! A call and its result stay or go together, and nothing comes between them; the first message of the user,
+//! the last one, the step in progress, reasoning and what is not understood are never touched; no message
+//! stands where providers refuse it; nothing is named that is not there, and nothing twice.
+
+use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 
@@ -19,9 +22,12 @@ pub enum Refusal {
     /// A part that no plan may change.
     #[error("touches a protected part")]
     Protected,
-    /// A call would lose its result, or a result its call.
+    /// A call would lose its result, or a result its call, or something would come between them.
     #[error("separates a call from its result")]
     Pairing,
+    /// A message would stand where some provider refuses it.
+    #[error("leaves an order of messages that providers refuse")]
+    Order,
     /// A leaf without a block of its own cannot be removed.
     #[error("removes what can only be replaced")]
     NotRemovable,
@@ -36,15 +42,15 @@ pub enum Refusal {
 /// The first [`Refusal`].
 pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
-    let mut edited = Vec::new();
+    let mut edited = HashSet::new();
+    let mut moves = dropped.contains(&true);
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => {
                 check_text(conversation, *part, leaves)?;
-                if dropped.get(part.message as usize).copied().unwrap_or(false) || edited.contains(part) {
+                if dropped[part.message as usize] || !edited.insert(*part) {
                     return Err(Refusal::Conflict);
                 }
-                edited.push(*part);
             }
             Op::Insert { before, text, role } => {
                 if *before > conversation.messages.len() || *role == Role::Tool {
@@ -53,11 +59,16 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                 if text.trim().is_empty() {
                     return Err(Refusal::EmptyText);
                 }
+                moves = true;
             }
             Op::Drop { .. } => {}
         }
     }
-    if dropped.contains(&true) { check_pairs(conversation, &dropped) } else { Ok(()) }
+    if moves {
+        check_pairs(conversation, plan, &dropped)?;
+        check_order(conversation, plan, &dropped)?;
+    }
+    Ok(())
 }
 
 fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusal> {
@@ -72,7 +83,10 @@ fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusa
     }
     let user = |message: &crate::conversation::Message| message.index.starts_turn();
     let ends = [conversation.messages.iter().position(user), conversation.messages.iter().rposition(user)];
-    if ends.into_iter().flatten().any(|message| dropped[message]) {
+    if ends.into_iter().flatten().any(|message| dropped[message])
+        || dropped[conversation.tail()..].contains(&true)
+        || dropped.last() == Some(&true)
+    {
         return Err(Refusal::Protected);
     }
     let lost = conversation.messages.iter().zip(&dropped).filter(|(_, dropped)| **dropped);
@@ -94,33 +108,43 @@ fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)
     if leaves.is_empty() || leaves.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
         return Err(Refusal::Conflict);
     }
+    let mut removed = 0;
     for (leaf, edit) in leaves {
         let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Remove if leaf.slot.is_none() => return Err(Refusal::NotRemovable),
-            LeafEdit::Replace(text) if text.is_empty() => return Err(Refusal::EmptyText),
-            _ => {}
+            LeafEdit::Remove => removed += 1,
+            LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
+            LeafEdit::Replace(_) => {}
         }
+    }
+    // Not every provider takes a list without blocks.
+    if part.slots.as_ref().is_some_and(|slots| slots.items.len() == removed) {
+        return Err(Refusal::EmptyText);
     }
     Ok(())
 }
 
-/// Every surviving result must find its call, and every surviving call that had a result must keep it.
-fn check_pairs(conversation: &Conversation, dropped: &[bool]) -> Result<(), Refusal> {
-    for (message, _) in conversation.messages.iter().enumerate() {
-        for (id, part) in conversation.parts_of(message) {
-            if part.kind != PartKind::ToolResult {
-                continue;
-            }
-            if let Some(call) = conversation.call_of(id)
-                && dropped[message] != dropped[call.message as usize]
-            {
-                return Err(Refusal::Pairing);
-            }
-        }
-        // A call whose result has not come yet is part of the step in progress.
-        if dropped[message]
-            && conversation.parts_of(message).any(|(id, part)| is_open(conversation, id, part.kind))
+/// Every surviving result must find its call, and every surviving call that had a result must keep it; between
+/// the two there is nothing else.
+fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
+    let Pairs { answered, orphans, open } = Pairs::of(conversation);
+    let lost = |message: &usize| dropped[*message];
+    // A call without a result is part of the step in progress; a result without a call answers one that the
+    // provider keeps.
+    if answered.iter().any(|(call, result)| lost(call) != lost(result))
+        || orphans.iter().any(lost)
+        || open.iter().any(lost)
+    {
+        return Err(Refusal::Pairing);
+    }
+    let end = conversation.messages.len();
+    for op in &plan.ops {
+        let Op::Insert { before, .. } = op else { continue };
+        let between = |(call, result): &(usize, usize)| !lost(call) && call < before && before <= result;
+        if answered.iter().any(between)
+            || orphans.iter().any(|result| before <= result)
+            || (*before == end && open.contains(&(end - 1)))
         {
             return Err(Refusal::Pairing);
         }
@@ -128,11 +152,74 @@ fn check_pairs(conversation: &Conversation, dropped: &[bool]) -> Result<(), Refu
     Ok(())
 }
 
-fn is_open(conversation: &Conversation, call: PartId, kind: PartKind) -> bool {
-    kind == PartKind::ToolCall
-        && !(call.message as usize..conversation.messages.len()).any(|message| {
-            conversation
-                .parts_of(message)
-                .any(|(id, part)| part.kind == PartKind::ToolResult && conversation.call_of(id) == Some(call))
-        })
+/// The messages that calls and their results stand in.
+#[derive(Default)]
+struct Pairs {
+    /// Call and result.
+    answered: Vec<(usize, usize)>,
+    /// Results whose calls are not in the body.
+    orphans: Vec<usize>,
+    /// Calls that have no result.
+    open: Vec<usize>,
+}
+
+impl Pairs {
+    fn of(conversation: &Conversation) -> Self {
+        let mut pairs = Self::default();
+        let mut calls: HashMap<&str, (usize, bool)> = HashMap::new();
+        for message in 0..conversation.messages.len() {
+            for (_, part) in conversation.parts_of(message) {
+                match (part.kind, part.call_id.as_deref()) {
+                    (PartKind::ToolCall, Some(id)) => {
+                        // Ids may be used again in later turns.
+                        if let Some((earlier, false)) = calls.insert(id, (message, false)) {
+                            pairs.open.push(earlier);
+                        }
+                    }
+                    (PartKind::ToolCall, None) => pairs.open.push(message),
+                    (PartKind::ToolResult, id) => match id.and_then(|id| calls.get_mut(id)) {
+                        Some((call, answered)) => {
+                            *answered = true;
+                            pairs.answered.push((*call, message));
+                        }
+                        None => pairs.orphans.push(message),
+                    },
+                    _ => {}
+                }
+            }
+        }
+        pairs.open.extend(calls.into_values().filter(|(_, answered)| !answered).map(|(message, _)| message));
+        pairs
+    }
+}
+
+/// Nothing comes to stand where it did not stand before, unless every provider takes it there: the user first
+/// and last, no two answers of the model in a row, instructions only before an answer or at the end.
+fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
+    let count = conversation.messages.len();
+    let mut inserted: Vec<Vec<Role>> = vec![Vec::new(); count + 1];
+    for op in &plan.ops {
+        if let Op::Insert { before, role, .. } = op {
+            inserted[*before].push(*role);
+        }
+    }
+    let mut order: Vec<(Option<usize>, Role)> = Vec::new();
+    for (at, roles) in inserted.into_iter().enumerate() {
+        order.extend(roles.into_iter().map(|role| (None, role)));
+        if at < count && !dropped[at] {
+            order.push((Some(at), conversation.messages[at].index.role));
+        }
+    }
+    let starts_well = order.first().is_none_or(|(at, role)| *at == Some(0) || *role == Role::User);
+    let ends_well = order.last().is_none_or(|(at, role)| at.is_some() || *role != Role::Assistant);
+    let follows_well = |pair: &[(Option<usize>, Role)]| {
+        let stood_so = matches!((pair[0].0, pair[1].0), (Some(one), Some(next)) if next == one + 1);
+        stood_so
+            || match (pair[0].1, pair[1].1) {
+                (Role::Assistant, next) => next != Role::Assistant,
+                (Role::System, next) => matches!(next, Role::Assistant | Role::System),
+                _ => true,
+            }
+    };
+    if starts_well && ends_well && order.windows(2).all(follows_well) { Ok(()) } else { Err(Refusal::Order) }
 }

@@ -64,3 +64,6 @@ impl Plan {
         self.ops.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

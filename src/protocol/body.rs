@@ -53,10 +53,14 @@ impl<'a> Frame<'a> {
     }
 
     /// A text in an object in the frame.
-    pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Option<Box<str>> {
-        let value = self.get(key).filter(|value| value.kind == Kind::Object)?;
-        let members = scan::members(self.bytes, value.span).ok()?;
-        text(self.bytes, scan::get(self.bytes, &members, inner)?)
+    ///
+    /// # Errors
+    /// When the object can be read in two ways.
+    pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Result<Option<Box<str>>, Unread> {
+        match self.get(key) {
+            Some(value) if value.kind == Kind::Object => Ok(Object::read(self.bytes, value)?.text(inner)),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 
 pub mod answer;
 mod body;
+#[cfg(test)]
+pub(crate) mod conformance;
 mod content;
 mod reader;
 mod splice;

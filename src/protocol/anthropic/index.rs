@@ -21,9 +21,9 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         array: list.span,
         messages,
         model: frame.text("model"),
-        session: frame.inner_text("metadata", "user_id").and_then(|id| session_of(&id)),
+        session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
-        continues: frame.inner_text("thread", "type").as_deref() == Some("continue"),
+        continues: frame.inner_text("thread", "type")?.as_deref() == Some("continue"),
     })
 }
 

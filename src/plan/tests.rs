@@ -1,0 +1,283 @@
+//! Plans against conversations of the dialects, table by table.
+
+use bytes::Bytes;
+
+use super::{LeafEdit, Mismatch, Op, Plan, Refusal, check, verify};
+use crate::conversation::{Conversation, NoMemo, PartId, Role};
+use crate::protocol;
+
+/// A conversation of the dialect in which results are blocks.
+const BLOCKS: &str = r#"{"model":"m","messages":[
+ {"role":"user","content":"goal"},
+ {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"},{"type":"tool_use","id":"a","name":"x","input":{}},{"type":"tool_use","id":"b","name":"x","input":{}}]},
+ {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"one"},{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"two"},{"type":"image","source":{}},{"type":"text","text":"three"}]}]},
+ {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"},{"type":"text","text":"done"}]},
+ {"role":"user","content":"and now?"},
+ {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s"},{"type":"tool_use","id":"c","name":"x","input":{}}]},
+ {"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"four"}]}]},
+ {"role":"assistant","content":"hm"},
+ {"role":"user","content":"last"},
+ {"role":"assistant","content":[{"type":"tool_use","id":"d","name":"x","input":{}}]},
+ {"role":"user","content":[{"type":"tool_result","tool_use_id":"d","content":"five"}]}]}"#;
+
+/// A conversation of the dialect in which results are messages.
+const MESSAGES: &str = r#"{"model":"m","messages":[
+ {"role":"system","content":"be good"},
+ {"role":"user","content":"goal"},
+ {"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"x","arguments":"{}"}}]},
+ {"role":"tool","tool_call_id":"a","content":"one"},
+ {"role":"tool","tool_call_id":"b","content":[{"type":"text","text":"two"}]},
+ {"role":"assistant","content":"done","refusal":"no"},
+ {"role":"user","content":"more"},
+ {"role":"assistant","content":"hm"},
+ {"role":"user","content":"last"}]}"#;
+
+fn read(dialect: &str, body: &str) -> Conversation {
+    protocol::named(dialect).unwrap().index(&Bytes::copy_from_slice(body.as_bytes()), &NoMemo).unwrap()
+}
+
+fn drop(first: usize, end: usize) -> Op {
+    Op::Drop { first, end }
+}
+
+fn insert(before: usize, role: Role, text: &str) -> Op {
+    Op::Insert { before, role, text: text.into() }
+}
+
+fn text(message: u32, part: u32, leaves: &[(u32, Option<&str>)]) -> Op {
+    let edit = |text: Option<&str>| text.map_or(LeafEdit::Remove, |text| LeafEdit::Replace(text.into()));
+    Op::Text {
+        part: PartId { message, part },
+        leaves: leaves.iter().map(|(leaf, text)| (*leaf, edit(*text))).collect(),
+    }
+}
+
+fn refusals(dialect: &str, body: &str, cases: &[(&[Op], Result<(), Refusal>)]) {
+    let conversation = read(dialect, body);
+    for (ops, expected) in cases {
+        let plan = Plan { ops: ops.to_vec() };
+        assert_eq!(check(&conversation, &plan), *expected, "{ops:?}");
+        let lowered = protocol::named(dialect).unwrap().lower(&conversation, &plan);
+        assert_eq!(lowered.is_ok(), expected.is_ok(), "{ops:?}");
+    }
+}
+
+#[test]
+fn texts_that_may_be_changed() {
+    let x = Some("x");
+    refusals(
+        "anthropic",
+        BLOCKS,
+        &[
+            (&[], Ok(())),
+            (&[text(2, 0, &[(0, x)])], Ok(())),
+            (&[text(2, 1, &[(0, x), (1, None)])], Ok(())),
+            (&[text(2, 1, &[(0, None), (1, None)])], Ok(())),
+            (&[text(2, 0, &[(0, x)]), text(2, 1, &[(0, x)])], Ok(())),
+            (&[text(2, 0, &[(0, x)]), text(2, 0, &[(0, x)])], Err(Refusal::Conflict)),
+            (&[text(2, 0, &[])], Err(Refusal::Conflict)),
+            (&[text(2, 1, &[(1, x), (0, x)])], Err(Refusal::Conflict)),
+            (&[text(2, 1, &[(1, x), (1, x)])], Err(Refusal::Conflict)),
+            (&[text(2, 0, &[(1, x)])], Err(Refusal::Missing)),
+            (&[text(2, 2, &[(0, x)])], Err(Refusal::Missing)),
+            (&[text(11, 0, &[(0, x)])], Err(Refusal::Missing)),
+            (&[text(u32::MAX, u32::MAX, &[(u32::MAX, x)])], Err(Refusal::Missing)),
+            (&[text(0, 0, &[(0, x)])], Err(Refusal::Protected)),
+            (&[text(1, 0, &[(0, x)])], Err(Refusal::Protected)),
+            (&[text(3, 1, &[(0, x)])], Err(Refusal::Protected)),
+            (&[text(2, 0, &[(0, None)])], Err(Refusal::NotRemovable)),
+            (&[text(6, 0, &[(0, None)])], Err(Refusal::EmptyText)),
+            (&[text(2, 0, &[(0, Some(""))])], Err(Refusal::EmptyText)),
+            (&[text(2, 0, &[(0, Some(" \n"))])], Err(Refusal::EmptyText)),
+        ],
+    );
+}
+
+#[test]
+fn calls_and_results_stay_together() {
+    refusals(
+        "anthropic",
+        BLOCKS,
+        &[
+            (&[drop(1, 3)], Ok(())),
+            (&[drop(1, 4)], Ok(())),
+            (&[drop(5, 7), drop(1, 3)], Ok(())),
+            (&[drop(1, 2)], Err(Refusal::Pairing)),
+            (&[drop(2, 3)], Err(Refusal::Pairing)),
+            (&[drop(2, 4)], Err(Refusal::Pairing)),
+            (&[drop(9, 10)], Err(Refusal::Pairing)),
+            (&[insert(2, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(10, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(2, Role::User, "x"), drop(1, 3)], Ok(())),
+            (&[insert(11, Role::User, "x")], Ok(())),
+        ],
+    );
+    refusals(
+        "openai-chat",
+        MESSAGES,
+        &[
+            (&[drop(2, 5)], Ok(())),
+            (&[drop(2, 4)], Err(Refusal::Pairing)),
+            (&[drop(4, 5)], Err(Refusal::Pairing)),
+            (&[insert(3, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(4, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(5, Role::User, "x")], Ok(())),
+        ],
+    );
+}
+
+/// A result alone in a body answers a call that the provider keeps; a call alone waits for its result.
+#[test]
+fn halves_of_pairs_stay() {
+    let continued = r#"{"thread":{"type":"continue"},"messages":[
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]},
+        {"role":"assistant","content":"y"},{"role":"user","content":"z"}]}"#;
+    refusals(
+        "anthropic",
+        continued,
+        &[
+            (&[drop(0, 1)], Err(Refusal::Pairing)),
+            (&[insert(0, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(3, Role::User, "x")], Ok(())),
+        ],
+    );
+    let open = r#"{"messages":[{"role":"user","content":"x"},
+        {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}}]}]}"#;
+    refusals("anthropic", open, &[(&[insert(2, Role::User, "x")], Err(Refusal::Pairing))]);
+    let unanswered = r#"{"messages":[{"role":"user","content":"x"},
+        {"role":"assistant","content":[{"type":"tool_use","name":"x","input":{}}]},
+        {"role":"user","content":"y"}]}"#;
+    refusals("anthropic", unanswered, &[(&[drop(1, 2)], Err(Refusal::Pairing))]);
+}
+
+/// A server that counts its calls anew in every turn must not have one turn's result taken for another's.
+#[test]
+fn ids_that_are_used_again() {
+    let step = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"function","function":{"name":"x","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_0","content":"x"}"#;
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"a"}},{step},{{"role":"user","content":"b"}},{step},{{"role":"assistant","content":"ok"}},{{"role":"user","content":"c"}}]}}"#
+    );
+    refusals(
+        "openai-chat",
+        &body,
+        &[
+            (&[drop(1, 3)], Ok(())),
+            (&[drop(4, 6)], Ok(())),
+            (&[drop(1, 2)], Err(Refusal::Pairing)),
+            (&[drop(4, 5)], Err(Refusal::Pairing)),
+            (&[drop(2, 3), drop(4, 5)], Err(Refusal::Pairing)),
+        ],
+    );
+}
+
+#[test]
+fn messages_that_stay() {
+    refusals(
+        "anthropic",
+        BLOCKS,
+        &[
+            (&[drop(0, 1)], Err(Refusal::Protected)),
+            (&[drop(7, 9)], Err(Refusal::Protected)),
+            (&[drop(9, 11)], Err(Refusal::Protected)),
+            (&[drop(3, 3)], Err(Refusal::Conflict)),
+            (&[drop(3, 12)], Err(Refusal::Missing)),
+            (&[drop(5, 4)], Err(Refusal::Missing)),
+            (&[drop(1, 3), drop(2, 4)], Err(Refusal::Conflict)),
+            (&[drop(1, 3), text(2, 0, &[(0, Some("x"))])], Err(Refusal::Conflict)),
+        ],
+    );
+    refusals(
+        "openai-chat",
+        MESSAGES,
+        &[
+            (&[drop(0, 1)], Err(Refusal::Protected)),
+            (&[drop(1, 2)], Err(Refusal::Protected)),
+            (&[drop(5, 6)], Err(Refusal::Protected)),
+            (&[drop(8, 9)], Err(Refusal::Protected)),
+        ],
+    );
+}
+
+#[test]
+fn messages_stand_where_providers_take_them() {
+    refusals(
+        "anthropic",
+        BLOCKS,
+        &[
+            (&[drop(1, 4), insert(1, Role::Assistant, "summary")], Ok(())),
+            (&[insert(4, Role::User, "x")], Ok(())),
+            (&[insert(3, Role::System, "x")], Ok(())),
+            (&[insert(11, Role::System, "x")], Ok(())),
+            (&[insert(0, Role::User, "x")], Ok(())),
+            (&[insert(0, Role::Assistant, "x")], Err(Refusal::Order)),
+            (&[insert(0, Role::System, "x")], Err(Refusal::Order)),
+            (&[insert(11, Role::Assistant, "x")], Err(Refusal::Order)),
+            (&[insert(4, Role::System, "x")], Err(Refusal::Order)),
+            (&[insert(3, Role::Assistant, "x")], Err(Refusal::Order)),
+            (&[insert(4, Role::Assistant, "x")], Err(Refusal::Order)),
+            (&[insert(5, Role::Assistant, "x")], Err(Refusal::Order)),
+            (&[drop(4, 5)], Err(Refusal::Order)),
+            (&[insert(3, Role::Tool, "x")], Err(Refusal::Missing)),
+            (&[insert(12, Role::User, "x")], Err(Refusal::Missing)),
+            (&[insert(4, Role::User, " ")], Err(Refusal::EmptyText)),
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_as_planned_is_noticed() {
+    let before = read("anthropic", BLOCKS);
+    let plan = Plan { ops: vec![text(2, 1, &[(0, Some("2")), (1, None)])] };
+    let planned = BLOCKS.replace(r#""two""#, r#""2""#).replace(r#",{"type":"text","text":"three"}"#, "");
+    for (after, expected) in [
+        (planned.clone(), Ok(())),
+        (planned.replace(r#""2""#, r#""\u0032""#), Ok(())),
+        (planned.replace(r#""2""#, r#""3""#), Err(Mismatch::Wrong(2))),
+        (BLOCKS.to_owned(), Err(Mismatch::Wrong(2))),
+        (planned.replace(r#""one""#, r#""1""#), Err(Mismatch::Wrong(2))),
+        (planned.replace(r#""tool_use_id":"b""#, r#""tool_use_id":"x""#), Err(Mismatch::Wrong(2))),
+        (
+            planned.replace(r#","content":"one"}"#, r#","content":"one","is_error":true}"#),
+            Err(Mismatch::Wrong(2)),
+        ),
+        (planned.replace("goal", "foal"), Err(Mismatch::Changed(0))),
+        (planned.replace(r#"{"role":"assistant","content":"hm"},"#, ""), Err(Mismatch::Count)),
+        (planned.replace(r#""model":"m""#, r#""model":"n""#), Err(Mismatch::Frame)),
+        (planned.replace("]}", "] }"), Err(Mismatch::Frame)),
+    ] {
+        assert_eq!(verify(&before, &plan, &read("anthropic", &after)), expected, "{after}");
+    }
+}
+
+#[test]
+fn insertions_and_drops_are_verified() {
+    let before = read("anthropic", BLOCKS);
+    let plan = Plan { ops: vec![drop(1, 4), insert(1, Role::Assistant, "so far")] };
+    let protocol = protocol::named("anthropic").unwrap();
+    let after = protocol::rewrite(protocol, &before, &plan, &NoMemo).unwrap();
+    let after = String::from_utf8(after.to_vec()).unwrap();
+    assert!(
+        after.contains(r#"{"role":"user","content":"goal"},{"role":"assistant","content":"so far"}"#),
+        "{after}"
+    );
+    for (after, expected) in [
+        (after.clone(), Ok(())),
+        (after.replace("so far", "so what"), Err(Mismatch::Wrong(1))),
+        (
+            after.replace(
+                r#"{"role":"assistant","content":"so far"}"#,
+                r#"{"role":"user","content":"so far"}"#,
+            ),
+            Err(Mismatch::Wrong(1)),
+        ),
+        (
+            after.replace(
+                r#","content":"so far""#,
+                r#","content":[{"type":"text","text":"so far"},{"type":"text","text":"x"}]"#,
+            ),
+            Err(Mismatch::Wrong(1)),
+        ),
+    ] {
+        assert_eq!(verify(&before, &plan, &read("anthropic", &after)), expected, "{after}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests and answers as clients and providers write them, cut down to what is peculiar about each.
+//!
+//! `fixtures/DIALECT/CASE/` holds `request.json` with `index.txt`, what is read from it, and, where `plan.json`
+//! says what to change, `expected.json`, compared as bytes; or `response.sse` or `response.json` with
+//! `usage.json`. With `UPDATE_FIXTURES=1` what is expected is written anew: read the difference.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::tree::{Tree, planned};
+use super::{SUBJECTS, Subject};
+use crate::conversation::{Arguments, Conversation, NoMemo, Part, PartId, Role};
+use crate::plan::{LeafEdit, Op, Plan};
+use crate::protocol::{self, Answer, Protocol};
+
+#[test]
+fn fixtures() {
+    let mut wrong = Vec::new();
+    for subject in SUBJECTS {
+        for case in cases(subject.protocol().name()) {
+            if let Some(body) = text(&case, "request.json") {
+                request(*subject, &case, &body, &mut wrong);
+            }
+            for (name, streamed) in [("response.sse", true), ("response.json", false)] {
+                if let Some(body) = text(&case, name) {
+                    let learned = answer(subject.protocol(), streamed, &body);
+                    check(&case, "usage.json", &learned, &mut wrong);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The request bodies of a dialect that are read.
+pub(super) fn requests(dialect: &str) -> Vec<String> {
+    let protocol = protocol::named(dialect).expect("a dialect");
+    let bodies = cases(dialect).into_iter().filter_map(|case| text(&case, "request.json"));
+    bodies.filter(|body| protocol.index(&Bytes::from(body.clone()), &NoMemo).is_ok()).collect()
+}
+
+/// The folders of a dialect's cases.
+fn cases(dialect: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(dialect);
+    let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+fn text(case: &Path, name: &str) -> Option<String> {
+    fs::read_to_string(case.join(name)).ok()
+}
+
+/// Compares a file with what it should hold, or writes it.
+fn check(case: &Path, name: &str, got: &str, wrong: &mut Vec<String>) {
+    let path = case.join(name);
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        fs::write(&path, got).unwrap();
+    } else if fs::read_to_string(&path).ok().as_deref() != Some(got) {
+        wrong.push(format!("{} should hold:\n{got}", path.display()));
+    }
+}
+
+fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<String>) {
+    let protocol = subject.protocol();
+    let conversation = match protocol.index(&Bytes::copy_from_slice(body.as_bytes()), &NoMemo) {
+        Ok(conversation) => conversation,
+        Err(unread) => return check(case, "index.txt", &format!("unread: {unread}\n"), wrong),
+    };
+    check(case, "index.txt", &describe(&conversation), wrong);
+    let Some(wanted) = text(case, "plan.json") else { return };
+    let plan = plan(&wanted);
+    let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
+    let after = after.unwrap_or_else(|error| panic!("{}: {error}", case.display()));
+    let after = std::str::from_utf8(&after).unwrap();
+    assert!(planned(subject, body, &plan).same(&Tree::parse(after)), "{}: {after}", case.display());
+    check(case, "expected.json", after, wrong);
+}
+
+/// What was read, a line for each message and part.
+fn describe(conversation: &Conversation) -> String {
+    let mut out = format!(
+        "model {:?}, session {:?}, stream {}, continues {}\n",
+        conversation.model, conversation.session, conversation.stream, conversation.continues
+    );
+    for (at, message) in conversation.messages.iter().enumerate() {
+        let _ = writeln!(out, "{at} {:?}", message.index.role);
+        for (id, part) in conversation.parts_of(at) {
+            let _ = writeln!(out, "  {} {:?}{}", id.part, part.kind, details(conversation, id, part));
+        }
+    }
+    out
+}
+
+fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
+    let mut out = String::new();
+    for (name, value) in [("id", &part.call_id), ("tool", &part.tool)] {
+        if let Some(value) = value {
+            let _ = write!(out, " {name}={value}");
+        }
+    }
+    if let Some(arguments) = part.arguments {
+        let form = if matches!(arguments, Arguments::Encoded(_)) { "encoded" } else { "value" };
+        let _ = write!(out, " {form}={}", conversation.arguments(id).as_deref().unwrap_or("?"));
+    }
+    for (at, leaf) in part.leaves.iter().enumerate() {
+        let slot = leaf.slot.map_or_else(String::new, |slot| format!("@{slot}"));
+        let text = conversation.text(id, at);
+        let _ = write!(out, " text{slot}={}", text.map_or("?".to_owned(), |text| format!("{text:?}")));
+    }
+    if part.is_error {
+        out.push_str(" error");
+    }
+    out
+}
+
+/// Operations as a list: `{"text":[message,part],"leaves":{"0":"new","1":null}}`, `{"drop":[first,end]}`,
+/// `{"insert":before,"role":"user","text":"…"}`.
+fn plan(text: &str) -> Plan {
+    let ops: Vec<Value> = serde_json::from_str(text).unwrap();
+    Plan { ops: ops.iter().map(operation).collect() }
+}
+
+fn operation(op: &Value) -> Op {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let pair = |value: &Value| (number(&value[0]), number(&value[1]));
+    if let Some(leaves) = op["leaves"].as_object() {
+        let (message, part) = pair(&op["text"]);
+        let edit = |(leaf, text): (&String, &Value)| {
+            let edit = text.as_str().map_or(LeafEdit::Remove, |text| LeafEdit::Replace(text.into()));
+            (leaf.parse().unwrap(), edit)
+        };
+        let part = PartId { message: message as u32, part: part as u32 };
+        return Op::Text { part, leaves: leaves.iter().map(edit).collect() };
+    }
+    if !op["drop"].is_null() {
+        let (first, end) = pair(&op["drop"]);
+        return Op::Drop { first: first as usize, end: end as usize };
+    }
+    let role = match op["role"].as_str().unwrap() {
+        "assistant" => Role::Assistant,
+        "user" => Role::User,
+        other => panic!("{other}"),
+    };
+    let text = op["text"].as_str().unwrap().into();
+    Op::Insert { before: number(&op["insert"]) as usize, role, text }
+}
+
+/// What was learned from an answer, the same however it is cut.
+fn answer(protocol: &dyn Protocol, streamed: bool, body: &str) -> String {
+    let read = |size: usize| {
+        let mut reader = protocol.answer(streamed);
+        body.as_bytes().chunks(size).for_each(|bytes| reader.push(bytes));
+        reader.finish()
+    };
+    let whole = read(body.len());
+    for size in [1, 7, 64] {
+        assert_eq!(read(size), whole, "in pieces of {size} bytes: {body}");
+    }
+    let Answer { id, model, stop, usage, complete, error, reasoning_dropped } = whole;
+    let learned = json!({
+        "id": id, "model": model, "stop": stop, "complete": complete, "error": error,
+        "reasoning_dropped": reasoning_dropped, "usage": usage,
+    });
+    serde_json::to_string_pretty(&learned).unwrap() + "\n"
+}

@@ -1,0 +1,320 @@
+//! The laws that need nothing but a dialect and a plan.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::conversation::{Conversation, Memo, MessageIndex, NoMemo, PartKind};
+use crate::json::{Edit, Span};
+use crate::plan::{self, LeafEdit, Op, Plan};
+use crate::protocol::{self, Protocol, Unread};
+
+use super::plans::{Wish, plan, wishes};
+use super::talk::{any_text, talks};
+use super::tree::{Tree, planned};
+use super::write::{Flaw, Sabotage, sabotaged, write};
+use super::{Subject, fixtures, for_all, spellings};
+
+/// Fixtures and generated bodies.
+fn bodies(subject: &'static dyn Subject) -> BoxedStrategy<String> {
+    let generated = (talks(any_text()), spellings())
+        .prop_map(move |(talk, (spelling, seed))| write(&subject.node(&talk), spelling, seed));
+    let shipped = fixtures::requests(subject.protocol().name());
+    prop_oneof![1 => prop::sample::select(shipped), 8 => generated].boxed()
+}
+
+fn planned_bodies(subject: &'static dyn Subject) -> BoxedStrategy<(String, Vec<Wish>)> {
+    (bodies(subject), wishes()).boxed()
+}
+
+fn read(protocol: &dyn Protocol, body: &str) -> Conversation {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    protocol.index(&body, &NoMemo).unwrap_or_else(|unread| panic!("{unread}"))
+}
+
+#[test]
+fn law_01_identity() {
+    for_all(128, bodies, |subject, body| {
+        let protocol = subject.protocol();
+        let conversation = read(protocol, &body);
+        let edits = protocol.lower(&conversation, &Plan::default()).unwrap();
+        prop_assert!(edits.is_empty());
+        let same = protocol::rewrite(protocol, &conversation, &Plan::default(), &NoMemo).unwrap();
+        prop_assert_eq!(&same, &body);
+        Ok(())
+    });
+}
+
+#[test]
+fn law_02_frame() {
+    for_all(128, planned_bodies, |subject, (body, wishes)| {
+        let conversation = read(subject.protocol(), &body);
+        let plan = plan(&conversation, &wishes);
+        let Ok(edits) = subject.protocol().lower(&conversation, &plan) else { return Ok(()) };
+        let after = edits.apply(body.as_bytes());
+        let (mut old, mut new) = (0, 0);
+        for edit in &edits {
+            prop_assert!(is_named(&conversation, &plan, edit), "{:?} of {:?}", edit, plan);
+            let kept = &body.as_bytes()[old..edit.at.range().start];
+            prop_assert_eq!(&after[new..new + kept.len()], kept);
+            new += kept.len();
+            prop_assert_eq!(&after[new..new + edit.text.len()], edit.text.as_bytes());
+            new += edit.text.len();
+            old = edit.at.range().end;
+        }
+        prop_assert_eq!(&after[new..], &body.as_bytes()[old..]);
+        Ok(())
+    });
+}
+
+/// Whether an edit stays within what some operation names.
+fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
+    let within = |span: Span| span.start <= edit.at.start && edit.at.end <= span.end;
+    let list = conversation.array;
+    let inside = within(Span { start: list.start + 1, end: list.end - 1 });
+    let dropped = |at: usize| {
+        plan.ops.iter().any(|op| matches!(op, Op::Drop { first, end } if (*first..*end).contains(&at)))
+    };
+    plan.ops.iter().any(|op| match op {
+        Op::Text { part, leaves } => {
+            let Some(found) = conversation.part(*part) else { return false };
+            let place = |span: Span| conversation.absolute(part.message, span);
+            leaves.iter().any(|(leaf, change)| match (change, &found.slots) {
+                (LeafEdit::Replace(_), _) => edit.at == place(found.leaves[*leaf as usize].span),
+                (LeafEdit::Remove, Some(slots)) => edit.text.is_empty() && within(place(slots.array)),
+                (LeafEdit::Remove, None) => false,
+            })
+        }
+        Op::Drop { .. } => {
+            let mut messages = conversation.messages.iter().enumerate();
+            edit.text.is_empty()
+                && inside
+                && messages.all(|(at, message)| {
+                    dropped(at) || edit.at.end <= message.span.start || message.span.end <= edit.at.start
+                })
+        }
+        // Beside messages that are dropped, an insertion may stand anywhere between the nearest that stay.
+        Op::Insert { .. } => {
+            let mut messages = conversation.messages.iter();
+            edit.at.is_empty()
+                && inside
+                && messages
+                    .all(|message| edit.at.start <= message.span.start || message.span.end <= edit.at.start)
+        }
+    })
+}
+
+#[test]
+fn law_03_commuting_square() {
+    let carried_out = Cell::new(0);
+    for_all(256, planned_bodies, |subject, (body, wishes)| {
+        let protocol = subject.protocol();
+        let conversation = read(protocol, &body);
+        let plan = plan(&conversation, &wishes);
+        if plan::check(&conversation, &plan).is_err() {
+            prop_assert!(protocol.lower(&conversation, &plan).is_err());
+            return Ok(());
+        }
+        carried_out.set(carried_out.get() + u32::from(!plan.is_empty()));
+        let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
+        let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let (after, expected) = (std::str::from_utf8(&after).unwrap(), planned(subject, &body, &plan));
+        prop_assert!(expected.same(&Tree::parse(after)), "{:?}\nwanted {:?}\ngot {}", plan, expected, after);
+        Ok(())
+    });
+    assert!(carried_out.get() > 100, "most plans are refused: {} are not", carried_out.get());
+}
+
+/// A mistake in lowering is seen: any other text, order or number of messages than planned.
+#[test]
+fn law_03_mistakes_are_noticed() {
+    for_all(128, planned_bodies, |subject, (body, wishes)| {
+        let protocol = subject.protocol();
+        let conversation = read(protocol, &body);
+        let plan = plan(&conversation, &wishes);
+        let Ok(after) = protocol::rewrite(protocol, &conversation, &plan, &NoMemo) else { return Ok(()) };
+        let after = protocol.index(&after, &NoMemo).unwrap();
+        for left_out in 0..plan.ops.len() {
+            let mut other = plan.clone();
+            other.ops.remove(left_out);
+            let differs = !planned(subject, &body, &other).same(&planned(subject, &body, &plan));
+            prop_assert_eq!(plan::verify(&conversation, &other, &after).is_err(), differs, "{:?}", other);
+        }
+        Ok(())
+    });
+}
+
+/// Remembers all messages, as the gateway does.
+#[derive(Default)]
+struct Remembering(Mutex<HashMap<u128, Arc<MessageIndex>>>);
+
+impl Memo for Remembering {
+    fn key(&self, dialect: &str, raw: &[u8]) -> u128 {
+        xxhash_rust::xxh3::xxh3_128_with_seed(raw, dialect.len() as u64)
+    }
+
+    fn get(&self, key: u128) -> Option<Arc<MessageIndex>> {
+        self.0.lock().unwrap().get(&key).cloned()
+    }
+
+    fn put(&self, key: u128, index: &Arc<MessageIndex>) {
+        self.0.lock().unwrap().insert(key, Arc::clone(index));
+    }
+}
+
+#[test]
+fn law_04_determinism() {
+    let memo = Remembering::default();
+    for_all(128, planned_bodies, |subject, (body, wishes)| {
+        let protocol = subject.protocol();
+        let first = read(protocol, &body);
+        let plan = plan(&first, &wishes);
+        let expected = protocol::rewrite(protocol, &first, &plan, &NoMemo).ok();
+        for _ in 0..2 {
+            let again = protocol.index(&Bytes::from(body.clone()), &memo).unwrap();
+            let same = again
+                .messages
+                .iter()
+                .zip(&first.messages)
+                .all(|(a, b)| a.index == b.index && a.span == b.span);
+            prop_assert!(same && again.messages.len() == first.messages.len());
+            prop_assert_eq!(&protocol::rewrite(protocol, &again, &plan, &memo).ok(), &expected);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn law_05_pairing() {
+    let carried_out = Cell::new(0);
+    for_all(256, planned_bodies, |subject, (body, wishes)| {
+        let before = Tree::parse(&body);
+        if subject.validate(subject.messages_of(&before)).is_err() {
+            return Ok(());
+        }
+        let conversation = read(subject.protocol(), &body);
+        let plan = plan(&conversation, &wishes);
+        let moved = plan.ops.iter().any(|op| !matches!(op, Op::Text { .. }));
+        let Ok(after) = protocol::rewrite(subject.protocol(), &conversation, &plan, &NoMemo) else {
+            return Ok(());
+        };
+        carried_out.set(carried_out.get() + u32::from(moved));
+        let after = Tree::parse(std::str::from_utf8(&after).unwrap());
+        let accepted = subject.validate(subject.messages_of(&after));
+        prop_assert!(accepted.is_ok(), "{:?}\n{:?}\n{:?}", accepted, plan, after);
+        Ok(())
+    });
+    assert!(carried_out.get() > 20, "hardly any plan moves messages: {}", carried_out.get());
+}
+
+/// Bodies of talks are what the provider accepts, or the law above would say nothing.
+#[test]
+fn law_05_talks_are_valid() {
+    for_all(
+        64,
+        |_| talks(any_text()).boxed(),
+        |subject, talk| {
+            let body = write(&subject.node(&talk), super::write::Spelling::Compact, 0);
+            let accepted = subject.validate(subject.messages_of(&Tree::parse(&body)));
+            prop_assert!(accepted.is_ok(), "{:?}\n{}", accepted, body);
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn law_06_protection() {
+    for_all(256, planned_bodies, |subject, (body, wishes)| {
+        let conversation = read(subject.protocol(), &body);
+        let plan = plan(&conversation, &wishes);
+        let Ok(after) = protocol::rewrite(subject.protocol(), &conversation, &plan, &NoMemo) else {
+            return Ok(());
+        };
+        let named = |at: usize, part: u32| {
+            plan.ops.iter().any(
+                |op| matches!(op, Op::Text { part: id, .. } if (id.message as usize, id.part) == (at, part)),
+            )
+        };
+        let after = read(subject.protocol(), std::str::from_utf8(&after).unwrap());
+        let mut rest: &[crate::conversation::Message] = &after.messages;
+        let ends = [
+            conversation.messages.iter().position(|message| message.index.starts_turn()),
+            conversation.messages.iter().rposition(|message| message.index.starts_turn()),
+        ];
+        for at in 0..conversation.messages.len() {
+            let dropped = plan
+                .ops
+                .iter()
+                .any(|op| matches!(op, Op::Drop { first, end } if (*first..*end).contains(&at)));
+            let kinds = |kind| conversation.parts_of(at).any(|(_, part)| part.kind == kind);
+            if dropped {
+                prop_assert!(!kinds(PartKind::Opaque) && !ends.contains(&Some(at)), "{:?}", plan);
+                continue;
+            }
+            let texts = |of: &Conversation, message: usize| -> Vec<Vec<u8>> {
+                let parts = of.parts_of(message).filter(|(id, _)| !named(at, id.part));
+                parts.map(|(id, part)| of.bytes_of(id.message, part.span).to_vec()).collect()
+            };
+            let wanted = texts(&conversation, at);
+            // Messages may have been inserted before it.
+            let skipped = rest.iter().position(|message| {
+                let place = after.messages.iter().position(|other| other.span == message.span).unwrap();
+                message.index.role == conversation.messages[at].index.role && texts(&after, place) == wanted
+            });
+            prop_assert!(skipped.is_some(), "message {} of {:?}", at, plan);
+            rest = &rest[skipped.unwrap_or_default() + 1..];
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn law_10_one_view() {
+    let strategy = |_| {
+        let flaw = prop_oneof![Just(Flaw::Twice), Just(Flaw::Escaped)];
+        (talks(any_text()), spellings(), any::<bool>(), any::<prop::sample::Index>(), flaw).boxed()
+    };
+    for_all(256, strategy, |subject, (talk, (spelling, seed), read, place, flaw)| {
+        let node = subject.node(&talk);
+        let count = node.objects(read);
+        let flaw = Sabotage { read, object: place.index(count.max(1)), flaw };
+        let body = Bytes::from(sabotaged(&node, spelling, seed, Some(flaw)));
+        let indexed = subject.protocol().index(&body, &NoMemo);
+        if read {
+            prop_assert!(matches!(indexed, Err(Unread::Odd(_))), "{:?} was read: {:?}", flaw, body);
+        } else {
+            prop_assert!(indexed.is_ok(), "{:?}: {:?}", indexed.err(), body);
+        }
+        Ok(())
+    });
+}
+
+/// Two bodies that say the same have the same fingerprints, and different talks have different ones.
+#[test]
+fn fingerprints_are_of_what_is_said() {
+    let strategy = |_| (talks(any_text()), talks(any_text()), spellings()).boxed();
+    for_all(128, strategy, |subject, (talk, other, (spelling, seed))| {
+        let of = |body: String| -> Vec<_> {
+            let conversation = read(subject.protocol(), &body);
+            conversation.messages.iter().map(|message| message.index.fingerprint).collect()
+        };
+        let plain = |body: &str| -> Vec<Tree> {
+            let root = Tree::parse(body);
+            subject.messages_of(&root).iter().map(|message| message.plain(subject.marks())).collect()
+        };
+        let compact = write(&subject.node(&talk), super::write::Spelling::Compact, 0);
+        let mut marked: Vec<_> = subject.messages(&talk).into_iter().flatten().collect();
+        for message in &mut marked {
+            subject.mark(message);
+        }
+        let marked = write(&subject.frame(&talk, marked), spelling, seed);
+        prop_assert_eq!(of(compact.clone()), of(marked));
+        let other = write(&subject.node(&other), super::write::Spelling::Compact, 0);
+        let same = plain(&compact) == plain(&other);
+        prop_assert_eq!(of(compact) == of(other), same);
+        Ok(())
+    });
+}

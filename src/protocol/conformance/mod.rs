@@ -1,0 +1,115 @@
+//! What every dialect must do, whatever its wire format: the laws, over fixtures and over generated bodies.
+//!
+//! A dialect joins with one line in [`SUBJECTS`] and one file that writes talks, edits them the slow and
+//! obvious way, and knows what its provider accepts. Nothing here may use the code that it judges to say what
+//! the right answer is.
+
+mod anthropic;
+mod fixtures;
+mod laws;
+mod openai_chat;
+pub(crate) mod plans;
+mod rules;
+pub(crate) mod talk;
+pub(crate) mod tree;
+pub(crate) mod write;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::Protocol;
+use crate::conversation::Role;
+use crate::plan::LeafEdit;
+
+use talk::{Said, Talk};
+use tree::Tree;
+use write::{Dice, Node, Spelling};
+
+/// The dialects that are judged.
+pub(crate) const SUBJECTS: &[&dyn Subject] = &[&anthropic::Messages, &openai_chat::Completions];
+
+/// A dialect, seen from outside.
+pub(crate) trait Subject: Sync {
+    /// Who is judged.
+    fn protocol(&self) -> &'static dyn Protocol;
+
+    /// The name of the list of messages in the body.
+    fn list(&self) -> &'static str;
+
+    /// What somebody says, as messages on the wire. Whatever is free is drawn.
+    fn message(&self, said: &Said<'_>, dice: &mut Dice) -> Vec<Node>;
+
+    /// A body around messages.
+    fn frame(&self, talk: &Talk, messages: Vec<Node>) -> Node;
+
+    /// The names of cache marks.
+    fn marks(&self) -> &'static [&'static str];
+
+    /// Puts a cache mark on a message, as clients do on the last one.
+    fn mark(&self, message: &mut Node);
+
+    /// Gives leaves of a part new text.
+    fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]);
+
+    /// A message with one text.
+    fn said(&self, role: Role, text: &str) -> Tree;
+
+    /// The tool results of a message: which part, of which call, saying what.
+    fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)>;
+
+    /// Whether the provider would accept these messages.
+    fn validate(&self, messages: &[Tree]) -> Result<(), String>;
+}
+
+impl dyn Subject {
+    /// The messages of a talk. What one looks like depends on its place and the talk's seed only.
+    pub(crate) fn messages(&self, talk: &Talk) -> Vec<Vec<Node>> {
+        let write = |(at, said): (usize, &Said<'_>)| {
+            let mut dice = Dice(talk.seed ^ (at as u64 + 1).wrapping_mul(0x9e37_79b9));
+            self.message(said, &mut dice)
+        };
+        talk.messages().iter().enumerate().map(write).collect()
+    }
+
+    /// The body of a talk.
+    pub(crate) fn node(&self, talk: &Talk) -> Node {
+        self.frame(talk, self.messages(talk).into_iter().flatten().collect())
+    }
+
+    /// The messages of a body.
+    pub(crate) fn messages_of<'t>(&self, root: &'t Tree) -> &'t [Tree] {
+        root.get(self.list()).map(Tree::items).unwrap_or_default()
+    }
+}
+
+/// How many cases a test takes: what the environment says, else `usual`.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual);
+    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() }
+}
+
+/// Checks a property for every dialect.
+pub(crate) fn for_all<T: std::fmt::Debug>(
+    usual: u32,
+    strategy: impl Fn(&'static dyn Subject) -> BoxedStrategy<T>,
+    check: impl Fn(&'static dyn Subject, T) -> Result<(), TestCaseError>,
+) {
+    for subject in SUBJECTS {
+        let outcome = TestRunner::new(cases(usual)).run(&strategy(*subject), |case| check(*subject, case));
+        outcome.unwrap_or_else(|error| panic!("{}: {error}", subject.protocol().name()));
+    }
+}
+
+/// A spelling and its seed.
+pub(crate) fn spellings() -> impl Strategy<Value = (Spelling, u64)> {
+    let spelling =
+        prop_oneof![1 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 3 => Just(Spelling::Wild)];
+    (spelling, any::<u64>())
+}
+
+#[test]
+fn every_dialect_is_judged() {
+    let judged: Vec<&str> = SUBJECTS.iter().map(|subject| subject.protocol().name()).collect();
+    let all: Vec<&str> = super::ALL.iter().map(|protocol| protocol.name()).collect();
+    assert_eq!(judged, all);
+}

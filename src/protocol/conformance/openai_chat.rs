@@ -1,0 +1,238 @@
+//! How OpenAI Chat Completions writes a talk, edits one, and what it accepts.
+
+use crate::conversation::Role;
+use crate::plan::LeafEdit;
+use crate::protocol::{Protocol, openai_chat};
+
+use super::Subject;
+use super::rules::Turnover;
+use super::talk::{Block, Call, Content, Said, Step, Talk};
+use super::tree::{Tree, edit_content};
+use super::write::{Dice, Node};
+
+pub(super) struct Completions;
+
+impl Subject for Completions {
+    fn protocol(&self) -> &'static dyn Protocol {
+        &openai_chat::OpenAiChat
+    }
+
+    fn list(&self) -> &'static str {
+        "messages"
+    }
+
+    fn message(&self, said: &Said<'_>, dice: &mut Dice) -> Vec<Node> {
+        match said {
+            Said::User(turn) => vec![message("user", user(&turn.user, turn.media, dice))],
+            Said::Note(text) => vec![message("developer", texts(text, dice))],
+            Said::Calls(step, first) => vec![calls(step, *first, dice)],
+            Said::Results(step, first) => results(step, *first, dice),
+            Said::Answer(answer) => {
+                let said = message("assistant", texts(&answer.text, dice));
+                let said = thinking(said, answer.thinking, dice);
+                vec![if answer.strange { strange(said, dice) } else { said }]
+            }
+        }
+    }
+
+    fn frame(&self, talk: &Talk, mut messages: Vec<Node>) -> Node {
+        let mut dice = Dice(talk.seed);
+        if !dice.one_in(4) {
+            messages.insert(0, message("system", texts("You are an agent.", &mut dice)));
+        }
+        Node::map([
+            ("model", Node::text("gpt-5")),
+            ("messages", Node::List(messages)),
+            ("tools", Node::List(vec![Node::opaque([("type", Node::text("function"))])])),
+            ("stream", Node::raw(if dice.one_in(2) { "true" } else { "false" })),
+            ("stream_options", Node::opaque([("include_usage", Node::raw("true"))])),
+            ("prompt_cache_key", Node::text("ses_1")),
+            ("x_unknown", Node::opaque([("messages", Node::raw("[1e400, \"\\ud800\", {\"a\":1,\"a\":2}]"))])),
+        ])
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &["cache_control", "prompt_cache_breakpoint"]
+    }
+
+    /// On the last part of the content; a string becomes a part to carry it.
+    fn mark(&self, message: &mut Node) {
+        let Node::Map(members) = message else { return };
+        let Some((_, content)) = members.iter_mut().find(|(key, _)| key == "content") else { return };
+        if let Node::Text(text) = content {
+            *content = Node::List(vec![block("text", [("text", Node::text(text.clone()))])]);
+        }
+        let Node::List(blocks) = content else { return };
+        if let Some(Node::Map(members)) = blocks.last_mut() {
+            let mark = Node::opaque([("type", Node::text("ephemeral"))]);
+            members.push(("cache_control".to_owned(), mark));
+        }
+    }
+
+    fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
+        assert!(matches!(message.text_of("role").as_deref(), Some("tool" | "function")) && part == 0);
+        edit_content(message.get_mut("content").expect("a result with text has content"), leaves);
+    }
+
+    fn said(&self, role: Role, text: &str) -> Tree {
+        let role = match role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::System => "system",
+            Role::Tool => panic!("no dialect inserts results"),
+        };
+        let text_of = |text: &str| Tree::Text(text.to_owned());
+        Tree::Map(vec![("role".to_owned(), text_of(role)), ("content".to_owned(), text_of(text))])
+    }
+
+    fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)> {
+        if message.text_of("role").as_deref() != Some("tool") {
+            return Vec::new();
+        }
+        let content = message.get("content").cloned().unwrap_or(Tree::List(Vec::new()));
+        vec![(0, message.text_of("tool_call_id"), content)]
+    }
+
+    fn validate(&self, messages: &[Tree]) -> Result<(), String> {
+        validate(messages)
+    }
+}
+
+fn message(role: &str, content: Node) -> Node {
+    Node::map([("role", Node::text(role)), ("content", content)])
+}
+
+fn block<const N: usize>(kind: &str, members: [(&str, Node); N]) -> Node {
+    let Node::Map(mut all) = Node::map(members) else { return Node::raw("null") };
+    all.insert(0, ("type".to_owned(), Node::text(kind)));
+    Node::Map(all)
+}
+
+fn user(text: &str, media: bool, dice: &mut Dice) -> Node {
+    if !media {
+        return texts(text, dice);
+    }
+    let url = Node::opaque([("url", Node::text("https://example.com/a.png")), ("detail", Node::text("low"))]);
+    Node::List(vec![block("text", [("text", Node::text(text))]), block("image_url", [("image_url", url)])])
+}
+
+fn texts(text: &str, dice: &mut Dice) -> Node {
+    if dice.one_in(2) {
+        return Node::text(text);
+    }
+    Node::List(vec![block("text", [("text", Node::text(text))])])
+}
+
+/// Every server has its own name for it.
+fn thinking(message: Node, present: bool, dice: &mut Dice) -> Node {
+    if !present {
+        return message;
+    }
+    match dice.below(3) {
+        0 => message.with("reasoning_content", Node::text("hm")),
+        1 => message.with("reasoning", Node::text("hm")),
+        _ => {
+            let detail =
+                Node::opaque([("type", Node::text("reasoning.encrypted")), ("data", Node::text("x"))]);
+            message.with("reasoning_details", Node::List(vec![detail]))
+        }
+    }
+}
+
+fn strange(message: Node, dice: &mut Dice) -> Node {
+    match dice.below(3) {
+        0 => message.with("refusal", Node::text("no")),
+        1 => message.with("audio", Node::opaque([("id", Node::text("audio_1"))])),
+        _ => {
+            let call = [("name", Node::text("old")), ("arguments", Node::text("{}"))];
+            message.with("function_call", Node::opaque(call))
+        }
+    }
+}
+
+fn calls(step: &Step, first: usize, dice: &mut Dice) -> Node {
+    let content = match &step.text {
+        Some(text) => texts(text, dice),
+        None => Node::raw("null"),
+    };
+    let list = step.calls.iter().enumerate().map(|(at, call)| {
+        let arguments = format!("{{\"command\": {}}}", serde_json::Value::from(call.argument.as_str()));
+        let id = ("id", Node::text(id(first + at)));
+        if dice.one_in(5) {
+            let custom = [("name", Node::text(call.tool)), ("input", Node::text(&call.argument))];
+            return block("custom", [id, ("custom", Node::map(custom))]);
+        }
+        let function = [("name", Node::text(call.tool)), ("arguments", Node::text(arguments))];
+        block("function", [id, ("function", Node::map(function))])
+    });
+    let list = Node::List(list.collect());
+    let said = message("assistant", content).with("tool_calls", list);
+    thinking(said, step.thinking, dice)
+}
+
+/// A message for each, in any order.
+fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
+    let mut messages: Vec<Node> =
+        step.calls.iter().enumerate().map(|(at, call)| result(call, first + at, dice)).collect();
+    if dice.one_in(4) {
+        messages.reverse();
+    }
+    messages.extend(step.aside.as_ref().map(|text| message("user", texts(text, dice))));
+    messages
+}
+
+fn result(call: &Call, number: usize, dice: &mut Dice) -> Node {
+    let id = Node::text(id(number));
+    let node = Node::map([("role", Node::text("tool")), ("tool_call_id", id)]);
+    let node = if dice.one_in(3) { node.with("name", Node::text(call.tool)) } else { node };
+    match &call.result {
+        Content::Missing | Content::Again(_) => node.with("content", Node::text("")),
+        Content::Text(text) => node.with("content", Node::text(text)),
+        Content::Broken => node.with("content", Node::raw("\"x\\ud83e\"")),
+        Content::Blocks(blocks) => node.with("content", Node::List(blocks.iter().map(inner).collect())),
+    }
+}
+
+fn inner(of: &Block) -> Node {
+    let url = Node::opaque([("url", Node::text("data:image/png;base64,iVBORw0KGgo="))]);
+    match of {
+        Block::Text(text) => block("text", [("text", Node::text(text))]),
+        Block::Image => block("image_url", [("image_url", url)]),
+        Block::Strange => block("from_the_future", [("text", Node::raw("7"))]),
+    }
+}
+
+fn id(number: usize) -> String {
+    format!("call_{number:04}")
+}
+
+/// What the provider checks, as far as edits could break it.
+fn validate(messages: &[Tree]) -> Result<(), String> {
+    if messages.is_empty() {
+        return Err("empty".into());
+    }
+    let mut turnover = Turnover::default();
+    for (at, message) in messages.iter().enumerate() {
+        let role = message.text_of("role").unwrap_or_default();
+        let done = match role.as_str() {
+            "tool" => turnover.close(&message.text_of("tool_call_id").unwrap_or_default()),
+            _ => turnover.nothing_open(&role),
+        };
+        done.map_err(|error| format!("message {at}: {error}"))?;
+        let list = message.get("tool_calls").map(Tree::items).unwrap_or_default();
+        if role == "assistant" {
+            turnover.open(list.iter().map(|call| call.text_of("id").unwrap_or_default()).collect())?;
+        }
+        let content = message.get("content").ok_or("no content")?;
+        if let Tree::List(parts) = content
+            && (parts.is_empty()
+                || parts.iter().any(|part| part.text_of("text").is_some_and(|text| text.is_empty())))
+        {
+            return Err(format!("message {at}: empty content"));
+        }
+        if *content == Tree::Raw("null".to_owned()) && list.is_empty() {
+            return Err(format!("message {at}: no content"));
+        }
+    }
+    turnover.nothing_open("the end")
+}

@@ -1,0 +1,128 @@
+//! Plans of every kind for any conversation, most of them good, some of them nonsense.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::plan::{LeafEdit, Op, Plan};
+
+/// A wish for an operation, made before the conversation is known.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    /// New text for a result: which one, and what becomes of its leaves.
+    Shorten(Index, Vec<LeafWish>),
+    /// New text for any part, whether that makes sense or not.
+    Scribble(u8, u8, Vec<LeafWish>),
+    /// A step, with its calls and results, goes.
+    DropStep(Index),
+    /// Some messages go.
+    Drop(Index, u8),
+    /// A message comes.
+    Insert(Index, Role, String),
+}
+
+/// What becomes of a leaf.
+#[derive(Debug, Clone)]
+pub(crate) enum LeafWish {
+    Keep,
+    Remove,
+    Replace(String),
+}
+
+pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+    let sensible = prop_oneof![
+        4 => shorten(good_text()),
+        2 => any::<Index>().prop_map(Wish::DropStep),
+        2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
+    ];
+    let any_role = prop::sample::select(&[Role::User, Role::Assistant, Role::System, Role::Tool][..]);
+    let wild = prop_oneof![
+        2 => shorten(bad_text()),
+        1 => (0_u8..12, 0_u8..4, leaves(bad_text())).prop_map(|(message, part, leaves)| Wish::Scribble(message, part, leaves)),
+        2 => (any::<Index>(), 0_u8..4).prop_map(|(first, count)| Wish::Drop(first, count)),
+        2 => insert(any_role, bad_text()),
+    ];
+    prop_oneof![
+        3 => prop::collection::vec(sensible, 1..5),
+        1 => prop::collection::vec(wild, 1..4),
+    ]
+}
+
+fn good_text() -> BoxedStrategy<String> {
+    prop_oneof![3 => "[a-z]{1,12}", 1 => Just("\"\\\n\u{0}\u{1F980}\u{2028}".to_owned())].boxed()
+}
+
+fn bad_text() -> BoxedStrategy<String> {
+    prop_oneof![good_text(), any::<String>(), Just(" ".to_owned()), Just(String::new())].boxed()
+}
+
+fn leaves(text: BoxedStrategy<String>) -> impl Strategy<Value = Vec<LeafWish>> {
+    let leaf = prop_oneof![
+        4 => text.prop_map(LeafWish::Replace),
+        1 => Just(LeafWish::Keep),
+        1 => Just(LeafWish::Remove),
+    ];
+    prop::collection::vec(leaf, 1..4)
+}
+
+fn shorten(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
+    (any::<Index>(), leaves(text)).prop_map(|(which, leaves)| Wish::Shorten(which, leaves))
+}
+
+fn insert(role: impl Strategy<Value = Role>, text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
+    (any::<Index>(), role, text).prop_map(|(at, role, text)| Wish::Insert(at, role, text))
+}
+
+/// The plan that wishes make for a conversation.
+pub(crate) fn plan(conversation: &Conversation, wishes: &[Wish]) -> Plan {
+    Plan { ops: wishes.iter().filter_map(|wish| operation(conversation, wish)).collect() }
+}
+
+fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
+    let count = conversation.messages.len();
+    match wish {
+        Wish::Shorten(which, leaves) => {
+            let results: Vec<PartId> = (0..count)
+                .flat_map(|message| conversation.parts_of(message))
+                .filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty())
+                .map(|(id, _)| id)
+                .collect();
+            let part = *(!results.is_empty()).then(|| which.get(&results))?;
+            let have = conversation.part(part)?.leaves.len();
+            let leaves = leaf_edits(&leaves[..leaves.len().min(have)]);
+            (!leaves.is_empty()).then_some(Op::Text { part, leaves })
+        }
+        Wish::Scribble(message, part, leaves) => {
+            let part = PartId { message: u32::from(*message), part: u32::from(*part) };
+            Some(Op::Text { part, leaves: leaf_edits(leaves) })
+        }
+        Wish::DropStep(which) => {
+            let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
+            let first = *(!calls.is_empty()).then(|| which.get(&calls))?;
+            let results = (first + 1..count)
+                .take_while(|message| conversation.messages[*message].index.has_results())
+                .count();
+            Some(Op::Drop { first, end: first + 1 + results })
+        }
+        Wish::Drop(first, length) => {
+            let first = first.index(count + 1);
+            Some(Op::Drop { first, end: first + usize::from(*length) })
+        }
+        Wish::Insert(at, role, text) => {
+            Some(Op::Insert { before: at.index(count + 1), role: *role, text: text.as_str().into() })
+        }
+    }
+}
+
+fn has_calls(conversation: &Conversation, message: usize) -> bool {
+    conversation.parts_of(message).any(|(_, part)| part.kind == PartKind::ToolCall)
+}
+
+fn leaf_edits(wishes: &[LeafWish]) -> Vec<(u32, LeafEdit)> {
+    let edits = wishes.iter().enumerate().filter_map(|(at, wish)| match wish {
+        LeafWish::Keep => None,
+        LeafWish::Remove => Some((at as u32, LeafEdit::Remove)),
+        LeafWish::Replace(text) => Some((at as u32, LeafEdit::Replace(text.as_str().into()))),
+    });
+    edits.collect()
+}

@@ -1,0 +1,37 @@
+//! What all providers demand of calls and results.
+
+use std::collections::BTreeSet;
+
+/// Calls that wait for their results.
+#[derive(Debug, Default)]
+pub(super) struct Turnover {
+    open: BTreeSet<String>,
+    seen: BTreeSet<String>,
+}
+
+impl Turnover {
+    /// The model calls tools.
+    pub(super) fn open(&mut self, ids: Vec<String>) -> Result<(), String> {
+        self.nothing_open("the model")?;
+        for id in ids {
+            if !self.seen.insert(id.clone()) {
+                return Err(format!("id {id} is used twice"));
+            }
+            self.open.insert(id);
+        }
+        Ok(())
+    }
+
+    /// A result comes: of a call that was made just before.
+    pub(super) fn close(&mut self, id: &str) -> Result<(), String> {
+        if self.open.remove(id) { Ok(()) } else { Err(format!("the result of {id} has no call before it")) }
+    }
+
+    /// Something comes that may only stand behind all results.
+    pub(super) fn nothing_open(&self, what: &str) -> Result<(), String> {
+        match self.open.first() {
+            Some(id) => Err(format!("{what} comes before the result of {id}")),
+            None => Ok(()),
+        }
+    }
+}

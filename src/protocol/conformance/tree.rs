@@ -1,0 +1,203 @@
+//! A second reader of JSON, made of nothing but `serde_json`: what a rewritten body should be, said by someone
+//! who does not know how bodies are rewritten.
+//!
+//! Order, duplicates and the spelling of scalars are kept, so that two trees are the same only if nothing was
+//! changed but white space between values.
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::plan::{LeafEdit, Op, Plan};
+
+use super::Subject;
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tree {
+    /// A scalar as it is spelled.
+    Raw(String),
+    /// A string that the oracle put here: its spelling does not matter.
+    Text(String),
+    /// An array.
+    List(Vec<Self>),
+    /// An object.
+    Map(Vec<(String, Self)>),
+}
+
+impl Tree {
+    /// Reads a value that is known to be JSON.
+    pub(crate) fn parse(text: &str) -> Self {
+        Self::read(serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    fn read(raw: &RawValue) -> Self {
+        match raw.get().as_bytes().first() {
+            Some(b'{') => {
+                let mut reader = serde_json::Deserializer::from_str(raw.get());
+                Self::Map(reader.deserialize_map(Members).expect("an object"))
+            }
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(raw.get()).expect("an array");
+                Self::List(items.into_iter().map(Self::read).collect())
+            }
+            _ => Self::Raw(raw.get().to_owned()),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(members) = self else { return None };
+        members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        let Self::Map(members) = self else { return None };
+        members.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The items of an array; none for anything else.
+    pub(crate) fn items(&self) -> &[Self] {
+        if let Self::List(items) = self { items } else { &[] }
+    }
+
+    /// What a string says, if it is one and says anything.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Raw(literal) => serde_json::from_str(literal).ok(),
+            Self::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// The text of a member.
+    pub(crate) fn text_of(&self, key: &str) -> Option<String> {
+        self.get(key)?.text()
+    }
+
+    pub(crate) fn is_string(&self) -> bool {
+        matches!(self, Self::Text(_)) || matches!(self, Self::Raw(literal) if literal.starts_with('"'))
+    }
+
+    /// Whether both are the same but for white space, and for the spelling of what the oracle wrote.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Raw(a), Self::Raw(b)) => a == b,
+            (Self::Text(_), _) | (_, Self::Text(_)) => self.text().is_some() && self.text() == other.text(),
+            (Self::List(a), Self::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
+            (Self::Map(a), Self::Map(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.same(&b.1))
+            }
+            _ => false,
+        }
+    }
+
+    /// What it says: no members named in `skip`, members in the order of their names, strings decoded.
+    pub(crate) fn plain(&self, skip: &[&str]) -> Self {
+        match self {
+            Self::Raw(_) | Self::Text(_) => self.text().map_or_else(|| self.clone(), Self::Text),
+            Self::List(items) => Self::List(items.iter().map(|item| item.plain(skip)).collect()),
+            Self::Map(members) => {
+                let kept = members.iter().filter(|(key, _)| !skip.contains(&&**key));
+                let mut kept: Vec<_> = kept.map(|(key, value)| (key.clone(), value.plain(skip))).collect();
+                kept.sort_by(|a, b| a.0.cmp(&b.0));
+                Self::Map(kept)
+            }
+        }
+    }
+}
+
+/// Members in order, whatever their keys.
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(String, Tree)>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+            members.push((key, Tree::read(value)));
+        }
+        Ok(members)
+    }
+}
+
+/// The body with the plan carried out on the tree, the dialect's own way.
+pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
+    let mut root = Tree::parse(body);
+    let Some(Tree::List(messages)) = root.get_mut(subject.list()) else { panic!("no messages: {body}") };
+    let mut dropped = vec![false; messages.len()];
+    let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];
+    for op in &plan.ops {
+        match op {
+            Op::Text { part, leaves } => {
+                subject.edit(&mut messages[part.message as usize], part.part as usize, leaves);
+            }
+            Op::Drop { first, end } => dropped[*first..*end].fill(true),
+            Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
+        }
+    }
+    let mut out = Vec::new();
+    for (at, message) in std::mem::take(messages).into_iter().enumerate() {
+        out.append(&mut inserted[at]);
+        if !dropped[at] {
+            out.push(message);
+        }
+    }
+    out.extend(inserted.pop().unwrap_or_default());
+    *messages = out;
+    root
+}
+
+/// Edits content that is a string or a list of blocks of which those with text are leaves.
+pub(crate) fn edit_content(content: &mut Tree, leaves: &[(u32, LeafEdit)]) {
+    if let Tree::List(blocks) = content {
+        let is_text = |block: &Tree| {
+            block.text_of("type").as_deref() == Some("text") && block.get("text").is_some_and(Tree::is_string)
+        };
+        let places: Vec<usize> = (0..blocks.len()).filter(|at| is_text(&blocks[*at])).collect();
+        let mut gone = Vec::new();
+        for (leaf, edit) in leaves {
+            let place = places[*leaf as usize];
+            match edit {
+                LeafEdit::Replace(text) => {
+                    *blocks[place].get_mut("text").expect("a leaf has text") = Tree::Text(text.to_string());
+                }
+                LeafEdit::Remove => gone.push(place),
+            }
+        }
+        let mut at = 0;
+        blocks.retain(|_| {
+            at += 1;
+            !gone.contains(&(at - 1))
+        });
+        return;
+    }
+    for (leaf, edit) in leaves {
+        let LeafEdit::Replace(text) = edit else { panic!("a string cannot be removed") };
+        assert!(*leaf == 0 && content.is_string(), "a string is one leaf");
+        *content = Tree::Text(text.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_keep_what_values_lose() {
+        let tree = Tree::parse(r#" { "a" : 1e400 , "a" : "\ud800" , "b" : [ 1.0 , "\u0061" ] } "#);
+        assert!(tree.same(&Tree::parse(r#"{"a":1e400,"a":"\ud800","b":[1.0,"\u0061"]}"#)));
+        for other in [
+            r#"{"a":1e400,"a":"\ud800","b":[1,"\u0061"]}"#,
+            r#"{"a":1e400,"a":"\ud800","b":[1.0,"a"]}"#,
+            r#"{"a":1e400,"b":[1.0,"\u0061"]}"#,
+            r#"{"a":1e400,"b":[1.0,"\u0061"],"a":"\ud800"}"#,
+        ] {
+            assert!(!tree.same(&Tree::parse(other)), "{other}");
+        }
+        assert!(Tree::Text("a".to_owned()).same(&Tree::parse(r#""\u0061""#)));
+    }
+}
