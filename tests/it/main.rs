@@ -1,3 +1,4 @@
 //! Integration tests: one binary, loopback only.
 
+mod cli;
 mod config;
