@@ -53,7 +53,7 @@ pub enum Upstreams {
     /// built-in ones come first, then those of the file in its order.
     Named(Vec<Upstream>),
     /// All requests, whatever their path, go to this one; no path has a name taken off.
-    Single(Upstream),
+    Single(Box<Upstream>),
 }
 
 impl Upstreams {
@@ -61,7 +61,7 @@ impl Upstreams {
     pub fn as_slice(&self) -> &[Upstream] {
         match self {
             Self::Named(list) => list,
-            Self::Single(only) => std::slice::from_ref(only),
+            Self::Single(only) => std::slice::from_ref(&**only),
         }
     }
 
@@ -81,7 +81,7 @@ impl Upstreams {
     /// Everything to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
         let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();
-        Self::Single(Entry::default().resolve("upstream", base_url, protocols))
+        Self::Single(Box::new(Entry::default().resolve("upstream", base_url, protocols)))
     }
 }
 

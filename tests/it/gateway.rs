@@ -23,7 +23,8 @@ fn request(model: &str, results: &[&str]) -> String {
 }
 
 fn log(name: &str, lines: usize) -> String {
-    (0..lines).map(|line| format!("{name} line {line:06} of a long log\n")).collect()
+    let lines: Vec<String> = (0..lines).map(|line| format!("{name} line {line:06} of a long log")).collect();
+    lines.join("\n")
 }
 
 fn answer(_: &Received) -> Answer {

@@ -1,0 +1,107 @@
+//! Figures as people read them.
+
+use crate::usage::Money;
+
+const DOLLAR: i128 = 1_000_000_000_000;
+
+/// A count with separators: `48,213`.
+pub(super) fn count(figure: u64) -> String {
+    separated(&figure.to_string())
+}
+
+/// `1 request`, `2 requests`.
+pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(figure), if figure == 1 { one } else { many })
+}
+
+/// A part as a percentage of the whole, with one decimal place: `73.4 %`. Nothing of nothing is `–`.
+pub(super) fn percent(part: i128, whole: i128) -> String {
+    if whole <= 0 {
+        return "–".to_owned();
+    }
+    let tenths = part.saturating_mul(2000).saturating_add(whole).div_euclid(whole.saturating_mul(2));
+    let sign = if tenths < 0 { "-" } else { "" };
+    format!("{sign}{}.{} %", tenths.unsigned_abs() / 10, tenths.unsigned_abs() % 10)
+}
+
+/// An amount with that many decimal places: `$12,345.68`.
+pub(super) fn dollars(amount: Money, places: usize) -> String {
+    let text = format!("{amount:.places$}");
+    let (sign, digits) = text.split_once('$').unwrap_or(("", &text));
+    let (whole, fraction) =
+        digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+    let whole = separated(whole);
+    match fraction {
+        Some(fraction) => format!("{sign}${whole}.{fraction}"),
+        None => format!("{sign}${whole}"),
+    }
+}
+
+/// How many decimal places a column of amounts needs, so that the least of them has two digits that say
+/// something: cents, four places, or six.
+pub(super) fn places(amounts: impl Iterator<Item = Money>) -> usize {
+    let least =
+        amounts.map(|amount| amount.picodollars().saturating_abs()).filter(|amount| *amount > 0).min();
+    match least {
+        Some(amount) if amount < DOLLAR / 1_000 => 6,
+        Some(amount) if amount < DOLLAR / 10 => 4,
+        _ => 2,
+    }
+}
+
+fn separated(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        for (figure, expected) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
+        {
+            assert_eq!(count(figure), expected);
+        }
+        assert_eq!(counted(1, "request", "requests"), "1 request");
+        assert_eq!(counted(1200, "request", "requests"), "1,200 requests");
+    }
+
+    #[test]
+    fn percentages() {
+        for (part, whole, expected) in [
+            (0, 0, "–"),
+            (1, 3, "33.3 %"),
+            (2, 3, "66.7 %"),
+            (-1, 8, "-12.5 %"),
+            (-1, 3, "-33.3 %"),
+            (5, 5, "100.0 %"),
+        ] {
+            assert_eq!(percent(part, whole), expected, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn amounts_have_the_places_that_their_column_needs() {
+        for (amounts, expected) in [
+            (&["0"][..], &["$0.00"][..]),
+            (&["12345.678", "0.5"], &["$12,345.68", "$0.50"]),
+            (&["-1234.5", "0.0231"], &["-$1,234.5000", "$0.0231"]),
+            (&["0.000123", "0", "3"], &["$0.000123", "$0.000000", "$3.000000"]),
+        ] {
+            let amounts: Vec<Money> =
+                amounts.iter().map(|amount| Money::from_usd_str(amount).unwrap()).collect();
+            let places = places(amounts.iter().copied());
+            let shown: Vec<String> = amounts.iter().map(|amount| dollars(*amount, places)).collect();
+            assert_eq!(shown, expected);
+        }
+    }
+}
