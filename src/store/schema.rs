@@ -30,12 +30,16 @@ CREATE TABLE IF NOT EXISTS decisions (
   part_key BLOB,
   content BLOB NOT NULL,
   rules TEXT NOT NULL,
-  leaves TEXT NOT NULL,
+  replacement BLOB NOT NULL,
   bytes_before INTEGER NOT NULL,
   bytes_after INTEGER NOT NULL,
   output TEXT,
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (chain, part, since)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS replacements (
+  id BLOB PRIMARY KEY,
+  leaves TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS decisions_by_key ON decisions (root, part_key, at_ms);
 CREATE TABLE IF NOT EXISTS outputs (

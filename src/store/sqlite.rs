@@ -76,7 +76,7 @@ impl Store for Sqlite {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-                 FROM decisions WHERE chain = ?1 ORDER BY part, at_ms",
+                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE chain = ?1 ORDER BY part, at_ms",
             )?;
             let mut rows = statement.query([chain.0.0])?;
             let mut found = Vec::new();
@@ -91,7 +91,7 @@ impl Store for Sqlite {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-                 FROM decisions WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1",
+                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1",
             )?;
             let mut rows = statement.query([root.0.0, key.0.0])?;
             rows.next()?.map(decision).transpose()

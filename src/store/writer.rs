@@ -16,6 +16,7 @@ use super::logs::Logs;
 use super::outputs::Outputs;
 use super::row::Batch;
 use super::sqlite::leaves_to;
+use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
 const GROUP: usize = 64;
@@ -232,15 +233,22 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// A text that is decided on again, in another history, is stored once.
+///
 /// A decision is made once: if another process was first, its decision stands and the batch fails, so that the
 /// request is planned again from what is stored.
 fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for stored in &batch.decisions {
         let decision = &stored.decision;
+        let leaves = leaves_to(&decision.leaves);
+        let replacement = Digest::of(&[leaves.as_bytes()]);
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO replacements (id, leaves) VALUES (?1, ?2)")?
+            .execute(params![replacement.0, leaves])?;
         let made = connection
             .prepare_cached(
                 "INSERT INTO decisions
-                 (chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output, at_ms)
+                 (chain, part, since, root, part_key, content, rules, replacement, bytes_before, bytes_after, output, at_ms)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
                  ON CONFLICT (chain, part, since) DO NOTHING",
             )?
@@ -252,7 +260,7 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
                 decision.key.map(|key| key.0.0),
                 decision.content.0,
                 &*decision.rules,
-                leaves_to(&decision.leaves),
+                replacement.0,
                 decision.bytes_before,
                 decision.bytes_after,
                 decision.output,
