@@ -4,6 +4,7 @@
 //! them into transactions. A decision is committed before the request that made it leaves. Credentials and
 //! bodies are never stored here.
 
+pub mod ledger;
 pub mod logs;
 pub mod outputs;
 pub mod row;
@@ -16,6 +17,7 @@ use std::pin::Pin;
 use crate::conversation::Chain;
 use crate::planner::PartKey;
 
+pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
 pub use row::{Batch, Boundary, LedgerRow, StoredDecision, Thread};
 pub use sqlite::Sqlite;
@@ -54,6 +56,16 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
+
+    /// Calls `each` with the ledger's rows, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    fn ledger_rows(
+        &self,
+        filter: LedgerFilter,
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<(), StoreError>;
 
     /// Saves and commits a batch; done when it is safe against the death of the process.
     fn commit(&self, batch: Batch) -> Stored;

@@ -60,13 +60,18 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(std::time::Duration::from_secs(2))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version = version(connection)?;
     if version == 0 {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         return Ok(VERSION);
     }
     Ok(version)
+}
+
+/// The version of a store; 0 for an empty file.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
 /// Settings of every connection. The cache is small: the hot rows are remembered above the store.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params}
 use super::outputs::{Outputs, create_private};
 use super::row::{Batch, Boundary, StoredDecision, Thread, digest, part_key};
 use super::writer::Writer;
-use super::{Store, StoreError, Stored, schema};
+use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema};
 use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
@@ -54,7 +54,7 @@ impl Sqlite {
     }
 }
 
-fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -118,6 +118,14 @@ impl Store for Sqlite {
                 .optional()?
                 .transpose()
         })
+    }
+
+    fn ledger_rows(
+        &self,
+        filter: LedgerFilter,
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<(), StoreError> {
+        self.read(|connection| ledger::rows(connection, filter, each))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

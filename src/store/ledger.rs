@@ -1,0 +1,157 @@
+//! Reading the ledger's rows.
+//!
+//! Reports need no gateway to run, and disturb none that does: they read through a connection of their own.
+//! Nothing here writes, and nothing here knows what a record says.
+
+use std::path::Path;
+
+use rusqlite::{Connection, named_params};
+
+use super::sqlite::open_reader;
+use super::{StoreError, schema};
+
+/// The database's file in the state's directory.
+pub const FILE_NAME: &str = "plimsoll.db";
+
+/// Which rows are asked for. The default is all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LedgerFilter {
+    /// Those of requests that came at this time or later, in milliseconds since 1970.
+    pub since_ms: Option<i64>,
+    /// Those of requests that came before this time.
+    pub until_ms: Option<i64>,
+}
+
+/// A row, as it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerEntry<'a> {
+    /// When the request came, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The whole record as JSON.
+    pub record: &'a str,
+}
+
+/// A store's ledger, for one who only reads.
+#[derive(Debug)]
+pub struct Books {
+    connection: Connection,
+}
+
+impl Books {
+    /// Opens the ledger of a store. `None`: there is no store yet.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or was made by a newer version.
+    pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !path.try_exists()? {
+            return Ok(None);
+        }
+        let connection = open_reader(path)?;
+        match schema::version(&connection)? {
+            0 => Ok(None),
+            schema::VERSION => Ok(Some(Self { connection })),
+            _ => Err(StoreError::Newer),
+        }
+    }
+
+    /// Calls `each` with the rows, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn rows(
+        &self,
+        filter: LedgerFilter,
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<(), StoreError> {
+        rows(&self.connection, filter, each)
+    }
+}
+
+pub(super) fn rows(
+    connection: &Connection,
+    filter: LedgerFilter,
+    each: &mut dyn FnMut(LedgerEntry<'_>),
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT at_ms, record FROM ledger WHERE at_ms >= :since AND at_ms < :until ORDER BY at_ms, id",
+    )?;
+    let mut rows = statement.query(named_params! {
+        ":since": filter.since_ms.unwrap_or(i64::MIN),
+        ":until": filter.until_ms.unwrap_or(i64::MAX),
+    })?;
+    while let Some(row) = rows.next()? {
+        let record = row.get_ref(1)?.as_str().map_err(|_| StoreError::Damaged)?;
+        each(LedgerEntry { at_ms: row.get(0)?, record });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store};
+
+    fn row(at_ms: i64) -> LedgerRow {
+        let text = at_ms.to_string();
+        LedgerRow { id: text.clone(), at_ms, record: text, ..LedgerRow::default() }
+    }
+
+    fn write(home: &Path, rows: Vec<LedgerRow>) -> Sqlite {
+        let store =
+            Sqlite::open(&home.join(FILE_NAME), Outputs::new(home.join("outputs")), home.join("logs"), 8)
+                .unwrap();
+        let stored = store.commit(Batch { ledger: rows, ..Batch::default() });
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored).unwrap();
+        store
+    }
+
+    fn times(read: impl FnOnce(&mut dyn FnMut(LedgerEntry<'_>)) -> Result<(), StoreError>) -> Vec<i64> {
+        let mut times = Vec::new();
+        read(&mut |entry| {
+            assert_eq!(entry.record, entry.at_ms.to_string());
+            times.push(entry.at_ms);
+        })
+        .unwrap();
+        times
+    }
+
+    #[test]
+    fn rows_are_read_beside_the_one_who_writes_and_after() {
+        let home = tempfile::tempdir().unwrap();
+        let store = write(home.path(), vec![row(30), row(10), row(20)]);
+        let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
+        for (since_ms, until_ms, expected) in [
+            (None, None, &[10, 20, 30][..]),
+            (Some(20), None, &[20, 30]),
+            (None, Some(20), &[10]),
+            (Some(11), Some(30), &[20]),
+            (Some(31), None, &[]),
+        ] {
+            let filter = LedgerFilter { since_ms, until_ms };
+            assert_eq!(times(|each| books.rows(filter, each)), expected, "{filter:?}");
+            assert_eq!(times(|each| store.ledger_rows(filter, each)), expected, "{filter:?}");
+        }
+        drop(store);
+        assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+        drop(books);
+        let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
+        assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_told_apart() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(FILE_NAME);
+        assert!(Books::open(&path).unwrap().is_none());
+        assert!(!path.exists(), "reading creates nothing");
+        std::fs::write(&path, "").unwrap();
+        assert!(Books::open(&path).unwrap().is_none());
+        drop(write(home.path(), vec![]));
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
+        drop(connection);
+        assert!(matches!(Books::open(&path), Err(StoreError::Newer)));
+        std::fs::write(&path, "x".repeat(4096)).unwrap();
+        assert!(matches!(Books::open(&path), Err(StoreError::Database(_))));
+    }
+}
