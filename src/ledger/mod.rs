@@ -5,5 +5,8 @@
 
 pub mod record;
 pub mod report;
+pub mod totals;
 
 pub use record::{Bytes, Cost, Edits, Record, Timing};
+pub use report::{Conversation, Conversations, Report};
+pub use totals::{Costs, Saved, Totals};

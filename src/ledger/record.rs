@@ -82,7 +82,7 @@ pub struct Cost {
     pub searches: i64,
     /// The sum; where only the provider's own total is known, the kinds are 0.
     pub total: i64,
-    /// Where the price is from: `embedded 2026-11-21`, `config`, `provider`.
+    /// Where the price is from: `catalogue 2026-11-21`, `config`, `provider`.
     pub price: String,
 }
 
@@ -164,5 +164,101 @@ impl Record {
             cost: self.cost.as_ref().map(|cost| cost.total),
             record: serde_json::to_string(self).unwrap_or_default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::{CostBreakdown, Source};
+
+    fn full() -> Record {
+        let text = |text: &str| Some(text.to_owned());
+        let lines = CostBreakdown {
+            input: Money::from_picodollars(24_000_000),
+            cache_read: Money::from_picodollars(4_100_000_000),
+            cache_write: Money::from_picodollars(2_250_000_000),
+            output: Money::from_picodollars(3_100_000_000),
+            searches: Money::ZERO,
+        };
+        let bill = Bill { total: lines.total(), lines: Some(lines), source: Source::Embedded("2026-11-21") };
+        Record {
+            time: "2026-11-21T10:02:03.004Z".to_owned(),
+            id: "019a-1".to_owned(),
+            conversation: "c-1".to_owned(),
+            session: text("c-1"),
+            thread: text("019a-0"),
+            parent: None,
+            agent: text("explore"),
+            relation: text("continue"),
+            client: text("claude-cli/2.1.305"),
+            protocol: "anthropic".to_owned(),
+            upstream: "anthropic".to_owned(),
+            model_asked: text("claude-sonnet-5-5"),
+            model: text("claude-sonnet-5-5"),
+            answer: text("msg_1"),
+            messages: 7,
+            status: Some(200),
+            outcome: "complete".to_owned(),
+            stop: text("tool_use"),
+            error: None,
+            tokens: Some(Tokens {
+                input: 12,
+                cache_read: 41_000,
+                cache_write_5m: 900,
+                output: 310,
+                reasoning: 120,
+                ..Tokens::default()
+            }),
+            output_is_lower_bound: false,
+            cost: Some(Cost::of(&bill)),
+            bytes: Bytes { received: 200_000, sent: 160_000, saved: 40_000, saved_tokens_estimate: 10_000 },
+            edits: Edits {
+                state: "edited".to_owned(),
+                parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
+                decided: 1,
+                ..Edits::default()
+            },
+            timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
+        }
+    }
+
+    /// What people have written `jq` filters for: a field may be added, none may change.
+    #[test]
+    fn a_line_of_the_log() {
+        let expected = concat!(
+            r#"{"time":"2026-11-21T10:02:03.004Z","id":"019a-1","conversation":"c-1","session":"c-1","#,
+            r#""thread":"019a-0","parent":null,"agent":"explore","relation":"continue","#,
+            r#""client":"claude-cli/2.1.305","protocol":"anthropic","upstream":"anthropic","#,
+            r#""model_asked":"claude-sonnet-5-5","model":"claude-sonnet-5-5","answer":"msg_1","messages":7,"#,
+            r#""status":200,"outcome":"complete","stop":"tool_use","error":null,"#,
+            r#""tokens":{"input":12,"cache_read":41000,"cache_write_5m":900,"cache_write_1h":0,"#,
+            r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
+            r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
+            r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
+            r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000},"#,
+            r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
+            r#""original_resent":false,"reasoning_dropped":0},"#,
+            r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,
+        );
+        assert_eq!(full().row(0).record, expected);
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
+            let row = record.row(1_000);
+            assert_eq!(serde_json::from_str::<Record>(&row.record).unwrap(), record);
+            assert_eq!(row.cost, record.cost.map(|cost| cost.total));
+        }
+    }
+
+    /// Lines of older and of newer versions are read too.
+    #[test]
+    fn fields_may_be_missing_or_unknown() {
+        let read: Record =
+            serde_json::from_str(r#"{"id":"x","cost":{"total":5},"bytes":{},"new":[1]}"#).unwrap();
+        let cost = Some(Cost { total: 5, ..Cost::default() });
+        assert_eq!(read, Record { id: "x".to_owned(), cost, ..Record::default() });
     }
 }

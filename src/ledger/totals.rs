@@ -1,0 +1,188 @@
+//! Sums over records.
+//!
+//! Exact: token counts and pico-dollars are integers, and nothing is rounded here. What is not known is counted
+//! and never enters a sum as zero; what is an estimate says so in its name.
+
+use serde::{Serialize, Serializer};
+
+use super::record::{Cost, Record};
+use crate::usage::{Money, Tokens};
+
+/// What a set of requests came to. Requests are counted once in `requests`, and again wherever they belong.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Requests on record.
+    pub requests: u64,
+    /// Those that got no answer, or an error for one.
+    pub failed: u64,
+    /// Those that were sent in another form than they came.
+    pub edited: u64,
+    /// Those that would have been, had the gateway not only observed.
+    pub observed: u64,
+    /// Those whose answer broke off: what they put out, and cost, is at least what is counted here.
+    pub broken_off: u64,
+    /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`.
+    pub unknown_price: u64,
+    /// Those that were answered without a word about tokens: they are in neither.
+    pub unknown_usage: u64,
+    /// The provider's figures.
+    pub tokens: Tokens,
+    /// What is known of the cost; `None` when nothing is.
+    pub cost: Option<Costs>,
+    /// What the edits spared.
+    pub saved: Saved,
+}
+
+/// Money by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Uncached prompt tokens.
+    pub input: Money,
+    /// Tokens read from the provider's cache.
+    pub cache_read: Money,
+    /// Tokens written to it.
+    pub cache_write: Money,
+    /// Output tokens.
+    pub output: Money,
+    /// Searches that the provider made.
+    pub searches: Money,
+    /// The sum, and what providers state as a total only.
+    pub total: Money,
+}
+
+/// What was not sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Saved {
+    /// Bytes of text.
+    pub bytes: u64,
+    /// The same in tokens: an estimate.
+    pub tokens_estimate: u64,
+}
+
+impl Totals {
+    /// Adds a request.
+    pub fn add(&mut self, record: &Record) {
+        self.requests += 1;
+        self.edited += u64::from(record.edits.state == "edited" && !record.edits.original_resent);
+        self.observed += u64::from(record.edits.state == "observed");
+        self.broken_off += u64::from(record.output_is_lower_bound);
+        let failed = record.outcome == "failed" || record.status.is_some_and(|status| status >= 400);
+        self.failed += u64::from(failed);
+        match (&record.tokens, &record.cost) {
+            (_, Some(cost)) => self.cost.get_or_insert_default().add(cost),
+            (Some(_), None) => self.unknown_price += 1,
+            // Providers do not charge for errors.
+            (None, None) => self.unknown_usage += u64::from(!failed),
+        }
+        self.tokens += record.tokens.unwrap_or_default();
+        self.saved.bytes = self.saved.bytes.saturating_add(record.bytes.saved);
+        self.saved.tokens_estimate =
+            self.saved.tokens_estimate.saturating_add(record.bytes.saved_tokens_estimate);
+    }
+
+    /// Adds a request whose record cannot be read.
+    pub fn add_unreadable(&mut self) {
+        self.requests += 1;
+        self.unknown_usage += 1;
+    }
+
+    /// Requests that `cost` says nothing about although they may have cost something.
+    pub fn unknown(&self) -> u64 {
+        self.unknown_price + self.unknown_usage
+    }
+}
+
+impl Costs {
+    fn add(&mut self, cost: &Cost) {
+        let money = |picodollars: i64| Money::from_picodollars(picodollars.into());
+        self.input += money(cost.input);
+        self.cache_read += money(cost.cache_read);
+        self.cache_write += money(cost.cache_write);
+        self.output += money(cost.output);
+        self.searches += money(cost.searches);
+        self.total += money(cost.total);
+    }
+}
+
+/// As the cost of a record is written: pico-dollars, and the sum in dollars as text, both exact.
+impl Serialize for Costs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+
+        let mut cost = serializer.serialize_struct("Costs", 7)?;
+        cost.serialize_field("usd", &self.total.usd())?;
+        cost.serialize_field("input", &self.input)?;
+        cost.serialize_field("cache_read", &self.cache_read)?;
+        cost.serialize_field("cache_write", &self.cache_write)?;
+        cost.serialize_field("output", &self.output)?;
+        cost.serialize_field("searches", &self.searches)?;
+        cost.serialize_field("total", &self.total)?;
+        cost.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Bytes, Edits};
+
+    /// A record as it would be after `outcome` with `status`; `priced` in pico-dollars, `output` in tokens.
+    fn record(outcome: &str, status: Option<u16>, output: Option<u64>, priced: Option<i64>) -> Record {
+        Record {
+            outcome: outcome.to_owned(),
+            status,
+            tokens: output.map(|output| Tokens { output, ..Tokens::default() }),
+            cost: priced.map(|total| Cost { output: total, total, ..Cost::default() }),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_counted_and_never_zero() {
+        let nothing = Totals { requests: 1, ..Totals::default() };
+        for (record, expected) in [
+            (record("complete", Some(200), Some(3), None), Totals { unknown_price: 1, ..nothing.clone() }),
+            (record("complete", Some(200), None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
+            (record("client_gone", None, None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
+            (record("complete", Some(429), None, None), Totals { failed: 1, ..nothing.clone() }),
+            (record("failed", None, None, None), Totals { failed: 1, ..nothing.clone() }),
+        ] {
+            let mut totals = Totals::default();
+            totals.add(&record);
+            assert_eq!(totals.cost, None);
+            assert_eq!(Totals { tokens: Tokens::default(), ..totals }, expected, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        let mut totals = Totals::default();
+        totals.add(&record("complete", Some(200), Some(7), Some(i64::MAX)));
+        totals.add(&record("complete", Some(200), Some(5), Some(i64::MAX)));
+        totals.add(&Record {
+            output_is_lower_bound: true,
+            bytes: Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() },
+            edits: Edits { state: "edited".to_owned(), ..Edits::default() },
+            ..record("upstream_broke", Some(200), Some(1), Some(1))
+        });
+        let twice = 2 * i128::from(i64::MAX) + 1;
+        assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(twice)));
+        assert_eq!((totals.tokens.output, totals.broken_off, totals.edited), (13, 1, 1));
+        assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25 });
+        totals.add_unreadable();
+        assert_eq!((totals.requests, totals.unknown()), (4, 1));
+        let json = serde_json::to_value(&totals).unwrap();
+        assert_eq!(json["cost"]["usd"], "18446744.073709551615");
+        assert_eq!(json["cost"]["total"].to_string(), twice.to_string());
+    }
+
+    #[test]
+    fn an_edit_that_was_taken_back_is_none() {
+        let mut totals = Totals::default();
+        for (state, original_resent) in [("edited", true), ("observed", false), ("unchanged", false)] {
+            let edits = Edits { state: state.to_owned(), original_resent, ..Edits::default() };
+            totals.add(&Record { edits, ..Record::default() });
+        }
+        assert_eq!((totals.edited, totals.observed), (0, 1));
+    }
+}
