@@ -3,8 +3,14 @@
 //! Standard output is for what was asked for, standard error for everything else. Every command gives an exit
 //! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration).
 
+mod books;
+mod conversations;
+mod figures;
 mod files;
+mod report;
 mod serve;
+mod table;
+mod when;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -39,6 +45,10 @@ enum Action {
         #[arg(default_value = "gateway.toml")]
         file: PathBuf,
     },
+    /// Say what was used, what it cost and what was saved
+    Report(report::Options),
+    /// List the conversations, the newest first
+    Conversations(conversations::Options),
 }
 
 /// Where the configuration comes from.
@@ -73,6 +83,9 @@ enum Failure {
     /// The configuration is wrong.
     #[error("{0}")]
     Config(Problems),
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
     /// Anything else, with what it was about.
     #[error("{0}")]
     Said(String),
@@ -92,12 +105,14 @@ pub fn main() -> ExitCode {
         Action::Serve(options) => serve::run(&options),
         Action::Check { file } => files::check(&file),
         Action::Init { file } => files::init(&file),
+        Action::Report(options) => report::run(&options),
+        Action::Conversations(options) => conversations::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let _ = writeln!(std::io::stderr(), "{failure}");
-            ExitCode::from(if matches!(failure, Failure::Config(_)) { 2 } else { 1 })
+            ExitCode::from(if matches!(failure, Failure::Said(_)) { 1 } else { 2 })
         }
     }
 }

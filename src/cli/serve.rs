@@ -47,7 +47,7 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
         config.listen.address = address;
     }
     if let Some(url) = &options.upstream {
-        let base = url.parse().map_err(|error| Failure::Said(format!("`--upstream {url}`: {error}")))?;
+        let base = url.parse().map_err(|error| Failure::Usage(format!("`--upstream {url}`: {error}")))?;
         config = config.with_single_upstream(base);
     }
     if options.observe {

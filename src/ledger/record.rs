@@ -82,7 +82,7 @@ pub struct Cost {
     pub searches: i64,
     /// The sum; where only the provider's own total is known, the kinds are 0.
     pub total: i64,
-    /// Where the price is from: `catalogue 2026-11-21`, `config`, `provider`.
+    /// Where the price is from: `catalogue 2026-11-21`, `configuration`, `provider`.
     pub price: String,
 }
 

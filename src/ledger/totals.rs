@@ -3,6 +3,9 @@
 //! Exact: token counts and pico-dollars are integers, and nothing is rounded here. What is not known is counted
 //! and never enters a sum as zero; what is an estimate says so in its name.
 
+use std::iter::Sum;
+use std::ops::AddAssign;
+
 use serde::{Serialize, Serializer};
 
 use super::record::{Cost, Record};
@@ -69,15 +72,14 @@ impl Totals {
         let failed = record.outcome == "failed" || record.status.is_some_and(|status| status >= 400);
         self.failed += u64::from(failed);
         match (&record.tokens, &record.cost) {
-            (_, Some(cost)) => self.cost.get_or_insert_default().add(cost),
+            (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
             (Some(_), None) => self.unknown_price += 1,
             // Providers do not charge for errors.
             (None, None) => self.unknown_usage += u64::from(!failed),
         }
         self.tokens += record.tokens.unwrap_or_default();
-        self.saved.bytes = self.saved.bytes.saturating_add(record.bytes.saved);
-        self.saved.tokens_estimate =
-            self.saved.tokens_estimate.saturating_add(record.bytes.saved_tokens_estimate);
+        self.saved +=
+            Saved { bytes: record.bytes.saved, tokens_estimate: record.bytes.saved_tokens_estimate };
     }
 
     /// Adds a request whose record cannot be read.
@@ -92,15 +94,61 @@ impl Totals {
     }
 }
 
-impl Costs {
-    fn add(&mut self, cost: &Cost) {
+impl AddAssign<&Self> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.edited += other.edited;
+        self.observed += other.observed;
+        self.broken_off += other.broken_off;
+        self.unknown_price += other.unknown_price;
+        self.unknown_usage += other.unknown_usage;
+        self.tokens += other.tokens;
+        if let Some(cost) = &other.cost {
+            *self.cost.get_or_insert_default() += *cost;
+        }
+        self.saved += other.saved;
+    }
+}
+
+impl<'a> Sum<&'a Self> for Totals {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, totals| {
+            sum += totals;
+            sum
+        })
+    }
+}
+
+impl From<&Cost> for Costs {
+    fn from(cost: &Cost) -> Self {
         let money = |picodollars: i64| Money::from_picodollars(picodollars.into());
-        self.input += money(cost.input);
-        self.cache_read += money(cost.cache_read);
-        self.cache_write += money(cost.cache_write);
-        self.output += money(cost.output);
-        self.searches += money(cost.searches);
-        self.total += money(cost.total);
+        Self {
+            input: money(cost.input),
+            cache_read: money(cost.cache_read),
+            cache_write: money(cost.cache_write),
+            output: money(cost.output),
+            searches: money(cost.searches),
+            total: money(cost.total),
+        }
+    }
+}
+
+impl AddAssign for Costs {
+    fn add_assign(&mut self, other: Self) {
+        self.input += other.input;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.output += other.output;
+        self.searches += other.searches;
+        self.total += other.total;
+    }
+}
+
+impl AddAssign for Saved {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.tokens_estimate = self.tokens_estimate.saturating_add(other.tokens_estimate);
     }
 }
 
@@ -169,6 +217,11 @@ mod tests {
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(twice)));
         assert_eq!((totals.tokens.output, totals.broken_off, totals.edited), (13, 1, 1));
         assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25 });
+        let mut doubled: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
+        assert_eq!(doubled.cost.map(|cost| cost.total), Some(Money::from_picodollars(2 * twice)));
+        assert_eq!((doubled.requests, doubled.tokens.output, doubled.saved.bytes), (6, 26, 200));
+        doubled.add_unreadable();
+        assert_eq!(doubled.unknown_usage, 1);
         totals.add_unreadable();
         assert_eq!((totals.requests, totals.unknown()), (4, 1));
         let json = serde_json::to_value(&totals).unwrap();

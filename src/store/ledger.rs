@@ -5,9 +5,8 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::sqlite::open_reader;
 use super::{StoreError, schema};
 
 /// The database's file in the state's directory.
@@ -46,7 +45,11 @@ impl Books {
         if !path.try_exists()? {
             return Ok(None);
         }
-        let connection = open_reader(path)?;
+        // The last one to close a database tidies it up, and may only do so if it could write.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        schema::tune(&connection)?;
+        connection.pragma_update(None, "query_only", true)?;
         match schema::version(&connection)? {
             0 => Ok(None),
             schema::VERSION => Ok(Some(Self { connection })),
@@ -134,6 +137,10 @@ mod tests {
         drop(store);
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
         drop(books);
+        let files = std::fs::read_dir(home.path()).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        assert_eq!(files, ["logs", "plimsoll.db"], "nothing is left behind");
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
     }

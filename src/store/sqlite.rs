@@ -54,7 +54,7 @@ impl Sqlite {
     }
 }
 
-pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;

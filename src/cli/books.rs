@@ -1,0 +1,203 @@
+//! Reading the books from the command line: no gateway needs to run.
+
+use std::collections::BTreeSet;
+
+use super::table::cut;
+use super::{Failure, Source, figures, files, say};
+use crate::ledger::{Costs, Totals};
+use crate::store::{Books, LedgerEntry, LedgerFilter, ledger};
+use crate::usage::Money;
+
+/// Columns of the terminal that tables keep to.
+pub(super) const WIDTH: usize = 100;
+
+/// The fewest characters that an id is shortened to.
+const SHORTEST: usize = 8;
+
+/// What is said when there is no record.
+pub(super) const NOTHING: &str = "nothing recorded yet";
+
+/// Calls `each` with the rows of the configured store; with none if there is no store yet.
+pub(super) fn read(
+    source: &Source,
+    filter: LedgerFilter,
+    each: &mut dyn FnMut(LedgerEntry<'_>),
+) -> Result<(), Failure> {
+    let path = files::load(source)?.state.dir.join(ledger::FILE_NAME);
+    let books = Books::open(&path).and_then(|books| books.map_or(Ok(()), |books| books.rows(filter, each)));
+    books.map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
+}
+
+/// The columns of sums: requests, tokens, money.
+pub(super) const COLUMNS: [&str; 7] =
+    ["requests", "input", "cache read", "cache write", "output", "saved", "cost"];
+
+/// The cells of these columns. `≥` marks what an answer that broke off made a lower bound, `~` an estimate, `–`
+/// what is not known.
+pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
+    let tokens = &totals.tokens;
+    let at_least = if totals.broken_off > 0 { "≥ " } else { "" };
+    let cost = total(totals)
+        .map_or_else(|| "–".to_owned(), |cost| at_least.to_owned() + &figures::dollars(cost, places));
+    [
+        figures::count(totals.requests),
+        figures::count(tokens.input),
+        figures::count(tokens.cache_read),
+        figures::count(tokens.cache_write()),
+        at_least.to_owned() + &figures::count(tokens.output),
+        format!("~{}", figures::count(totals.saved.tokens_estimate)),
+        cost,
+    ]
+}
+
+/// The decimal places that a column of costs needs.
+pub(super) fn places<'a>(all: impl Iterator<Item = &'a Totals>) -> usize {
+    figures::places(all.filter_map(total))
+}
+
+fn total(totals: &Totals) -> Option<Money> {
+    totals.cost.as_ref().map(|costs: &Costs| costs.total)
+}
+
+/// How many characters tell all ids apart, the mark of a cut included.
+pub(super) fn id_width(ids: &[&str]) -> usize {
+    let longest = ids.iter().map(|id| id.chars().count()).max().unwrap_or(0);
+    let tells_apart = |width: &usize| {
+        let mut seen = BTreeSet::new();
+        ids.iter().all(|id| seen.insert(cut(id, *width)))
+    };
+    (SHORTEST + 1..longest).find(tells_apart).unwrap_or(longest)
+}
+
+/// What a reader must know to read the sums rightly, one sentence each.
+pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
+    let requests = |figure| figures::counted(figure, "request", "requests");
+    let mut notes = Vec::new();
+    if totals.unknown() > 0 {
+        let known = total(totals).map(|cost| figures::dollars(cost, figures::places([cost].into_iter())));
+        let unknown = [(totals.unknown_price, "price"), (totals.unknown_usage, "usage")]
+            .into_iter()
+            .filter(|(figure, _)| *figure > 0)
+            .map(|(figure, what)| format!("{} of unknown {what}", requests(figure)));
+        let cost: Vec<String> = known.into_iter().chain(unknown).collect();
+        notes.push(format!("cost: {}", cost.join(" + ")));
+    }
+    if totals.broken_off > 0 {
+        let answers = figures::counted(totals.broken_off, "answer", "answers");
+        notes.push(format!("≥ lower bound: {answers} broke off before the provider's last figures"));
+    }
+    if totals.failed > 0 {
+        notes.push(format!("failed: {}", requests(totals.failed)));
+    }
+    if totals.edited > 0 || totals.saved.bytes > 0 {
+        let (bytes, tokens) =
+            (figures::count(totals.saved.bytes), figures::count(totals.saved.tokens_estimate));
+        notes.push(format!(
+            "saved: {bytes} bytes of text in {}, ~{tokens} tokens (an estimate)",
+            requests(totals.edited)
+        ));
+    }
+    if totals.observed > 0 {
+        notes.push(format!("only observed: {} would have been shortened", requests(totals.observed)));
+    }
+    if unreadable > 0 {
+        notes.push(format!("damaged: {} cannot be read", figures::counted(unreadable, "record", "records")));
+    }
+    notes
+}
+
+/// Prints notes below what they are about.
+pub(super) fn say_notes(notes: &[String]) {
+    if !notes.is_empty() {
+        say("");
+    }
+    for note in notes {
+        say(note);
+    }
+}
+
+/// Prints a document.
+pub(super) fn say_json(document: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Said(error.to_string()))?;
+    say(&text);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Saved;
+    use crate::usage::Tokens;
+
+    fn totals() -> Totals {
+        let total = Money::from_usd_str("1.23").unwrap();
+        Totals {
+            requests: 1042,
+            tokens: Tokens {
+                input: 5,
+                cache_write_5m: 1,
+                cache_write_1h: 2,
+                output: 1_000_000,
+                ..Tokens::default()
+            },
+            cost: Some(Costs { total, ..Costs::default() }),
+            saved: Saved { bytes: 4_100, tokens_estimate: 1_025 },
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn cells_mark_what_is_not_exact() {
+        let exact = ["1,042", "5", "0", "3", "1,000,000", "~1,025", "$1.23"];
+        assert_eq!(cells(&totals(), 2), exact);
+        let broken_off = Totals { broken_off: 1, ..totals() };
+        assert_eq!(cells(&broken_off, 4)[4..], ["≥ 1,000,000", "~1,025", "≥ $1.2300"]);
+        let unknown = Totals { cost: None, unknown_price: 1042, ..totals() };
+        assert_eq!(cells(&unknown, 2)[6], "–");
+    }
+
+    #[test]
+    fn notes_say_what_the_sums_leave_out() {
+        for (totals, unreadable, expected) in [
+            (Totals { saved: Saved::default(), ..totals() }, 0, &[][..]),
+            (
+                Totals { unknown_price: 4, unknown_usage: 1, edited: 2, ..totals() },
+                0,
+                &[
+                    "cost: $1.23 + 4 requests of unknown price + 1 request of unknown usage",
+                    "saved: 4,100 bytes of text in 2 requests, ~1,025 tokens (an estimate)",
+                ],
+            ),
+            (
+                Totals { cost: None, unknown_price: 1, saved: Saved::default(), ..totals() },
+                0,
+                &["cost: 1 request of unknown price"],
+            ),
+            (
+                Totals { broken_off: 1, failed: 2, observed: 3, saved: Saved::default(), ..totals() },
+                1,
+                &[
+                    "≥ lower bound: 1 answer broke off before the provider's last figures",
+                    "failed: 2 requests",
+                    "only observed: 3 requests would have been shortened",
+                    "damaged: 1 record cannot be read",
+                ],
+            ),
+        ] {
+            assert_eq!(notes(&totals, unreadable), expected);
+        }
+    }
+
+    #[test]
+    fn ids_are_cut_where_they_differ() {
+        for (ids, expected) in [
+            (&["0198f2c4-1a2b-7000", "0298f2c4-1a2b-7000"][..], 9),
+            (&["0198f2c4-1a2b-7000", "0198f2c4-1a2c-7000"], 14),
+            (&["demo", "x"], 4),
+            (&["0198f2c4-1", "0198f2c4-2"], 10),
+            (&[], 0),
+        ] {
+            assert_eq!(id_width(ids), expected, "{ids:?}");
+        }
+    }
+}

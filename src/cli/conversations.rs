@@ -1,0 +1,136 @@
+//! `plimsoll conversations`.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::table::{Align, Table, cut};
+use super::{Failure, Source, books, figures, say, when};
+use crate::ledger::{Conversation, Conversations, Totals};
+use crate::store::{LedgerFilter, logs};
+
+/// The longest list of names in a column.
+const NAMES: usize = 24;
+
+/// What the JSON says.
+const SCHEMA: &str = "\
+JSON:
+  {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],
+   \"of\", \"unreadable\"}
+  log            the file of its records in `ledger.dir`
+  started, last  when the first and the last request came, RFC 3339 in UTC
+  of             how many conversations there are; `--limit` bounds how many are listed
+  unreadable     damaged records; they are in no conversation
+  TOTALS         as `plimsoll report --help` says
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll conversations`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// List at most this many
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Show times in UTC instead of the local time zone
+    #[arg(long)]
+    utc: bool,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Lists the conversations.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let mut conversations = Conversations::default();
+    books::read(&options.source, LedgerFilter::default(), &mut |entry| conversations.add(entry))?;
+    let unreadable = conversations.unreadable;
+    let all = conversations.newest_first();
+    let listed = &all[..all.len().min(options.limit)];
+    if options.json {
+        let conversations = listed.iter().map(JsonConversation::of).collect();
+        return books::say_json(&Json { conversations, of: all.len(), unreadable });
+    }
+    if all.is_empty() && unreadable == 0 {
+        say(books::NOTHING);
+        return Ok(());
+    }
+    for line in lines(listed, &all, &when::zone(options.utc)) {
+        say(&line);
+    }
+    let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
+    if listed.len() < all.len() {
+        notes.push(format!(
+            "{} of {} conversations",
+            figures::count(listed.len() as u64),
+            figures::count(all.len() as u64)
+        ));
+    }
+    books::say_notes(&notes);
+    Ok(())
+}
+
+/// Two lines for each: who and when, and below it how much.
+fn lines(listed: &[Conversation], all: &[Conversation], zone: &TimeZone) -> Vec<String> {
+    let ids: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
+    let width = books::id_width(&ids);
+    let columns = ["conversation", "started", "last", "client", "models"];
+    let mut who = Table::new(&columns.map(|title| (title, Align::Left)));
+    let mut columns = vec![("", Align::Left)];
+    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    let mut how_much = Table::new(&columns);
+    let places = books::places(listed.iter().map(|one| &one.totals));
+    for one in listed {
+        who.row(&[
+            cut(&one.id, width),
+            when::minute(one.started_ms, zone),
+            when::minute(one.last_ms, zone),
+            names(&one.clients),
+            names(&one.models),
+        ]);
+        let mut cells = vec![" ".repeat(2)];
+        cells.extend(books::cells(&one.totals, places));
+        how_much.row(&cells);
+    }
+    who.lines().into_iter().zip(how_much.lines()).flat_map(|(who, how_much)| [who, how_much]).collect()
+}
+
+fn names(names: &BTreeSet<String>) -> String {
+    let list: Vec<&str> = names.iter().map(String::as_str).collect();
+    if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), NAMES) }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    conversations: Vec<JsonConversation<'a>>,
+    of: usize,
+    unreadable: u64,
+}
+
+#[derive(Serialize)]
+struct JsonConversation<'a> {
+    id: &'a str,
+    log: String,
+    started: String,
+    last: String,
+    clients: &'a BTreeSet<String>,
+    models: &'a BTreeSet<String>,
+    totals: &'a Totals,
+}
+
+impl<'a> JsonConversation<'a> {
+    fn of(conversation: &'a Conversation) -> Self {
+        Self {
+            id: &conversation.id,
+            log: logs::file_name(&conversation.id),
+            started: when::rfc3339(conversation.started_ms),
+            last: when::rfc3339(conversation.last_ms),
+            clients: &conversation.clients,
+            models: &conversation.models,
+            totals: &conversation.totals,
+        }
+    }
+}

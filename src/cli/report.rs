@@ -1,0 +1,220 @@
+//! `plimsoll report`.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::table::{Align, Table, cut};
+use super::when::{self, Range};
+use super::{Failure, Source, books, figures, say};
+use crate::ledger::{Record, Report, Totals};
+
+/// What the JSON says.
+const SCHEMA: &str = "\
+JSON:
+  {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\"}
+  name        null for the requests that do not say; since, until: RFC 3339 or null
+  unreadable  damaged records; they are counted in total.requests and total.unknown_usage
+  TOTALS
+    requests, failed, edited, observed, broken_off, unknown_price, unknown_usage    numbers of requests
+    tokens  {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}
+            disjoint, but reasoning is a part of output
+    cost    null if nothing is known of it, else {usd, input, cache_read, cache_write, output, searches, total}
+            usd is an exact decimal number as a string, the others are integers of 10^-12 dollars
+    saved   {bytes, tokens_estimate}
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll report`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// What the requests are grouped by
+    #[arg(long, value_enum, default_value_t = By::Day)]
+    by: By,
+    #[command(flatten)]
+    range: Range,
+    /// Count days in UTC instead of the local time zone
+    #[arg(long)]
+    utc: bool,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What requests are grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    /// The day they came
+    Day,
+    /// The model that answered
+    Model,
+    /// The client program
+    Client,
+    /// The conversation
+    Conversation,
+}
+
+impl By {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Model => "model",
+            Self::Client => "client",
+            Self::Conversation => "conversation",
+        }
+    }
+}
+
+/// Sums up the books.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let zone = when::zone(options.utc);
+    let filter = options.range.filter(&zone)?;
+    let mut report = Report::default();
+    let group = |at_ms: i64, record: &Record| match options.by {
+        By::Day => Some(when::day(at_ms, &zone)),
+        By::Model => record.model.clone().or_else(|| record.model_asked.clone()),
+        By::Client => record.client.clone(),
+        By::Conversation => Some(record.conversation.clone()),
+    };
+    books::read(&options.source, filter, &mut |entry| report.add(entry, group))?;
+    if options.json {
+        return say_json(options.by, when::zone_name(&zone), filter, &report);
+    }
+    if report.total.requests == 0 {
+        let all = filter == crate::store::LedgerFilter::default();
+        say(if all { books::NOTHING } else { "nothing recorded in that time" });
+        return Ok(());
+    }
+    for line in table(options.by, &report).lines_within(books::WIDTH) {
+        say(&line);
+    }
+    let mut notes = books::notes(&report.total, report.unreadable);
+    if options.by == By::Day {
+        notes.push(format!("days: {}", when::zone_name(&zone)));
+    }
+    books::say_notes(&notes);
+    Ok(())
+}
+
+fn groups(by: By, report: &Report) -> Vec<(Option<&str>, &Totals)> {
+    match by {
+        By::Day => report.groups.iter().map(|(name, totals)| (name.as_deref(), totals)).collect(),
+        _ => report.dearest_first().into_iter().map(|(name, totals)| (name.as_deref(), totals)).collect(),
+    }
+}
+
+/// The groups and their sum. Requests of unknown cost have a column of their own, if there are any.
+fn table(by: By, report: &Report) -> Table {
+    let groups = groups(by, report);
+    let places = books::places(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));
+    let names: Vec<&str> = groups.iter().filter_map(|(name, _)| *name).collect();
+    let id_width = books::id_width(&names);
+    let has_unknown = report.total.unknown() > 0;
+    let mut columns = vec![(by.as_str(), Align::Left)];
+    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    if has_unknown {
+        columns.push(("unpriced", Align::Right));
+    }
+    let mut table = Table::new(&columns);
+    let mut add = |name: String, totals: &Totals| {
+        let mut cells = vec![name];
+        cells.extend(books::cells(totals, places));
+        if has_unknown {
+            cells.push(figures::count(totals.unknown()));
+        }
+        table.row(&cells);
+    };
+    for (name, totals) in groups {
+        let name = name.unwrap_or("(not said)");
+        add(if by == By::Conversation { cut(name, id_width) } else { name.to_owned() }, totals);
+    }
+    add("total".to_owned(), &report.total);
+    table
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    by: By,
+    time_zone: &'a str,
+    since: Option<String>,
+    until: Option<String>,
+    groups: Vec<JsonGroup<'a>>,
+    total: &'a Totals,
+    unreadable: u64,
+}
+
+#[derive(Serialize)]
+struct JsonGroup<'a> {
+    name: Option<&'a str>,
+    totals: &'a Totals,
+}
+
+fn say_json(
+    by: By,
+    time_zone: &str,
+    filter: crate::store::LedgerFilter,
+    report: &Report,
+) -> Result<(), Failure> {
+    let json = Json {
+        by,
+        time_zone,
+        since: filter.since_ms.map(when::rfc3339),
+        until: filter.until_ms.map(when::rfc3339),
+        groups: groups(by, report).into_iter().map(|(name, totals)| JsonGroup { name, totals }).collect(),
+        total: &report.total,
+        unreadable: report.unreadable,
+    };
+    books::say_json(&json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Cost;
+    use crate::store::LedgerEntry;
+    use crate::usage::Tokens;
+
+    fn report(requests: &[(Option<&str>, Option<i64>)]) -> Report {
+        let mut report = Report::default();
+        for (model, total) in requests {
+            let record = Record {
+                model: model.map(str::to_owned),
+                tokens: Some(Tokens { input: 1_000, ..Tokens::default() }),
+                cost: total.map(|total| Cost { total, ..Cost::default() }),
+                ..Record::default()
+            };
+            let record = serde_json::to_string(&record).unwrap();
+            report.add(LedgerEntry { at_ms: 0, record: &record }, |_, record| record.model.clone());
+        }
+        report
+    }
+
+    #[test]
+    fn requests_of_unknown_cost_have_a_column_of_their_own() {
+        let known = (Some("known"), Some(1_230_000_000_000));
+        for (requests, expected) in [
+            (
+                &[known][..],
+                &[
+                    "model  requests  input  cache read  cache write  output  saved   cost",
+                    "known         1  1,000           0            0       0     ~0  $1.23",
+                    "total         1  1,000           0            0       0     ~0  $1.23",
+                ][..],
+            ),
+            (
+                &[known, (None, None), (Some("x"), None)],
+                &[
+                    "model       requests  input  cache read  cache write  output  saved   cost  unpriced",
+                    "known              1  1,000           0            0       0     ~0  $1.23         0",
+                    "(not said)         1  1,000           0            0       0     ~0      –         1",
+                    "x                  1  1,000           0            0       0     ~0      –         1",
+                    "total              3  3,000           0            0       0     ~0  $1.23         2",
+                ],
+            ),
+        ] {
+            assert_eq!(table(By::Model, &report(requests)).lines(), expected);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Tables of text: a header, rows, columns aligned, two spaces between.
+//!
+//! Written here because it is this small: the table crates bring colours, borders and terminal handling, and
+//! nothing of that is wanted in what is also read by `grep`.
+
+/// What stands between columns.
+const GAP: &str = "  ";
+/// The least that is left of a first column.
+const LEAST: usize = 20;
+
+/// Where a column's text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    /// Words.
+    Left,
+    /// Figures.
+    Right,
+}
+
+/// A table. Cells never hold control characters: names come from outside.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    align: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a header and no rows.
+    pub(super) fn new(columns: &[(&str, Align)]) -> Self {
+        Self {
+            align: columns.iter().map(|(_, align)| *align).collect(),
+            rows: vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, cells: &[String]) {
+        debug_assert_eq!(cells.len(), self.align.len());
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    /// The lines, the header first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lines_with(&self.widths())
+    }
+
+    /// The same in at most `most` columns of the terminal, if cutting the first column can achieve it.
+    pub(super) fn lines_within(&self, most: usize) -> Vec<String> {
+        let mut widths = self.widths();
+        let all = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
+        if let Some(first) = widths.first_mut() {
+            *first = (*first).min(first.saturating_sub(all.saturating_sub(most)).max(LEAST));
+        }
+        self.lines_with(&widths)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| self.rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
+        (0..self.align.len()).map(width).collect()
+    }
+
+    fn lines_with(&self, widths: &[usize]) -> Vec<String> {
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&self.align).zip(widths);
+            let padded: Vec<String> =
+                cells.map(|((cell, align), width)| pad(&cut(cell, *width), *align, *width)).collect();
+            padded.join(GAP).trim_end().to_owned()
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+/// The beginning of a name that is too long for its column.
+pub(super) fn cut(name: &str, most: usize) -> String {
+    if length(name) <= most {
+        return name.to_owned();
+    }
+    name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn pad(cell: &str, align: Align, width: usize) -> String {
+    match align {
+        Align::Left => format!("{cell:<width$}"),
+        Align::Right => format!("{cell:>width$}"),
+    }
+}
+
+/// Columns on a terminal, for all scripts that we print ourselves.
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&[("day", Align::Left), ("cost", Align::Right), ("note", Align::Left)]);
+        table.row(&["2026-11-21".into(), "≥ $1.00".into(), String::new()]);
+        table.row(&["a\u{1b}[1m".into(), "–".into(), "x".into()]);
+        assert_eq!(
+            table.lines(),
+            ["day            cost  note", "2026-11-21  ≥ $1.00", "a\u{fffd}[1m             –  x"]
+        );
+    }
+
+    #[test]
+    fn the_first_column_gives_way() {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.row(&["a-rather-long-name-of-a-model".into(), "1".into()]);
+        for (most, expected) in [
+            (100, "a-rather-long-name-of-a-model  1"),
+            (32, "a-rather-long-name-of-a-model  1"),
+            (31, "a-rather-long-name-of-a-mod…  1"),
+            (9, "a-rather-long-name-…  1"),
+        ] {
+            assert_eq!(table.lines_within(most)[1], expected);
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        for (name, expected) in [("abcd", "abcd"), ("abcde", "abc…"), ("äöüßé", "äöü…"), ("", "")]
+        {
+            assert_eq!(cut(name, 4), expected);
+        }
+    }
+}
