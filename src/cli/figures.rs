@@ -14,6 +14,16 @@ pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(figure), if figure == 1 { one } else { many })
 }
 
+/// A part as a percentage of the whole, with one decimal place: `73.4 %`. Nothing of nothing is `–`.
+pub(super) fn percent(part: i128, whole: i128) -> String {
+    if whole <= 0 {
+        return "–".to_owned();
+    }
+    let tenths = part.saturating_mul(2000).saturating_add(whole).div_euclid(whole.saturating_mul(2));
+    let sign = if tenths < 0 { "-" } else { "" };
+    format!("{sign}{}.{} %", tenths.unsigned_abs() / 10, tenths.unsigned_abs() % 10)
+}
+
 /// An amount with that many decimal places: `$12,345.68`.
 pub(super) fn dollars(amount: Money, places: usize) -> String {
     let text = format!("{amount:.places$}");
@@ -63,6 +73,20 @@ mod tests {
         }
         assert_eq!(counted(1, "request", "requests"), "1 request");
         assert_eq!(counted(1200, "request", "requests"), "1,200 requests");
+    }
+
+    #[test]
+    fn percentages() {
+        for (part, whole, expected) in [
+            (0, 0, "–"),
+            (1, 3, "33.3 %"),
+            (2, 3, "66.7 %"),
+            (-1, 8, "-12.5 %"),
+            (-1, 3, "-33.3 %"),
+            (5, 5, "100.0 %"),
+        ] {
+            assert_eq!(percent(part, whole), expected, "{part} of {whole}");
+        }
     }
 
     #[test]

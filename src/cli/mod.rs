@@ -5,6 +5,7 @@
 
 mod books;
 mod conversations;
+mod demo;
 mod figures;
 mod files;
 mod report;
@@ -49,6 +50,8 @@ enum Action {
     Report(report::Options),
     /// List the conversations, the newest first
     Conversations(conversations::Options),
+    /// Play a recorded session and print the bill with and without the gateway; needs no key
+    Demo(demo::Options),
 }
 
 /// Where the configuration comes from.
@@ -107,6 +110,7 @@ pub fn main() -> ExitCode {
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
         Action::Conversations(options) => conversations::run(&options),
+        Action::Demo(options) => demo::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
