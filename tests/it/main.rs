@@ -1,5 +1,6 @@
 //! Integration tests: one binary, loopback only.
 
+mod cli;
 mod config;
 mod gateway;
 mod source;

@@ -1,0 +1,241 @@
+//! The real binary: what it prints, what it leaves behind, how it ends.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Upstream, send};
+
+/// What came of a run.
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// A home of its own, so that nothing of the machine's shows through.
+fn home() -> TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(arguments).current_dir(home).env("HOME", home).env("TZ", "UTC");
+    for name in ["PLIMSOLL_CONFIG", "XDG_STATE_HOME", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Ran {
+    let output = plimsoll(home, arguments).output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs what must succeed, and returns what it prints.
+fn done(home: &Path, arguments: &[&str]) -> String {
+    let ran = run(home, arguments);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}\n{}", ran.out);
+    ran.out
+}
+
+fn json(home: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&done(home, arguments)).expect("a JSON document")
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
+    let home = home();
+    for (arguments, code, says) in [
+        (&[][..], 2, "Usage"),
+        (&["sail"], 2, "unrecognized subcommand"),
+        (&["serve", "--listen", "here"], 2, "--listen"),
+        (&["serve", "--upstream", "here"], 2, "`--upstream here`"),
+        (&["report", "--by", "year"], 2, "conversation"),
+        (&["report", "--since", "someday"], 2, "`--since someday`: expected a date such as 2026-11-21"),
+        (&["report", "--until=-7d"], 2, "`--until -7d`"),
+        (&["conversations", "--limit=-1"], 2, "--limit"),
+        (&["demo", "now"], 2, "now"),
+        (&["check", "none.toml"], 1, "none.toml: No such file"),
+        (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
+    ] {
+        let ran = run(home.path(), arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{arguments:?} {}", ran.err);
+        assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn help_mentions_every_option() {
+    let home = home();
+    let books = "--json --utc --config";
+    for (command, options) in [
+        ("serve", "--config --listen --port-file --upstream --observe"),
+        ("check", "[FILE] gateway.toml"),
+        ("init", "[FILE] gateway.toml"),
+        ("report", &format!("--by --since --until day model client conversation tokens_estimate {books}")),
+        ("conversations", &format!("--limit started clients {books}")),
+        ("demo", "--keep"),
+    ] {
+        let help = done(home.path(), &[command, "--help"]);
+        for option in options.split(' ') {
+            assert!(help.contains(option), "{command} --help says nothing of {option}\n{help}");
+        }
+        assert!(done(home.path(), &["--help"]).contains(&format!("\n  {command} ")), "{command}");
+    }
+}
+
+#[test]
+fn init_writes_a_file_that_check_likes_and_leaves_an_existing_one_alone() {
+    let home = home();
+    assert!(done(home.path(), &["init"]).starts_with("gateway.toml written"));
+    assert_eq!(done(home.path(), &["check"]), "gateway.toml: no problems\n");
+    fs::write(home.path().join("gateway.toml"), "mode = \"observe\"\n").expect("written");
+    let again = run(home.path(), &["init"]);
+    assert_eq!((again.code, again.out.as_str()), (Some(1), ""));
+    assert!(again.err.contains("gateway.toml exists"), "{}", again.err);
+    let text = fs::read_to_string(home.path().join("gateway.toml")).expect("still there");
+    assert_eq!(text, "mode = \"observe\"\n");
+}
+
+#[test]
+fn check_says_everything_that_is_wrong() {
+    let home = home();
+    let wrong = "mode = \"maybe\"\n[listen]\naddress = 3\nadmin = \"x\"\n[limits]\nmax_body = \"much\"\nqueue = 0\n\
+                 rewrite_timeout = \"soon\"\n[truncate]\nkeep = \"middle\"\nmax_line = 1\n[outputs]\nrecall = 1\n[oops]\n";
+    fs::write(home.path().join("wrong.toml"), wrong).expect("written");
+    let ran = run(home.path(), &["check", "wrong.toml"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+    let problems: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("wrong.toml:")).collect();
+    assert_eq!(problems.len(), 10, "{}", ran.err);
+}
+
+#[test]
+fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
+    let home = home();
+    for arguments in [&["report"][..], &["conversations"], &["report", "--by", "client"]] {
+        assert_eq!(done(home.path(), arguments), "nothing recorded yet\n");
+    }
+    assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 0);
+    assert_eq!(json(home.path(), &["conversations", "--json"])["of"], 0);
+    assert_eq!(fs::read_dir(home.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn demo_ends_with_the_bill_and_leaves_nothing() {
+    let home = home();
+    let tmp = home.path().join("tmp");
+    fs::create_dir(&tmp).expect("made");
+    let output = plimsoll(home.path(), &["demo"]).env("TMPDIR", &tmp).output().expect("the binary runs");
+    let out = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && output.stderr.is_empty(), "{out}");
+    let last = out.lines().last().expect("a last line");
+    assert!(last.starts_with("total ") && last.ends_with(" %"), "{last}");
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    assert_eq!(fs::read_dir(&tmp).expect("a directory").count(), 0);
+}
+
+/// The books that a demonstration leaves, read in every way.
+#[test]
+fn what_a_gateway_recorded_can_be_read() {
+    let home = home();
+    let shown = done(home.path(), &["demo", "--keep", "kept"]);
+    let again = run(home.path(), &["demo", "--keep", "kept"]);
+    assert_eq!(again.code, Some(1), "a store is not written over: {}", again.err);
+
+    let config = ["-c", "kept/gateway.toml"];
+    let report = json(home.path(), &[&["report", "--json", "--by", "model"], &config[..]].concat());
+    let log = fs::read_to_string(home.path().join("kept/conversations/demo.jsonl")).expect("a log");
+    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    let sum =
+        |path: &str| -> u64 { records.iter().filter_map(|record| record.pointer(path)?.as_u64()).sum() };
+    assert_eq!(report["total"]["requests"], records.len());
+    assert_eq!(report["total"]["cost"]["total"], sum("/cost/total"));
+    assert_eq!(report["total"]["tokens"]["cache_read"], sum("/tokens/cache_read"));
+    assert_eq!(report["total"]["saved"]["bytes"], sum("/bytes/saved"));
+    assert_eq!(report["groups"][0]["totals"], report["total"]);
+    assert_eq!(report["groups"][0]["name"], records[0]["model"]);
+
+    let conversations = json(home.path(), &[&["conversations", "--json"], &config[..]].concat());
+    assert_eq!(conversations["conversations"][0]["id"], "demo");
+    assert_eq!(conversations["conversations"][0]["log"], "demo.jsonl");
+    assert_eq!(conversations["conversations"][0]["started"], records[0]["time"]);
+    assert_eq!(conversations["conversations"][0]["totals"], report["total"]);
+
+    for by in ["day", "model", "client", "conversation"] {
+        let table = done(home.path(), &[&["report", "--by", by], &config[..]].concat());
+        assert!(table.starts_with(by) && table.contains("\ntotal "), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    }
+    let none = done(home.path(), &[&["report", "--until", "2001-01-01"], &config[..]].concat());
+    assert_eq!(none, "nothing recorded in that time\n");
+    let listed = done(home.path(), &[&["conversations"], &config[..]].concat());
+    assert!(listed.lines().all(|line| line.chars().count() <= 100), "{listed}");
+    assert!(listed.contains("\ndemo "), "{listed}");
+    let output = fs::read_dir(home.path().join("kept/outputs")).expect("outputs").next();
+    assert!(output.is_some() && shown.contains("kept/outputs"));
+}
+
+/// A gateway that ends with its test, whatever becomes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a gateway as a user does, and waits until it says that it listens.
+fn serve(home: &Path, upstream: &str) -> Running {
+    fs::write(home.join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
+    let listen = ["--listen", "127.0.0.1:0", "--port-file", "port"];
+    let options = [&["serve", "-c", "serve.toml", "--upstream", upstream], &listen[..]].concat();
+    let mut command = plimsoll(home, &options);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let mut running = Running(child);
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
+    running
+}
+
+/// Ends it as a service manager does.
+fn terminate(mut running: Running) -> ExitStatus {
+    let kill = ["-c", "kill -TERM \"$0\"", &running.0.id().to_string()];
+    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+    running.0.wait().expect("it ends")
+}
+
+#[test]
+fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
+    const ANSWER: &str = concat!(
+        r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"#,
+        r#""stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#
+    );
+    let home = home();
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let gateway = serve(home.path(), &upstream.url());
+    let port = fs::read_to_string(home.path().join("port")).expect("written before it says that it listens");
+    let address = format!("127.0.0.1:{port}").parse().expect("a port");
+    let body = r#"{"model":"nobodys-model","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}"#;
+    let (status, answer) = send(address, "POST", "/v1/messages", &[("user-agent", "it")], body);
+    assert_eq!((status, answer.as_slice()), (200, ANSWER.as_bytes()));
+    assert_eq!(upstream.received()[0].text(), body);
+
+    assert_eq!(terminate(gateway).code(), Some(0));
+
+    let table = done(home.path(), &["report", "--by", "model"]);
+    assert!(table.contains("nobodys-model") && table.contains("1,200"), "{table}");
+    assert!(table.contains("cost: 1 request of unknown price"), "{table}");
+    assert!(!table.contains("$0"), "unknown is not nothing: {table}");
+    let report = json(home.path(), &["report", "--json"]);
+    assert_eq!(report["total"]["cost"], Value::Null);
+    assert_eq!(report["total"]["unknown_price"], 1);
+    assert_eq!(json(home.path(), &["conversations", "--json"])["conversations"][0]["clients"][0], "it");
+}
