@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
 use crate::ledger::{Conversation, Conversations, Totals};
-use crate::store::LedgerFilter;
+use crate::store::{LedgerFilter, logs};
 
 /// The longest list of names in a column.
 const NAMES: usize = 24;
@@ -125,7 +125,7 @@ impl<'a> JsonConversation<'a> {
     fn of(conversation: &'a Conversation) -> Self {
         Self {
             id: &conversation.id,
-            log: crate::store::logs::file_name(&conversation.id),
+            log: logs::file_name(&conversation.id),
             started: when::rfc3339(conversation.started_ms),
             last: when::rfc3339(conversation.last_ms),
             clients: &conversation.clients,

@@ -1,14 +1,14 @@
 //! The real binary: what it prints, what it leaves behind, how it ends.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::{Upstream, send};
 
 /// What came of a run.
 struct Ran {
@@ -181,91 +181,54 @@ fn what_a_gateway_recorded_can_be_read() {
     assert!(output.is_some() && shown.contains("kept/outputs"));
 }
 
-/// A gateway as a user starts it.
-struct Serving {
-    child: Child,
-    port: u16,
-}
+/// A gateway that ends with its test, whatever becomes of it.
+struct Running(Child);
 
-impl Serving {
-    /// Starts it and waits until it says that it listens.
-    fn start(home: &Path, upstream: &str) -> Self {
-        fs::write(home.join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
-        let options =
-            ["-c", "serve.toml", "--listen", "127.0.0.1:0", "--port-file", "port", "--upstream", upstream];
-        let mut command = plimsoll(home, &[&["serve"], &options[..]].concat());
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let listens = lines.any(|line| line.is_ok_and(|line| line.contains("listening")));
-        assert!(listens, "it ended before it listened");
-        // Whatever it says later must not fill the pipe.
-        thread::spawn(move || lines.count());
-        let port = fs::read_to_string(home.join("port")).expect("written before it says so");
-        Self { child, port: port.parse().expect("a port") }
-    }
-
-    /// Stops it as a service manager does.
-    fn stop(mut self) -> ExitStatus {
-        let kill = ["-c", "kill -TERM \"$0\"", &self.child.id().to_string()];
-        assert!(Command::new("sh").args(kill).status().expect("a shell").success());
-        self.child.wait().expect("it ends")
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
-/// A server that gives one answer; the request it got comes back.
-fn upstream(answer: &'static str) -> (String, thread::JoinHandle<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let served = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a connection");
-        let request = read_request(&mut stream);
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
-        write!(stream, "{head}content-length: {}\r\n\r\n{answer}", answer.len()).expect("sent");
-        request
-    });
-    (url, served)
+/// Starts a gateway as a user does, and waits until it says that it listens.
+fn serve(home: &Path, upstream: &str) -> Running {
+    fs::write(home.join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
+    let listen = ["--listen", "127.0.0.1:0", "--port-file", "port"];
+    let options = [&["serve", "-c", "serve.toml", "--upstream", upstream], &listen[..]].concat();
+    let mut command = plimsoll(home, &options);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let mut running = Running(child);
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
+    running
 }
 
-/// A request, read to the end that its length says.
-fn read_request(stream: &mut TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let (mut text, mut length) = (String::new(), 0);
-    loop {
-        let start = text.len();
-        reader.read_line(&mut text).expect("a line");
-        let line = text[start..].trim_end().to_ascii_lowercase();
-        if let Some(bytes) = line.strip_prefix("content-length: ") {
-            length = bytes.parse().expect("a number");
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("the body");
-    text + &String::from_utf8(body).expect("text")
+/// Ends it as a service manager does.
+fn terminate(mut running: Running) -> ExitStatus {
+    let kill = ["-c", "kill -TERM \"$0\"", &running.0.id().to_string()];
+    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+    running.0.wait().expect("it ends")
 }
 
 #[test]
 fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
-    const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#;
+    const ANSWER: &str = concat!(
+        r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"#,
+        r#""stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#
+    );
     let home = home();
-    let (url, served) = upstream(ANSWER);
-    let gateway = Serving::start(home.path(), &url);
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let gateway = serve(home.path(), &upstream.url());
+    let port = fs::read_to_string(home.path().join("port")).expect("written before it says that it listens");
+    let address = format!("127.0.0.1:{port}").parse().expect("a port");
     let body = r#"{"model":"nobodys-model","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}"#;
-    let mut stream = TcpStream::connect(("127.0.0.1", gateway.port)).expect("the first request is taken");
-    write!(
-        stream,
-        "POST /v1/messages HTTP/1.1\r\nhost: x\r\nuser-agent: it\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(ANSWER), "{answer}");
-    assert!(served.join().expect("served").ends_with(body));
+    let (status, answer) = send(address, "POST", "/v1/messages", &[("user-agent", "it")], body);
+    assert_eq!((status, answer.as_slice()), (200, ANSWER.as_bytes()));
+    assert_eq!(upstream.received()[0].text(), body);
 
-    assert_eq!(gateway.stop().code(), Some(0));
+    assert_eq!(terminate(gateway).code(), Some(0));
 
     let table = done(home.path(), &["report", "--by", "model"]);
     assert!(table.contains("nobodys-model") && table.contains("1,200"), "{table}");
