@@ -19,6 +19,7 @@ use crate::admin;
 use crate::config::{self, Config};
 use crate::lineage::{Lineage, Memory};
 use crate::server::{Bound, Drained, Running, Server, Settings};
+use crate::store::ledger::FILE_NAME;
 use crate::store::{Outputs, Sqlite, Store, StoreError};
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
@@ -117,7 +118,7 @@ fn bind_admin(address: SocketAddr) -> Result<Option<admin::Bound>, StartError> {
 
 fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> {
     let outputs = Outputs::new(&config.outputs.dir);
-    let path = config.state.dir.join("plimsoll.db");
+    let path = config.state.dir.join(FILE_NAME);
     let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
     Ok(Core {

@@ -110,13 +110,19 @@ impl Follow {
     }
 
     fn bytes(&self) -> Bytes {
-        let spared = |applied: &crate::planner::Applied| {
-            applied.decision.bytes_before.saturating_sub(applied.decision.bytes_after)
+        let spared = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let (saved, would_have_saved) = match self.facts.state {
+            State::Edited if !self.resent => (spared, 0),
+            State::Observed => (0, spared),
+            _ => (0, 0),
         };
-        let edited = self.facts.state == State::Edited && !self.resent;
-        let saved = if edited { self.facts.applied.iter().map(spared).sum() } else { 0 };
-        let sent = if self.resent { self.start.received } else { self.start.sent };
-        Bytes { received: self.start.received, sent, saved, saved_tokens_estimate: saved / BYTES_PER_TOKEN }
+        Bytes {
+            received: self.start.received,
+            sent: if self.resent { self.start.received } else { self.start.sent },
+            saved,
+            saved_tokens_estimate: saved / BYTES_PER_TOKEN,
+            would_have_saved,
+        }
     }
 
     fn edits(&self, answer: &Answer) -> Edits {

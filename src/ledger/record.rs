@@ -117,6 +117,8 @@ pub struct Bytes {
     pub saved: u64,
     /// The same in tokens: an estimate.
     pub saved_tokens_estimate: u64,
+    /// Observing: bytes of text that the request would have carried less with rewriting on.
+    pub would_have_saved: u64,
 }
 
 /// What was done to a request.
@@ -212,7 +214,13 @@ mod tests {
             }),
             output_is_lower_bound: false,
             cost: Some(Cost::of(&bill)),
-            bytes: Bytes { received: 200_000, sent: 160_000, saved: 40_000, saved_tokens_estimate: 10_000 },
+            bytes: Bytes {
+                received: 200_000,
+                sent: 160_000,
+                saved: 40_000,
+                saved_tokens_estimate: 10_000,
+                would_have_saved: 0,
+            },
             edits: Edits {
                 state: "edited".to_owned(),
                 parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
@@ -236,7 +244,7 @@ mod tests {
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
-            r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000},"#,
+            r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""original_resent":false,"reasoning_dropped":0},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,

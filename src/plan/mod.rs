@@ -1,7 +1,7 @@
 //! Plans: what shall change in a request, as data.
 //!
-//! Operations name messages and parts by their place in the original. [`check`] refuses plans that break the
-//! rules every provider has; [`model`] says what a plan means, so that the bytes a protocol makes of it can be
+//! Operations name messages and parts by their place in the original. [`check()`] refuses plans that break
+//! the rules every provider has; [`model`] says what a plan means, so that the bytes a protocol makes of it can be
 //! compared with it.
 
 pub mod check;

@@ -39,6 +39,11 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Bytes that each request with it carries less.
+    pub fn bytes_spared(&self) -> u64 {
+        self.bytes_before.saturating_sub(self.bytes_after)
+    }
+
     /// Roughly the memory it takes, in bytes.
     pub fn weight(&self) -> usize {
         let text = |edit: &LeafEdit| if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };

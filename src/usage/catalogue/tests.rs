@@ -103,7 +103,7 @@ fn modifiers() {
     let opus = embedded("claude-opus-5-5", None).unwrap();
     assert_eq!(opus.us, Some(Factor::from_thousandths(1100)));
     assert_eq!(opus.fast, Some(Factor::from_thousandths(2000)));
-    assert_eq!(opus.web_search.map(|price| price.usd()).as_deref(), Some("0.01"));
+    assert_eq!(opus.web_search.map(crate::usage::Money::usd).as_deref(), Some("0.01"));
     assert_eq!(opus.cache_min, Some(512));
     let fable = embedded("claude-fable-5-2", None).unwrap();
     assert_eq!((fable.us, fable.fast), (Some(Factor::from_thousandths(1100)), None));
