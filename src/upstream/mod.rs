@@ -1,1 +1,128 @@
-//! Stub.
+//! The servers that requests are forwarded to: where they are, how long to wait for them, how to reach them.
+//!
+//! Knows HTTP and TLS, nothing of what is said over them. Never adds anything to a request but what its
+//! settings name.
+
+mod answer;
+mod base_url;
+mod client;
+mod connect;
+mod line;
+mod pool;
+mod tls;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::HeaderMap;
+
+pub use self::answer::AnswerBody;
+pub use self::base_url::{BaseUrl, BaseUrlError};
+pub use self::client::{Clients, SendError};
+pub use self::tls::TlsError;
+
+/// What an [`Upstream`] is made from.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the configuration calls it.
+    pub name: String,
+    /// Where it is; a path in it is put before every request's own.
+    pub base_url: BaseUrl,
+    /// Sent with every request that does not carry a header of that name itself.
+    pub headers: HeaderMap,
+    /// How long to wait for it.
+    pub timeouts: Timeouts,
+    /// PEM file of further certificate authorities, trusted beside the platform's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How long to wait for an upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For a TCP connection, per address tried.
+    pub connect: Duration,
+    /// From sending a request to the head of its answer.
+    pub response: Duration,
+    /// For the next byte of an answer's body.
+    pub idle: Duration,
+    /// How long an unused connection is kept for the next request.
+    pub keep_alive: Duration,
+}
+
+/// A server that requests are forwarded to.
+#[derive(Debug)]
+pub struct Upstream {
+    id: Id,
+    settings: Settings,
+    /// Made when the first `https` connection needs it: reading the platform's roots takes milliseconds.
+    tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
+}
+
+/// Tells apart upstreams of one process, also of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Id(u64);
+
+impl Upstream {
+    /// An upstream; nothing is connected or read yet.
+    pub fn new(settings: Settings) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { id: Id(NEXT.fetch_add(1, Ordering::Relaxed)), settings, tls: OnceLock::new() }
+    }
+
+    /// What the configuration calls it.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// Where it is.
+    pub fn base_url(&self) -> &BaseUrl {
+        &self.settings.base_url
+    }
+
+    /// Headers for requests that lack them.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.settings.headers
+    }
+
+    /// How long to wait for it.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.settings.timeouts
+    }
+
+    fn tls(&self) -> Result<Arc<rustls::ClientConfig>, TlsError> {
+        let make = || match (self.base_url().is_https(), &self.settings.ca_file) {
+            (false, _) => tls::without_roots(),
+            (true, None) => tls::with_platform_roots(),
+            (true, Some(file)) => tls::with_extra_roots(file),
+        };
+        self.tls.get_or_init(make).clone()
+    }
+}
+
+impl Settings {
+    /// Settings for an upstream with no headers of its own, the default times and the platform's authorities.
+    pub fn new(name: impl Into<String>, base_url: BaseUrl) -> Self {
+        Self {
+            name: name.into(),
+            base_url,
+            headers: HeaderMap::new(),
+            timeouts: Timeouts::default(),
+            ca_file: None,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    /// 10 s to connect, 15 min for the head, 10 min between bytes, 60 s of keep-alive: an answer that is not
+    /// streamed may take ten minutes, and a model may think for minutes without a byte.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            response: Duration::from_secs(15 * 60),
+            idle: Duration::from_secs(10 * 60),
+            keep_alive: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The address of an upstream, parsed once.
+//!
+//! Joining a request's path to it never re-encodes a byte of that path.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
+use http::{HeaderValue, Uri};
+
+/// `http://host:port/prefix` or `https://…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl {
+    scheme: Scheme,
+    authority: Authority,
+    host: HeaderValue,
+    /// Without a final slash: empty, or `/something`.
+    prefix: String,
+}
+
+/// Why a text is not a base URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BaseUrlError {
+    /// Not a URL at all.
+    #[error("not a URL")]
+    NotUrl,
+    /// Neither `http` nor `https`.
+    #[error("the URL must start with `http://` or `https://`")]
+    Scheme,
+    /// User name or password in the URL.
+    #[error("credentials do not belong in the URL; set a header instead")]
+    Credentials,
+    /// A query, which could not be put before a request's path.
+    #[error("the URL must not have a query")]
+    Query,
+}
+
+impl BaseUrl {
+    /// The address of a request: this URL's path, then `path`, byte for byte.
+    pub fn join(&self, path: &PathAndQuery) -> Result<Uri, InvalidUri> {
+        let path_and_query = if self.prefix.is_empty() || path.as_str() == "*" {
+            path.clone()
+        } else {
+            let joined = [self.prefix.as_str(), path.as_str()].concat();
+            PathAndQuery::from_maybe_shared(Bytes::from(joined))?
+        };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path_and_query);
+        Ok(Uri::from_parts(parts).expect("scheme, authority and path are all there"))
+    }
+
+    /// The value of a request's `host` header.
+    pub fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    /// Whether connections to it are encrypted.
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+}
+
+impl FromStr for BaseUrl {
+    type Err = BaseUrlError;
+
+    fn from_str(text: &str) -> Result<Self, BaseUrlError> {
+        let parts = text.parse::<Uri>().map_err(|_| BaseUrlError::NotUrl)?.into_parts();
+        let scheme = parts.scheme.ok_or(BaseUrlError::Scheme)?;
+        let default_port = match scheme.as_str() {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(BaseUrlError::Scheme),
+        };
+        let given = parts.authority.ok_or(BaseUrlError::NotUrl)?;
+        if given.as_str().contains('@') {
+            return Err(BaseUrlError::Credentials);
+        }
+        let authority = if given.port_u16() == Some(default_port) {
+            given.host().parse().map_err(|_| BaseUrlError::NotUrl)?
+        } else {
+            given
+        };
+        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if path.query().is_some() {
+            return Err(BaseUrlError::Query);
+        }
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| BaseUrlError::NotUrl)?;
+        let prefix = path.path().trim_end_matches('/').to_owned();
+        Ok(Self { scheme, authority, host, prefix })
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses() {
+        for (text, expected) in [
+            ("http://127.0.0.1:9100", Ok(("http://127.0.0.1:9100", "127.0.0.1:9100"))),
+            ("http://h:80/", Ok(("http://h", "h"))),
+            ("https://api.example.com:443/", Ok(("https://api.example.com", "api.example.com"))),
+            ("https://h:80", Ok(("https://h:80", "h:80"))),
+            ("https://h/a/b//", Ok(("https://h/a/b", "h"))),
+            ("http://[::1]:8080/x", Ok(("http://[::1]:8080/x", "[::1]:8080"))),
+            ("http://[::1]:80", Ok(("http://[::1]", "[::1]"))),
+            ("ftp://h", Err(BaseUrlError::Scheme)),
+            ("h:8080", Err(BaseUrlError::Scheme)),
+            ("/path", Err(BaseUrlError::Scheme)),
+            ("", Err(BaseUrlError::NotUrl)),
+            ("http://", Err(BaseUrlError::NotUrl)),
+            ("http://u:p@h", Err(BaseUrlError::Credentials)),
+            ("http://h/?a=1", Err(BaseUrlError::Query)),
+        ] {
+            let parsed = text.parse::<BaseUrl>();
+            let seen = parsed.as_ref().map(|url| (url.to_string(), url.host().to_str().unwrap()));
+            let expected = expected.map(|(url, host): (&str, _)| (url.to_owned(), host));
+            assert_eq!(seen, expected.as_ref().map(|(u, h)| (u.clone(), *h)), "{text}");
+        }
+    }
+
+    #[test]
+    fn joins_byte_for_byte() {
+        for (base, path, expected) in [
+            ("http://h", "/v1/messages?beta=true", "http://h/v1/messages?beta=true"),
+            ("http://h/gw/a", "/v1//x", "http://h/gw/a/v1//x"),
+            ("http://h/gw/", "/%7Euser/%2f?q=%20+&&", "http://h/gw/%7Euser/%2f?q=%20+&&"),
+            ("http://h/gw", "/", "http://h/gw/"),
+        ] {
+            let base: BaseUrl = base.parse().unwrap();
+            let joined = base.join(&path.parse().unwrap()).unwrap();
+            assert_eq!(joined.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_path_too_long_to_join_is_an_error() {
+        let base: BaseUrl = format!("http://h/{}", "p".repeat(2_000)).parse().unwrap();
+        let path: PathAndQuery = format!("/{}", "q".repeat(64_000)).parse().unwrap();
+        assert!(base.join(&path).is_err() || base.join(&path).unwrap().path().len() == 66_002);
+    }
+}

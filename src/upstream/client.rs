@@ -1,0 +1,126 @@
+//! Sending requests to upstreams.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+use super::answer::AnswerBody;
+use super::pool::Pool;
+use super::{Id, TlsError, Upstream};
+
+/// The connections of one worker to all upstreams.
+///
+/// Must be used on one runtime only: a connection lives on the runtime that opened it.
+pub struct Clients<B: Body + 'static> {
+    pools: Mutex<Vec<(Id, Arc<Pool<B>>)>>,
+}
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// TLS cannot be set up here.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The path is too long to be sent there.
+    #[error("the path is too long")]
+    Address,
+    /// No connection, or no answer, in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// No connection.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// The connection ended before the head of an answer.
+    #[error("the connection broke before an answer: {0}")]
+    Broken(String),
+    /// The body of the request ended in an error.
+    #[error("the request ended early")]
+    RequestBody,
+}
+
+impl<B> Clients<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    /// No connections yet.
+    pub fn new() -> Self {
+        Self { pools: Mutex::default() }
+    }
+
+    /// Sends `request`, whose address is absolute, and waits for the head of the answer. Dropping the future, or
+    /// the body of the answer before its end, cancels the request.
+    pub async fn send(
+        &self,
+        upstream: &Upstream,
+        request: Request<B>,
+    ) -> Result<Response<AnswerBody<B>>, SendError> {
+        let pool = self.pool(upstream)?;
+        tokio::time::timeout(upstream.timeouts().response, pool.send(request))
+            .await
+            .map_err(|_elapsed| SendError::TimedOut)?
+    }
+
+    /// Closes connections that have not been used for long. To be called now and then.
+    pub fn sweep(&self) {
+        for (_, pool) in self.pools().iter() {
+            pool.sweep();
+        }
+    }
+
+    fn pool(&self, upstream: &Upstream) -> Result<Arc<Pool<B>>, SendError> {
+        let mut pools = self.pools();
+        if let Some((_, pool)) = pools.iter().find(|(id, _)| *id == upstream.id) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = Arc::new(Pool::new(upstream)?);
+        pools.push((upstream.id, Arc::clone(&pool)));
+        Ok(pool)
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Vec<(Id, Arc<Pool<B>>)>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B> Default for Clients<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SendError {
+    pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
+        let cause = root_cause(error);
+        if is_timeout(cause) { Self::TimedOut } else { Self::Connect(cause.to_string()) }
+    }
+
+    pub(super) fn from_sending(error: &hyper::Error) -> Self {
+        let cause = root_cause(error);
+        match error.is_user() {
+            true => Self::RequestBody,
+            false if is_timeout(cause) => Self::TimedOut,
+            false => Self::Broken(cause.to_string()),
+        }
+    }
+}
+
+fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
+}

@@ -1,0 +1,81 @@
+//! TLS towards upstreams: who is trusted, which HTTP versions are offered.
+//!
+//! Certificates are read when the first encrypted connection needs them, never at start.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Why no encrypted connection can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// The platform has no certificate authorities where they are looked for.
+    #[error("no certificate authorities found on this system; install them or set `ca_file`")]
+    NoRoots,
+    /// The file cannot be used.
+    #[error("cannot use `ca_file` {path}: {reason}")]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The TLS library refused its own defaults.
+    #[error("cannot set up TLS: {0}")]
+    Library(String),
+}
+
+/// For plain connections: trusts nobody, reads nothing.
+pub(super) fn without_roots() -> Result<Arc<ClientConfig>, TlsError> {
+    config(RootCertStore::empty())
+}
+
+/// Trusts the platform's authorities. Shared by all upstreams of the process.
+pub(super) fn with_platform_roots() -> Result<Arc<ClientConfig>, TlsError> {
+    static SHARED: OnceLock<Result<Arc<ClientConfig>, TlsError>> = OnceLock::new();
+    let make = || {
+        let roots = platform_roots();
+        if roots.is_empty() { Err(TlsError::NoRoots) } else { config(roots) }
+    };
+    SHARED.get_or_init(make).clone()
+}
+
+/// Trusts the platform's authorities and those of a PEM file.
+pub(super) fn with_extra_roots(file: &Path) -> Result<Arc<ClientConfig>, TlsError> {
+    let unusable = |reason: String| TlsError::CaFile { path: file.to_owned(), reason };
+    let certificates = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unusable("no certificate in it".to_owned()));
+    }
+    let mut roots = platform_roots();
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    config(roots)
+}
+
+fn platform_roots() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "some of the platform's certificate authorities cannot be read");
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    roots
+}
+
+fn config(roots: RootCertStore) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Library(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
