@@ -1,0 +1,158 @@
+//! Accepting connections and sharing them out.
+//!
+//! One worker accepts. It keeps a connection unless another worker has fewer open, so that one agent is served
+//! by one thread, and many by all.
+
+use std::io;
+use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::stats::Stats;
+
+/// Pause after an error of `accept` that is not about one connection, such as running out of descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where a worker gets its connections from.
+pub(super) enum Source {
+    /// The listening socket.
+    Door(Door),
+    /// Another worker, which accepts.
+    Inbox(mpsc::Receiver<Accepted>),
+}
+
+/// The listening socket, and who shares in what it yields.
+pub(super) struct Door {
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    /// The accepting worker itself first.
+    workers: Vec<Desk>,
+    stats: Arc<Stats>,
+}
+
+/// A worker, as the accepting one sees it.
+pub(super) struct Desk {
+    open: Arc<AtomicUsize>,
+    /// `None` for the accepting worker itself.
+    inbox: Option<mpsc::Sender<Accepted>>,
+}
+
+/// An accepted connection on its way to the worker that will serve it.
+pub(super) struct Accepted {
+    stream: StdStream,
+    seat: Seat,
+}
+
+/// Counts a connection for as long as it is open.
+pub(super) struct Seat {
+    open: Arc<AtomicUsize>,
+    stats: Arc<Stats>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Source {
+    /// The next connection to serve; `None` when there will be no more. Nothing is lost if the future is
+    /// dropped.
+    pub(super) async fn next(&mut self) -> Option<(TcpStream, Seat)> {
+        match self {
+            Self::Door(door) => Some(door.next().await),
+            Self::Inbox(inbox) => loop {
+                let Accepted { stream, seat } = inbox.recv().await?;
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => return Some((stream, seat)),
+                    Err(error) => tracing::debug!(%error, "a connection could not be taken over"),
+                }
+            },
+        }
+    }
+}
+
+impl Door {
+    /// Must be called on the runtime of the worker that accepts.
+    pub(super) fn open(
+        listener: StdListener,
+        workers: Vec<Desk>,
+        max_connections: usize,
+        stats: Arc<Stats>,
+    ) -> io::Result<Self> {
+        let room = Arc::new(Semaphore::new(max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+        Ok(Self { listener: TcpListener::from_std(listener)?, room, workers, stats })
+    }
+
+    async fn next(&self) -> (TcpStream, Seat) {
+        loop {
+            let room = Arc::clone(&self.room).acquire_owned().await.expect("the semaphore is never closed");
+            let stream = self.accept().await;
+            let desk = self.least_busy();
+            let seat = Seat::taken(&desk.open, &self.stats, room);
+            let Some(inbox) = &desk.inbox else { return (stream, seat) };
+            let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, seat }));
+            if !matches!(handed_over, Ok(Ok(()))) {
+                tracing::debug!("a connection could not be handed over");
+            }
+        }
+    }
+
+    async fn accept(&self) -> TcpStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    // Costs latency where it fails, never correctness.
+                    drop(stream.set_nodelay(true));
+                    return stream;
+                }
+                Err(error) if is_about_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// The accepting worker wins ties.
+    fn least_busy(&self) -> &Desk {
+        self.workers
+            .iter()
+            .min_by_key(|desk| desk.open.load(Ordering::Relaxed))
+            .expect("the accepting worker is one of them")
+    }
+}
+
+impl Desk {
+    /// The worker that accepts.
+    pub(super) fn own() -> Self {
+        Self { open: Arc::default(), inbox: None }
+    }
+
+    /// Another worker, and what it gets its connections from.
+    pub(super) fn other(max_connections: usize) -> (Self, Source) {
+        let (sender, receiver) = mpsc::channel(max_connections.max(1));
+        (Self { open: Arc::default(), inbox: Some(sender) }, Source::Inbox(receiver))
+    }
+}
+
+impl Seat {
+    fn taken(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, room: OwnedSemaphorePermit) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        stats.connections.increment();
+        stats.open_connections.increment();
+        Self { open: Arc::clone(open), stats: Arc::clone(stats), _room: room }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.stats.open_connections.decrement();
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

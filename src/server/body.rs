@@ -1,0 +1,181 @@
+//! Bodies of which the gateway has read some, and may still have to send all.
+//!
+//! Nothing that arrived is ever lost or reordered: what was read goes out first, then the rest as it comes,
+//! then trailers, or the error that the sender ended in.
+
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::upstream::AnswerBody;
+
+/// The body of an answer to a request that was sent from here.
+pub(super) type Received = AnswerBody<Replay>;
+
+/// A body, read to some point.
+#[derive(Debug)]
+pub(super) struct Replay<R = Incoming> {
+    read: Bytes,
+    rest: Rest<R>,
+}
+
+#[derive(Debug)]
+enum Rest<R> {
+    Nothing,
+    Open(R),
+    Trailers(HeaderMap),
+    Broken(hyper::Error),
+}
+
+impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
+    /// A body of which nothing was read.
+    pub(super) fn streaming(body: R) -> Self {
+        Self { read: Bytes::new(), rest: Rest::Open(body) }
+    }
+
+    /// A body made of one piece.
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        Self { read: bytes, rest: Rest::Nothing }
+    }
+
+    /// Reads `body` to its end, to `limit` bytes, to its failure, or to a silence of `patience`; whichever is
+    /// first. A body that declares more than `limit` is not read at all.
+    pub(super) async fn collect(mut body: R, limit: usize, patience: Option<Duration>) -> Self {
+        let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if declared.is_some_and(|length| length > limit) {
+            return Self::streaming(body);
+        }
+        let mut gathered = Gathered::new(declared.unwrap_or(0));
+        let rest = loop {
+            if body.is_end_stream() {
+                break Rest::Nothing;
+            }
+            let next = match patience {
+                None => body.frame().await,
+                Some(patience) => match tokio::time::timeout(patience, body.frame()).await {
+                    Ok(next) => next,
+                    Err(_elapsed) => break Rest::Open(body),
+                },
+            };
+            match next {
+                None => break Rest::Nothing,
+                Some(Err(error)) => break Rest::Broken(error),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => gathered.push(data),
+                    Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
+                },
+            }
+            if gathered.len() > limit {
+                break Rest::Open(body);
+            }
+        };
+        Self { read: gathered.into_bytes(), rest }
+    }
+
+    /// The bytes, if they are all there is.
+    pub(super) fn as_whole(&self) -> Option<&Bytes> {
+        matches!(self.rest, Rest::Nothing).then_some(&self.read)
+    }
+
+    /// What was read and not sent yet.
+    pub(super) fn read(&self) -> &Bytes {
+        &self.read
+    }
+
+    /// Whether the sender failed.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.rest, Rest::Broken(_))
+    }
+}
+
+/// Reads and forgets `body`: to its end, to `limit` bytes or to its failure.
+pub(super) async fn discard(mut body: Incoming, limit: usize) {
+    let mut seen = 0;
+    while seen <= limit
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        seen += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
+impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for Replay<R> {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if !self.read.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.read)))));
+        }
+        if let Rest::Open(body) = &mut self.rest {
+            return Pin::new(body).poll_frame(cx);
+        }
+        Poll::Ready(match mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            Rest::Broken(error) => Some(Err(error)),
+            Rest::Nothing | Rest::Open(_) => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.read.is_empty()
+            && match &self.rest {
+                Rest::Nothing => true,
+                Rest::Open(body) => body.is_end_stream(),
+                Rest::Trailers(_) | Rest::Broken(_) => false,
+            }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = match &self.rest {
+            Rest::Nothing => Some(0),
+            Rest::Open(body) => body.size_hint().exact(),
+            Rest::Trailers(_) | Rest::Broken(_) => None,
+        };
+        rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(self.read.len() as u64 + rest))
+    }
+}
+
+/// Pieces of a body, put together with one copy, or none if there is one piece.
+pub(super) struct Gathered {
+    first: Bytes,
+    all: BytesMut,
+    expected: usize,
+}
+
+impl Gathered {
+    /// `expected` bytes will be made room for at the first copy.
+    pub(super) fn new(expected: usize) -> Self {
+        Self { first: Bytes::new(), all: BytesMut::new(), expected }
+    }
+
+    pub(super) fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if !self.first.is_empty() {
+            let first = mem::take(&mut self.first);
+            self.all.reserve(self.expected.max(first.len() + piece.len()));
+            self.all.extend_from_slice(&first);
+        }
+        self.all.extend_from_slice(&piece);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        if self.first.is_empty() { self.all.freeze() } else { self.first }
+    }
+}

@@ -1,0 +1,260 @@
+//! Content encodings: of requests, to read them whole; of answers, to watch a copy of them.
+//!
+//! Memory is bounded whatever the input claims to expand to, and whatever is not understood is left alone.
+
+use std::io::{self, BufRead, Read, Write};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+
+/// The largest `zstd` window accepted, as a power of two: 8 MiB, what the content coding allows at most.
+const ZSTD_WINDOW_LOG: u32 = 23;
+const BROTLI_BUFFER: usize = 4 * 1024;
+
+/// How a body is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+    /// Deflate in a zlib wrapper, or bare, as some senders have it.
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl Coding {
+    /// The coding that `headers` declare; `None` if it is not known or one of several.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(CONTENT_ENCODING).iter();
+        let Some(value) = values.next() else { return Some(Self::Identity) };
+        if values.next().is_some() {
+            return None;
+        }
+        match value.to_str().ok()?.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(Self::Identity),
+            "gzip" | "x-gzip" => Some(Self::Gzip),
+            "deflate" => Some(Self::Deflate),
+            "br" => Some(Self::Brotli),
+            "zstd" => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes a whole body. `None` if it is damaged, cut short, followed by anything, or longer than `limit`.
+pub(super) fn whole(coding: Coding, encoded: &Bytes, limit: usize) -> Option<Bytes> {
+    let mut input: &[u8] = encoded;
+    match coding {
+        Coding::Identity => return (encoded.len() <= limit).then(|| encoded.clone()),
+        Coding::Gzip => read(flate2::bufread::GzDecoder::new(&mut input), limit),
+        Coding::Deflate if is_zlib(encoded) => read(flate2::bufread::ZlibDecoder::new(&mut input), limit),
+        Coding::Deflate => read(flate2::bufread::DeflateDecoder::new(&mut input), limit),
+        Coding::Brotli => read(brotli_decompressor::Decompressor::new(&mut input, BROTLI_BUFFER), limit),
+        Coding::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(&mut input).ok()?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).ok()?;
+            read(decoder, limit)
+        }
+    }
+    .filter(|_| input.fill_buf().is_ok_and(<[u8]>::is_empty))
+}
+
+fn read(decoder: impl Read, limit: usize) -> Option<Bytes> {
+    let mut decoded = Vec::new();
+    decoder.take(limit as u64 + 1).read_to_end(&mut decoded).ok()?;
+    (decoded.len() <= limit).then(|| Bytes::from(decoded))
+}
+
+/// Whether deflated bytes begin with a zlib header. A bare deflate stream that does would have to begin with a
+/// stored block whose padding is not zero.
+fn is_zlib(encoded: &[u8]) -> bool {
+    encoded.first().is_some_and(|first| first & 0x8f == 0x08)
+}
+
+/// Decodes a body as it comes, and writes what it holds to `W`.
+pub(super) enum Decoder<W: Write> {
+    Identity(W),
+    Gzip(Box<flate2::write::MultiGzDecoder<W>>),
+    Zlib(Box<flate2::write::ZlibDecoder<W>>),
+    BareDeflate(Box<flate2::write::DeflateDecoder<W>>),
+    /// `deflate` before its first byte has shown which of the two it is.
+    Deflate(Option<W>),
+    Brotli(Box<brotli_decompressor::DecompressorWriter<W>>),
+    Zstd(Box<zstd::stream::write::Decoder<'static, W>>),
+    /// Not understood: writes nothing.
+    Blind(W),
+}
+
+impl<W: Write> Decoder<W> {
+    /// A decoder for `coding`; `None` stands for one that is not known.
+    pub(super) fn new(coding: Option<Coding>, sink: W) -> Self {
+        match coding {
+            Some(Coding::Identity) => Self::Identity(sink),
+            Some(Coding::Gzip) => Self::Gzip(Box::new(flate2::write::MultiGzDecoder::new(sink))),
+            Some(Coding::Deflate) => Self::Deflate(Some(sink)),
+            Some(Coding::Brotli) => {
+                Self::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(sink, BROTLI_BUFFER)))
+            }
+            Some(Coding::Zstd) => match zstd_context() {
+                Ok(context) => {
+                    Self::Zstd(Box::new(zstd::stream::write::Decoder::with_decoder(sink, context)))
+                }
+                Err(_) => Self::Blind(sink),
+            },
+            None => Self::Blind(sink),
+        }
+    }
+
+    /// Decodes `encoded` and writes all that follows from it.
+    pub(super) fn feed(&mut self, encoded: &[u8]) -> io::Result<()> {
+        if let Self::Deflate(sink) = self
+            && !encoded.is_empty()
+            && let Some(sink) = sink.take()
+        {
+            *self = if is_zlib(encoded) {
+                Self::Zlib(Box::new(flate2::write::ZlibDecoder::new(sink)))
+            } else {
+                Self::BareDeflate(Box::new(flate2::write::DeflateDecoder::new(sink)))
+            };
+        }
+        match self {
+            Self::Identity(sink) => sink.write_all(encoded),
+            Self::Gzip(decoder) => drain(decoder, encoded),
+            Self::Zlib(decoder) => drain(decoder, encoded),
+            Self::BareDeflate(decoder) => drain(decoder, encoded),
+            Self::Deflate(_) | Self::Blind(_) => Ok(()),
+            Self::Brotli(decoder) => drain(decoder, encoded),
+            Self::Zstd(decoder) => drain(decoder, encoded),
+        }
+    }
+
+    /// Where the decoded bytes go.
+    pub(super) fn sink(&mut self) -> Option<&mut W> {
+        match self {
+            Self::Identity(sink) | Self::Blind(sink) => Some(sink),
+            Self::Gzip(decoder) => Some(decoder.get_mut()),
+            Self::Zlib(decoder) => Some(decoder.get_mut()),
+            Self::BareDeflate(decoder) => Some(decoder.get_mut()),
+            Self::Deflate(sink) => sink.as_mut(),
+            Self::Brotli(decoder) => Some(decoder.get_mut()),
+            Self::Zstd(decoder) => Some(decoder.get_mut()),
+        }
+    }
+}
+
+fn drain(decoder: &mut impl Write, encoded: &[u8]) -> io::Result<()> {
+    decoder.write_all(encoded)?;
+    decoder.flush()
+}
+
+fn zstd_context() -> io::Result<zstd::stream::raw::Decoder<'static>> {
+    let mut context = zstd::stream::raw::Decoder::new()?;
+    context.set_parameter(zstd::stream::raw::DParameter::WindowLogMax(ZSTD_WINDOW_LOG))?;
+    Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CODINGS: [Coding; 5] =
+        [Coding::Identity, Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+
+    /// `plain` in every encoding that can be made here.
+    fn encoded(plain: &[u8]) -> Vec<(Coding, Vec<u8>)> {
+        use flate2::{Compression, write};
+        let mut gzip = write::GzEncoder::new(Vec::new(), Compression::fast());
+        let mut zlib = write::ZlibEncoder::new(Vec::new(), Compression::fast());
+        let mut bare = write::DeflateEncoder::new(Vec::new(), Compression::fast());
+        for encoder in [&mut gzip as &mut dyn Write, &mut zlib, &mut bare] {
+            encoder.write_all(plain).unwrap();
+        }
+        vec![
+            (Coding::Identity, plain.to_vec()),
+            (Coding::Gzip, gzip.finish().unwrap()),
+            (Coding::Deflate, zlib.finish().unwrap()),
+            (Coding::Deflate, bare.finish().unwrap()),
+            (Coding::Zstd, zstd::encode_all(plain, 1).unwrap()),
+        ]
+    }
+
+    fn in_pieces(coding: Coding, encoded: &[u8], size: usize) -> io::Result<Vec<u8>> {
+        let mut decoder = Decoder::new(Some(coding), Vec::new());
+        for piece in encoded.chunks(size) {
+            decoder.feed(piece)?;
+        }
+        Ok(decoder.sink().unwrap().clone())
+    }
+
+    #[test]
+    fn reads_what_headers_declare() {
+        for (lines, expected) in [
+            (&[][..], Some(Coding::Identity)),
+            (&[""], Some(Coding::Identity)),
+            (&["identity"], Some(Coding::Identity)),
+            (&["GZIP"], Some(Coding::Gzip)),
+            (&[" x-gzip "], Some(Coding::Gzip)),
+            (&["deflate"], Some(Coding::Deflate)),
+            (&["br"], Some(Coding::Brotli)),
+            (&["zstd"], Some(Coding::Zstd)),
+            (&["compress"], None),
+            (&["gzip, gzip"], None),
+            (&["gzip", "gzip"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(CONTENT_ENCODING, line.parse().unwrap());
+            }
+            assert_eq!(Coding::of(&headers), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn brotli_is_decoded() {
+        // "hello\n", made by the reference encoder.
+        let encoded = b"\x8f\x02\x80\x68\x65\x6c\x6c\x6f\x0a\x03";
+        assert_eq!(whole(Coding::Brotli, &Bytes::from_static(encoded), 6).unwrap(), "hello\n");
+        assert_eq!(whole(Coding::Brotli, &Bytes::from_static(encoded), 5), None);
+        assert_eq!(in_pieces(Coding::Brotli, encoded, 1).unwrap(), b"hello\n");
+    }
+
+    #[test]
+    fn a_bomb_costs_no_more_than_the_limit() {
+        let zeros = vec![0; 8 << 20];
+        for (coding, bomb) in encoded(&zeros) {
+            assert_eq!(whole(coding, &Bytes::from(bomb), 1 << 20), None, "{coding:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gives_back_what_was_encoded(
+            plain in proptest::collection::vec(any::<u8>(), 0..3000),
+            copies in 1usize..20,
+            size in 1usize..500,
+        ) {
+            let plain = plain.repeat(copies);
+            for (coding, encoded) in encoded(&plain) {
+                let encoded = Bytes::from(encoded);
+                prop_assert_eq!(whole(coding, &encoded, plain.len()).unwrap(), &plain[..], "{:?}", coding);
+                prop_assert_eq!(in_pieces(coding, &encoded, size).unwrap(), &plain[..], "{:?}", coding);
+                if coding != Coding::Identity {
+                    prop_assert_eq!(whole(coding, &encoded.slice(..encoded.len() - 1), plain.len()), None);
+                    let longer = [&encoded[..], b"!"].concat();
+                    prop_assert_eq!(whole(coding, &Bytes::from(longer), plain.len()), None);
+                }
+            }
+        }
+
+        #[test]
+        fn survives_anything(noise in proptest::collection::vec(any::<u8>(), 0..300), size in 1usize..50) {
+            for coding in CODINGS {
+                drop(whole(coding, &Bytes::copy_from_slice(&noise), 1 << 20));
+                drop(in_pieces(coding, &noise, size));
+            }
+        }
+    }
+}

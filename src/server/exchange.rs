@@ -1,0 +1,193 @@
+//! The seam: what the composition root plugs into the server.
+//!
+//! The server moves bytes; everything specific (which path belongs to which upstream, what a body means, what
+//! an error looks like to the caller) is asked for through [`Gateway`], and what became of an exchange is told
+//! to an [`Exchange`]. Neither can break the traffic: a panic, a time-out or silence on this side of the seam
+//! sends the original bytes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::upstream::Upstream;
+
+/// Decides where requests go and what becomes of their bodies.
+pub trait Gateway: Send + Sync + 'static {
+    /// Decides where a request goes and whether its body is of interest. A pure look at the head.
+    fn route(&self, head: &Parts) -> Route;
+
+    /// Called with the whole decoded body of a request that [`Route::Read`] asked for.
+    ///
+    /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection, at most
+    /// for `rewrite_timeout`: work of more than a few milliseconds belongs on another thread.
+    fn prepare(&self, inbound: Inbound) -> impl Future<Output = Prepared> + Send;
+
+    /// Words an answer that the gateway must give itself, in the caller's dialect.
+    fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal;
+}
+
+/// What [`Gateway::route`] decides.
+#[derive(Debug)]
+pub enum Route {
+    /// Stream through untouched.
+    Forward(Target),
+    /// Collect the body and show it to [`Gateway::prepare`] first.
+    Read(Target),
+    /// Answer without asking an upstream.
+    Refuse(Fault),
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The server that answers it.
+    pub upstream: Arc<Upstream>,
+    /// Path and query below the upstream's base URL, byte for byte what the client sent after the gateway's
+    /// own prefix.
+    pub path_and_query: PathAndQuery,
+}
+
+/// A request whose body was read.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    /// Method, path as received and headers as received.
+    pub head: Arc<Parts>,
+    /// The body, content-decoded.
+    pub body: Bytes,
+    /// Where it goes.
+    pub upstream: Arc<Upstream>,
+    /// When the head had been read.
+    pub received_at: Instant,
+}
+
+/// What [`Gateway::prepare`] made of a request.
+#[derive(Default)]
+pub struct Prepared {
+    /// The plain body to send; `None` sends the original bytes in their original encoding.
+    pub body: Option<Bytes>,
+    /// Follows what happens to the request from here on.
+    pub exchange: Option<Box<dyn Exchange>>,
+}
+
+/// Follows one exchange.
+///
+/// `data` and `end` see copies after they were handed on to the client. Nothing done here can fail the
+/// exchange; a panic drops the follower and is counted. Calls are made on the thread that serves the
+/// connection, so they should take microseconds.
+pub trait Exchange: Send {
+    /// The request is about to leave. Called a second time when the original is sent after a rejection.
+    fn sent(&mut self, form: Form);
+
+    /// An edited request was answered 4xx. `body` is the decoded beginning of that answer, at most
+    /// [`super::REJECTION_LIMIT`] bytes of it.
+    fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
+
+    /// The head of the answer that goes to the client.
+    fn response(&mut self, status: StatusCode, headers: &HeaderMap);
+
+    /// More of its body, content-decoded. Never called for an encoding that is not understood.
+    fn data(&mut self, decoded: &[u8]);
+
+    /// The exchange is over. Always the last call, and always made.
+    fn end(self: Box<Self>, how: End);
+}
+
+/// Which bytes of a request leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// What the client sent.
+    Original,
+    /// What [`Prepared::body`] holds.
+    Edited,
+}
+
+/// What to do about a rejected edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The rejection goes to the client.
+    Deliver,
+    /// The original is sent, once, and its answer goes to the client.
+    SendOriginal,
+}
+
+/// How an exchange ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The whole answer arrived from upstream and was handed on.
+    Complete,
+    /// The upstream broke off, or fell silent, in the middle of its answer.
+    UpstreamBroke,
+    /// The client went away first.
+    ClientGone,
+    /// There was no answer: the gateway gave one of its own.
+    Failed(Fault),
+}
+
+/// Why the gateway answers itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The status to answer with.
+    pub status: StatusCode,
+    /// Who has to change something.
+    pub at_fault: Party,
+    /// One sentence for the caller, no final period.
+    pub message: Cow<'static, str>,
+}
+
+/// The parties to an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The agent.
+    Client,
+    /// The provider.
+    Upstream,
+    /// This program.
+    Gateway,
+}
+
+/// The body of an answer that the gateway gives itself.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Its content type.
+    pub content_type: HeaderValue,
+    /// Its bytes.
+    pub body: Bytes,
+}
+
+impl Prepared {
+    /// The request as it came, followed by nobody.
+    pub fn untouched() -> Self {
+        Self::default()
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("body", &self.body.as_ref().map(Bytes::len))
+            .field("exchange", &self.exchange.is_some())
+            .finish()
+    }
+}
+
+impl Fault {
+    /// A fault of the client's making.
+    pub fn client(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, at_fault: Party::Client, message: message.into() }
+    }
+
+    /// A fault of the upstream's making.
+    pub fn upstream(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, at_fault: Party::Upstream, message: message.into() }
+    }
+
+    /// A fault of our own making.
+    pub fn gateway(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, at_fault: Party::Gateway, message: message.into() }
+    }
+}

@@ -1,0 +1,306 @@
+//! The life of one request, top to bottom.
+//!
+//! Route it; read its body if that is of interest; let the gateway prepare it; send it; pass the answer on.
+//! Each step that fails on our side falls back to sending what the client sent.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+
+use crate::upstream::{Clients, SendError};
+
+use super::Settings;
+use super::body::{self, Replay};
+use super::decode::{self, Coding};
+use super::exchange::{End, Fault, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target};
+use super::guard::{guard, guard_future};
+use super::headers::{self, Framing};
+use super::relay::{Answer, Relay};
+use super::stats::Stats;
+use super::tap::{Endings, Tap};
+
+/// Bytes of a rejection that are read before deciding what to do about it.
+pub const REJECTION_LIMIT: usize = 256 * 1024;
+/// How long the rest of a refused request is read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a worker needs to serve requests.
+pub(super) struct Handler<G> {
+    pub(super) gateway: Arc<G>,
+    pub(super) clients: Clients<Replay>,
+    pub(super) settings: Settings,
+    pub(super) stats: Arc<Stats>,
+    pub(super) endings: Endings,
+}
+
+/// The connection cannot go on: its client broke off in the middle of a request.
+#[derive(Debug, thiserror::Error)]
+#[error("the client broke off its request")]
+pub(super) struct Abandoned;
+
+/// A request whose body is to be read.
+struct Received {
+    head: Arc<Parts>,
+    spelling: Extensions,
+    body: Incoming,
+    at: Instant,
+}
+
+/// One way to send a request.
+struct Outgoing {
+    form: Form,
+    framing: Framing,
+    body: Replay,
+    /// How the client spelled its header names.
+    spelling: Extensions,
+}
+
+impl<G: Gateway> Handler<G> {
+    /// Answers one request.
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Result<Response<Answer>, Abandoned> {
+        let received_at = Instant::now();
+        self.stats.requests.increment();
+        let (mut head, body) = request.into_parts();
+        let spelling = mem::take(&mut head.extensions);
+        let head = Arc::new(head);
+        match self.route(&head) {
+            Route::Forward(target) => {
+                let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+                self.forward(&head, &target, outgoing, Tap::none()).await
+            }
+            Route::Read(target) => {
+                let received = Received { head, spelling, body, at: received_at };
+                self.read(received, &target).await
+            }
+            Route::Refuse(fault) => {
+                self.discard(body).await;
+                Ok(self.refuse(&head, &fault))
+            }
+        }
+    }
+
+    fn route(&self, head: &Parts) -> Route {
+        if headers::asks_for_upgrade(head) {
+            let message = "upgrades such as WebSocket are not supported here; use plain HTTP requests";
+            return Route::Refuse(Fault::client(StatusCode::UPGRADE_REQUIRED, message));
+        }
+        if head.method == Method::CONNECT {
+            return Route::Refuse(Fault::client(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported"));
+        }
+        guard(&self.stats, || self.gateway.route(head)).unwrap_or_else(|| {
+            Route::Refuse(Fault::gateway(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the request could not be routed",
+            ))
+        })
+    }
+
+    /// Reads the body, and has it prepared if that is possible.
+    async fn read(&self, received: Received, target: &Target) -> Result<Response<Answer>, Abandoned> {
+        let Received { head, spelling, body, at } = received;
+        let Some(coding) = Coding::of(&head.headers) else {
+            self.stats.unread_bodies.increment();
+            let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+            return self.forward(&head, target, outgoing, Tap::none()).await;
+        };
+        let body = Replay::collect(body, self.settings.max_body, None).await;
+        if body.is_broken() {
+            return Err(Abandoned);
+        }
+        let Some((original, plain)) = self.decode(coding, &body) else {
+            self.stats.unread_bodies.increment();
+            return self.forward(&head, target, Outgoing::streamed(body, spelling), Tap::none()).await;
+        };
+        drop(body);
+        let upstream = Arc::clone(&target.upstream);
+        let prepared =
+            self.prepare(Inbound { head: Arc::clone(&head), body: plain, upstream, received_at: at }).await;
+        let tap = Tap::new(prepared.exchange, &self.endings, &self.stats);
+        let original = Outgoing::whole(original, spelling);
+        match prepared.body {
+            None => self.forward(&head, target, original, tap).await,
+            Some(edited) => self.forward_edited(&head, target, original, edited, tap).await,
+        }
+    }
+
+    /// The whole body as it came and in plain.
+    fn decode(&self, coding: Coding, body: &Replay) -> Option<(Bytes, Bytes)> {
+        let original = body.as_whole()?;
+        let plain = guard(&self.stats, || decode::whole(coding, original, self.settings.max_decoded))??;
+        Some((original.clone(), plain))
+    }
+
+    async fn prepare(&self, inbound: Inbound) -> Prepared {
+        let work = guard_future(&self.stats, async { self.gateway.prepare(inbound).await });
+        match tokio::time::timeout(self.settings.rewrite_timeout, work).await {
+            Ok(prepared) => prepared.unwrap_or_default(),
+            Err(_elapsed) => {
+                self.stats.prepare_timeouts.increment();
+                Prepared::untouched()
+            }
+        }
+    }
+
+    async fn forward(
+        &self,
+        head: &Parts,
+        target: &Target,
+        outgoing: Outgoing,
+        mut tap: Tap,
+    ) -> Result<Response<Answer>, Abandoned> {
+        match self.send(head, target, outgoing, &mut tap).await {
+            Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap)),
+            Err(error) => self.fail(head, target, &error, tap),
+        }
+    }
+
+    /// Sends the edited body; if that is rejected and the gateway says so, the original.
+    async fn forward_edited(
+        &self,
+        head: &Parts,
+        target: &Target,
+        original: Outgoing,
+        edited: Bytes,
+        mut tap: Tap,
+    ) -> Result<Response<Answer>, Abandoned> {
+        self.stats.edited.increment();
+        let edited = Outgoing::edited(edited, original.spelling.clone());
+        let response = match self.send(head, target, edited, &mut tap).await {
+            Ok(response) => response,
+            Err(error) => return self.fail(head, target, &error, tap),
+        };
+        if !response.status().is_client_error() {
+            return Ok(self.relay(response.map(Replay::streaming), target, tap));
+        }
+        let (rejection, body) = response.into_parts();
+        let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
+        let reason = self.legible(&rejection.headers, body.read());
+        match tap.rejected(rejection.status, &rejection.headers, &reason) {
+            Remedy::Deliver => Ok(self.relay(Response::from_parts(rejection, body), target, tap)),
+            Remedy::SendOriginal => {
+                drop(body);
+                self.stats.originals_resent.increment();
+                self.forward(head, target, original, tap).await
+            }
+        }
+    }
+
+    /// The beginning of a rejection, decoded as far as that goes.
+    fn legible(&self, headers: &http::HeaderMap, read: &Bytes) -> Bytes {
+        match Coding::of(headers) {
+            Some(Coding::Identity) | None => read.clone(),
+            Some(coding) => guard(&self.stats, || decode::whole(coding, read, REJECTION_LIMIT))
+                .flatten()
+                .unwrap_or_default(),
+        }
+    }
+
+    async fn send(
+        &self,
+        head: &Parts,
+        target: &Target,
+        outgoing: Outgoing,
+        tap: &mut Tap,
+    ) -> Result<Response<body::Received>, SendError> {
+        let upstream = &target.upstream;
+        let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
+        let mut request = Request::new(outgoing.body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers::to_upstream(head, upstream, outgoing.framing);
+        *request.extensions_mut() = outgoing.spelling;
+        tap.sent(outgoing.form);
+        self.clients.send(upstream, request).await
+    }
+
+    fn relay(
+        &self,
+        response: Response<Replay<body::Received>>,
+        target: &Target,
+        mut tap: Tap,
+    ) -> Response<Answer> {
+        let (mut head, body) = response.into_parts();
+        head.version = Version::HTTP_11;
+        head.headers = headers::to_client(head.headers);
+        tap.response(head.status, &head.headers);
+        let relay = Relay::new(body, tap, target.upstream.timeouts().idle, &self.stats);
+        Response::from_parts(head, Answer::Relayed(Box::new(relay)))
+    }
+
+    fn fail(
+        &self,
+        head: &Parts,
+        target: &Target,
+        error: &SendError,
+        mut tap: Tap,
+    ) -> Result<Response<Answer>, Abandoned> {
+        if matches!(error, SendError::RequestBody) {
+            return Err(Abandoned);
+        }
+        self.stats.upstream_failures.increment();
+        let fault = describe(error, target);
+        tap.end(End::Failed(fault.clone()));
+        Ok(self.refuse(head, &fault))
+    }
+
+    /// Answers in place of an upstream.
+    fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        self.stats.refusals.increment();
+        tracing::debug!(status = fault.status.as_u16(), message = %fault.message, "refused");
+        let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
+        let refusal = worded.unwrap_or_else(|| Refusal {
+            content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
+            body: Bytes::from(fault.message.clone().into_owned()),
+        });
+        let mut response = Response::new(Answer::Own(Some(refusal.body)));
+        *response.status_mut() = fault.status;
+        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        response
+    }
+
+    /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
+    async fn discard(&self, body: Incoming) {
+        if !body.is_end_stream() {
+            let reading = body::discard(body, self.settings.max_body);
+            drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
+        }
+    }
+}
+
+impl Outgoing {
+    fn streamed(body: Replay, spelling: Extensions) -> Self {
+        let open_ended = !body.is_end_stream() && body.size_hint().exact().is_none();
+        Self { form: Form::Original, framing: Framing::Streamed { open_ended }, body, spelling }
+    }
+
+    fn whole(original: Bytes, spelling: Extensions) -> Self {
+        let framing = Framing::Whole { length: original.len() };
+        Self { form: Form::Original, framing, body: Replay::whole(original), spelling }
+    }
+
+    fn edited(edited: Bytes, spelling: Extensions) -> Self {
+        let framing = Framing::Edited { length: edited.len() };
+        Self { form: Form::Edited, framing, body: Replay::whole(edited), spelling }
+    }
+}
+
+fn describe(error: &SendError, target: &Target) -> Fault {
+    let upstream = &target.upstream;
+    let (status, at_fault) = match error {
+        SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
+        SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
+        SendError::TimedOut => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
+        SendError::Connect(_) | SendError::Broken(_) | SendError::RequestBody => {
+            (StatusCode::BAD_GATEWAY, Party::Upstream)
+        }
+    };
+    let message = format!("upstream `{}` ({}): {error}", upstream.name(), upstream.base_url());
+    Fault { status, at_fault, message: message.into() }
+}

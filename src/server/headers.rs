@@ -1,0 +1,204 @@
+//! Which header lines go on, in both directions.
+//!
+//! Lines that belong to one connection stay behind; every other line goes on unchanged and in its place.
+//! Nothing is added but what the next hop cannot do without (`host`, the framing of the body) and what the
+//! upstream's settings name.
+
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
+
+use crate::upstream::Upstream;
+
+/// How the body of a request is framed on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// As it came: of the length it declared, or open-ended.
+    Streamed {
+        /// Whether the end of the body is only known when it comes.
+        open_ended: bool,
+    },
+    /// The original bytes, all of them read.
+    Whole {
+        /// Bytes.
+        length: usize,
+    },
+    /// Other bytes, not encoded.
+    Edited {
+        /// Bytes.
+        length: usize,
+    },
+}
+
+/// The header lines of `head` as they leave for `upstream`.
+pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -> HeaderMap {
+    let received = &head.headers;
+    let named = named_by_connection(received);
+    let extra = upstream.headers();
+    let mut sent = HeaderMap::with_capacity(received.len() + extra.len() + 2);
+    if !received.contains_key(HOST) {
+        sent.insert(HOST, upstream.base_url().host().clone());
+    }
+    for (name, value) in received {
+        match *name {
+            HOST => drop(sent.insert(HOST, upstream.base_url().host().clone())),
+            CONTENT_LENGTH | TRANSFER_ENCODING => frame(&mut sent, name, value, framing),
+            CONTENT_ENCODING if matches!(framing, Framing::Edited { .. }) => {}
+            // The gateway has answered it by reading the body.
+            EXPECT => {}
+            TRAILER if matches!(framing, Framing::Streamed { open_ended: true }) => {
+                sent.append(name, value.clone());
+            }
+            TE if head.version == Version::HTTP_2 && is_token(value, "trailers") => {
+                sent.append(name, value.clone());
+            }
+            COOKIE if head.version == Version::HTTP_2 => join_cookies(&mut sent, value),
+            _ if is_hop_by_hop(name) || named.iter().any(|named| named == name.as_str()) => {}
+            _ => drop(sent.append(name, value.clone())),
+        }
+    }
+    complete_framing(&mut sent, framing);
+    for (name, value) in extra {
+        if !received.contains_key(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    sent
+}
+
+/// The header lines of an answer as they go to the client.
+pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
+    let stays = |name: &HeaderName| is_hop_by_hop(name) && *name != TRAILER;
+    if !received.keys().any(stays) {
+        return received;
+    }
+    let named = named_by_connection(&received);
+    let mut sent = HeaderMap::with_capacity(received.len());
+    let mut current = None;
+    for (name, value) in received {
+        if let Some(name) = name {
+            let dropped = stays(&name) || named.iter().any(|named| named == name.as_str());
+            current = (!dropped).then_some(name);
+        }
+        if let Some(name) = &current {
+            sent.append(name, value);
+        }
+    }
+    sent
+}
+
+/// Whether the client asks to leave HTTP/1.1 on this connection for something that is not HTTP.
+///
+/// Offers of `h2c`, which some HTTP libraries make on every request, are not: ignoring them is the protocol's
+/// own way to decline.
+pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
+    head.version == Version::HTTP_11
+        && tokens(&head.headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && tokens(&head.headers, &UPGRADE).any(|token| !token.eq_ignore_ascii_case("h2c"))
+}
+
+fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: Framing) {
+    match framing {
+        Framing::Streamed { .. } => drop(sent.append(name, value.clone())),
+        Framing::Whole { length } | Framing::Edited { length } => {
+            sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+}
+
+/// Adds the framing that the received lines did not have (HTTP/2 needs none).
+fn complete_framing(sent: &mut HeaderMap, framing: Framing) {
+    if sent.contains_key(CONTENT_LENGTH) || sent.contains_key(TRANSFER_ENCODING) {
+        return;
+    }
+    match framing {
+        Framing::Streamed { open_ended: true } => {
+            sent.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        Framing::Whole { length } | Framing::Edited { length } if length > 0 => {
+            sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        _ => {}
+    }
+}
+
+/// HTTP/2 clients may send one cookie a line; HTTP/1 servers want them on one.
+fn join_cookies(sent: &mut HeaderMap, value: &HeaderValue) {
+    let joined = match sent.get(COOKIE) {
+        None => value.clone(),
+        Some(first) => {
+            let bytes = [first.as_bytes(), b"; ", value.as_bytes()].concat();
+            HeaderValue::from_bytes(&bytes).unwrap_or_else(|_| value.clone())
+        }
+    };
+    sent.insert(COOKIE, joined);
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(*name, CONNECTION | TE | TRAILER | TRANSFER_ENCODING | UPGRADE)
+        || matches!(name.as_str(), "keep-alive" | "http2-settings")
+        || name.as_str().starts_with("proxy-")
+}
+
+/// Lower-case names that `connection` declares to be for this hop only; almost always none.
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let is_option = |token: &&str| {
+        ["keep-alive", "close", "upgrade"].iter().any(|option| token.eq_ignore_ascii_case(option))
+    };
+    tokens(headers, &CONNECTION).filter(|token| !is_option(token)).map(str::to_ascii_lowercase).collect()
+}
+
+fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+fn is_token(value: &HeaderValue, token: &str) -> bool {
+    value.as_bytes().eq_ignore_ascii_case(token.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(lines: &[(&'static str, &'static str)]) -> Parts {
+        let mut request = http::Request::new(());
+        for (name, value) in lines {
+            request.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        request.into_parts().0
+    }
+
+    #[test]
+    fn only_offers_of_something_else_than_http_are_upgrades() {
+        for (lines, expected) in [
+            (&[][..], false),
+            (&[("connection", "Upgrade"), ("upgrade", "websocket")], true),
+            (&[("connection", "keep-alive, upgrade"), ("upgrade", "h2c, websocket")], true),
+            (&[("connection", "upgrade")], false),
+            (&[("connection", "upgrade"), ("upgrade", "")], false),
+            (&[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], false),
+            // Without `connection` it is not addressed to us.
+            (&[("upgrade", "websocket")], false),
+        ] {
+            assert_eq!(asks_for_upgrade(&head(lines)), expected, "{lines:?}");
+        }
+        let mut request = head(&[("connection", "upgrade"), ("upgrade", "websocket")]);
+        request.version = Version::HTTP_2;
+        assert!(!asks_for_upgrade(&request));
+    }
+
+    #[test]
+    fn an_answer_without_lines_of_its_connection_is_not_rebuilt() {
+        let headers = head(&[("b", "1"), ("trailer", "x"), ("a", "2"), ("b", "3")]).headers;
+        assert_eq!(to_client(headers.clone()), headers);
+    }
+}

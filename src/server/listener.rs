@@ -1,0 +1,206 @@
+//! The listening socket, the workers, and their end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::upstream::Clients;
+
+use super::Settings;
+use super::accept::{Desk, Door, Source};
+use super::connection::{self, Protocol};
+use super::exchange::Gateway;
+use super::handler::Handler;
+use super::stats::Stats;
+use super::tap::{self, Endings};
+
+/// Threads a worker may use for name look-ups and the like.
+const BLOCKING_THREADS: usize = 4;
+/// How long observers get to be told the last endings.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often upstream connections that nobody uses are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
+
+/// A listening socket. Connections queue up in it from now on.
+#[derive(Debug)]
+pub struct Bound {
+    listener: StdListener,
+    address: SocketAddr,
+}
+
+/// A server that is about to start.
+#[derive(Debug)]
+pub struct Server<G> {
+    gateway: Arc<G>,
+    settings: Settings,
+    stats: Arc<Stats>,
+}
+
+/// A server at work.
+#[derive(Debug)]
+pub struct Running {
+    workers: Vec<JoinHandle<usize>>,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every request in flight was answered.
+    Completely,
+    /// So many connections were cut when the drain time-out passed.
+    Cut(usize),
+}
+
+/// One thread's share of the server.
+struct Worker<G> {
+    handler: Arc<Handler<G>>,
+    protocol: Arc<Protocol>,
+    shutdown: watch::Receiver<bool>,
+    connections: JoinSet<()>,
+}
+
+impl Bound {
+    /// Binds `address`; port 0 takes a free one.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = StdListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl<G: Gateway> Server<G> {
+    /// A server for `gateway`.
+    pub fn new(gateway: Arc<G>, settings: Settings) -> Self {
+        Self { gateway, settings, stats: Arc::default() }
+    }
+
+    /// The counters, which go on counting while the server runs.
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// Starts the workers. They stop accepting when `shutdown` turns true or its sender is dropped.
+    pub fn start(self, bound: Bound, shutdown: &watch::Receiver<bool>) -> io::Result<Running> {
+        let mut desks = vec![Desk::own()];
+        let mut workers = Vec::new();
+        for _ in 1..self.settings.workers.get() {
+            let (desk, source) = Desk::other(self.settings.max_connections);
+            desks.push(desk);
+            workers.push(self.spawn(new_runtime()?, source, shutdown.clone())?);
+        }
+        let runtime = new_runtime()?;
+        let entered = runtime.enter();
+        let stats = Arc::clone(&self.stats);
+        let door = Door::open(bound.listener, desks, self.settings.max_connections, stats)?;
+        drop(entered);
+        workers.push(self.spawn(runtime, Source::Door(door), shutdown.clone())?);
+        Ok(Running { workers })
+    }
+
+    fn spawn(
+        &self,
+        runtime: runtime::Runtime,
+        source: Source,
+        shutdown: watch::Receiver<bool>,
+    ) -> io::Result<JoinHandle<usize>> {
+        let (endings, told) = Endings::channel();
+        let handler = Handler {
+            gateway: Arc::clone(&self.gateway),
+            clients: Clients::new(),
+            settings: self.settings.clone(),
+            stats: Arc::clone(&self.stats),
+            endings,
+        };
+        let worker = Worker {
+            handler: Arc::new(handler),
+            protocol: Arc::new(Protocol::new(&self.settings)),
+            shutdown,
+            connections: JoinSet::new(),
+        };
+        thread::Builder::new().name("plimsoll-serve".to_owned()).spawn(move || {
+            let cut = runtime.block_on(async {
+                let mut observers = JoinSet::new();
+                observers.spawn(tap::tell_all(told));
+                let cut = worker.run(source).await;
+                drop(tokio::time::timeout(LAST_WORDS, observers.join_next()).await);
+                cut
+            });
+            runtime.shutdown_background();
+            cut
+        })
+    }
+}
+
+impl Running {
+    /// Waits for the workers to end, which they do after `shutdown` turned true.
+    pub fn join(self) -> Drained {
+        let cut = self.workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum();
+        if cut == 0 { Drained::Completely } else { Drained::Cut(cut) }
+    }
+}
+
+impl<G: Gateway> Worker<G> {
+    /// Serves until shutdown, then until everything in flight is answered or time is up. The connections that
+    /// had to be cut are returned.
+    async fn run(mut self, mut source: Source) -> usize {
+        let mut shutdown = self.shutdown.clone();
+        let mut sweeping = tokio::time::interval(SWEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                biased;
+                () = connection::begun(&mut shutdown) => break,
+                _ = sweeping.tick() => self.handler.clients.sweep(),
+                Some(ended) = self.connections.join_next() => self.reap(ended.is_err()),
+                next = source.next() => match next {
+                    Some((stream, seat)) => self.serve(stream, seat),
+                    None => break,
+                },
+            }
+        }
+        drop(source);
+        self.drain().await
+    }
+
+    fn serve(&mut self, stream: tokio::net::TcpStream, seat: super::accept::Seat) {
+        let (protocol, handler) = (Arc::clone(&self.protocol), Arc::clone(&self.handler));
+        let shutdown = self.shutdown.clone();
+        self.connections.spawn(async move {
+            connection::serve(stream, protocol, handler, shutdown).await;
+            drop(seat);
+        });
+    }
+
+    fn reap(&self, panicked: bool) {
+        if panicked {
+            self.handler.stats.panics.increment();
+        }
+    }
+
+    async fn drain(mut self) -> usize {
+        let connections = &mut self.connections;
+        let all = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.handler.settings.drain_timeout, all).await.is_ok() {
+            return 0;
+        }
+        let cut = self.connections.len();
+        self.handler.stats.cut_connections.add(cut as u64);
+        self.connections.shutdown().await;
+        cut
+    }
+}
+
+fn new_runtime() -> io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+}

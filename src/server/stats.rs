@@ -1,0 +1,61 @@
+//! Counters of the server: what it did that nobody asked for.
+//!
+//! Plain atomics that any thread may read at any time. Nothing here is on the path of a byte.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since start; `open_connections` is a level.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Connections accepted.
+    pub connections: Counter,
+    /// Connections open now.
+    pub open_connections: Counter,
+    /// Requests whose head was read.
+    pub requests: Counter,
+    /// Answers that the gateway gave itself.
+    pub refusals: Counter,
+    /// Bodies of interest that went through unread: too large, or in an encoding that is not understood.
+    pub unread_bodies: Counter,
+    /// Requests that went out edited.
+    pub edited: Counter,
+    /// Edited requests that were rejected and whose original was sent.
+    pub originals_resent: Counter,
+    /// Preparations that took longer than `rewrite_timeout`: the original went out.
+    pub prepare_timeouts: Counter,
+    /// Panics on the other side of the seam; nothing but the observation or the edit was lost.
+    pub panics: Counter,
+    /// Answers whose body could not be decoded for the observer.
+    pub undecodable: Counter,
+    /// Requests that got no answer head from upstream.
+    pub upstream_failures: Counter,
+    /// Answers that the upstream broke off.
+    pub upstream_breaks: Counter,
+    /// Answers broken off here because the upstream sent nothing for its idle time-out.
+    pub upstream_stalls: Counter,
+    /// Connections that did not finish within `drain_timeout`.
+    pub cut_connections: Counter,
+}
+
+/// One counter.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Its present value.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn increment(&self) {
+        self.add(1);
+    }
+
+    pub(super) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn decrement(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

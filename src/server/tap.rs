@@ -1,0 +1,190 @@
+//! Tells an [`Exchange`] what happens, in a way that cannot disturb what happens.
+//!
+//! Bytes are shown after they were handed on, from a shared buffer, decoded if need be. A panic, or bytes
+//! that cannot be decoded, end the observation and nothing else. The last call is made by a task of its own,
+//! after the connection has written what it has.
+
+use std::io::{self, Write};
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::decode::{Coding, Decoder};
+use super::exchange::{End, Exchange, Form, Remedy};
+use super::guard::guard;
+use super::stats::Stats;
+
+/// Endings that may wait to be told; further ones are told at once.
+const WAITING_ENDS: usize = 256;
+
+/// Follows one request and its answer. Dropped before [`Tap::end`], it tells that the client has gone.
+pub(super) struct Tap(Option<Box<Live>>);
+
+/// An ended observation, with one last thing to say.
+pub(super) struct Ending(Box<Live>);
+
+/// Where endings go.
+#[derive(Clone)]
+pub(super) struct Endings(mpsc::Sender<Ending>);
+
+struct Live {
+    decoder: Decoder<Watcher>,
+    /// Handed on last, not shown yet: it may not have been written.
+    handed_on: Bytes,
+    how: End,
+    endings: Endings,
+    stats: Arc<Stats>,
+}
+
+/// The exchange as a place to write decoded bytes to. Empty after a panic.
+struct Watcher(Option<Box<dyn Exchange>>);
+
+impl Tap {
+    pub(super) fn new(exchange: Option<Box<dyn Exchange>>, endings: &Endings, stats: &Arc<Stats>) -> Self {
+        Self(exchange.map(|exchange| {
+            Box::new(Live {
+                decoder: Decoder::Identity(Watcher(Some(exchange))),
+                handed_on: Bytes::new(),
+                how: End::ClientGone,
+                endings: endings.clone(),
+                stats: Arc::clone(stats),
+            })
+        }))
+    }
+
+    /// Follows nothing.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn sent(&mut self, form: Form) {
+        self.call(|live| live.with(|exchange| exchange.sent(form)));
+    }
+
+    pub(super) fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy {
+        self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)))
+            .flatten()
+            .unwrap_or(Remedy::Deliver)
+    }
+
+    /// The head of the answer; the encoding of its body is learned from it.
+    pub(super) fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.call(|live| {
+            live.with(|exchange| exchange.response(status, headers));
+            live.expect(Coding::of(headers));
+        });
+    }
+
+    /// A piece of the body has been handed on to the client.
+    pub(super) fn handed_on(&mut self, piece: &Bytes) {
+        if self.0.is_some() {
+            self.call(|live| {
+                live.show();
+                live.handed_on = piece.clone();
+            });
+        }
+    }
+
+    /// The exchange is over.
+    pub(super) fn end(&mut self, how: End) {
+        if let Some(mut live) = self.0.take() {
+            live.how = how;
+            let endings = live.endings.clone();
+            endings.tell(Ending(live));
+        }
+    }
+
+    fn call<T>(&mut self, work: impl FnOnce(&mut Live) -> T) -> Option<T> {
+        let live = self.0.as_mut()?;
+        let stats = Arc::clone(&live.stats);
+        let outcome = guard(&stats, || work(live));
+        if outcome.is_none() {
+            self.0.take().map(|live| guard(&stats, || drop(live)));
+        }
+        outcome
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.end(End::ClientGone);
+    }
+}
+
+impl Endings {
+    /// The sending side, and the side that [`tell_all`] serves.
+    pub(super) fn channel() -> (Self, mpsc::Receiver<Ending>) {
+        let (sender, receiver) = mpsc::channel(WAITING_ENDS);
+        (Self(sender), receiver)
+    }
+
+    fn tell(&self, ending: Ending) {
+        match self.0.try_send(ending) {
+            Ok(()) => {}
+            Err(TrySendError::Full(ending) | TrySendError::Closed(ending)) => ending.tell(),
+        }
+    }
+}
+
+/// Tells endings until no one is left who could send one.
+pub(super) async fn tell_all(mut endings: mpsc::Receiver<Ending>) {
+    while let Some(ending) = endings.recv().await {
+        ending.tell();
+    }
+}
+
+impl Ending {
+    fn tell(self) {
+        let mut live = self.0;
+        let stats = Arc::clone(&live.stats);
+        guard(&stats, move || {
+            live.show();
+            let how = live.how.clone();
+            let exchange = live.decoder.sink().and_then(|watcher| watcher.0.take());
+            if let Some(exchange) = exchange {
+                exchange.end(how);
+            }
+        });
+    }
+}
+
+impl Live {
+    fn with<T>(&mut self, call: impl FnOnce(&mut dyn Exchange) -> T) -> Option<T> {
+        let exchange = self.decoder.sink()?.0.as_mut()?;
+        Some(call(exchange.as_mut()))
+    }
+
+    /// Shows what was handed on last.
+    fn show(&mut self) {
+        let piece = mem::take(&mut self.handed_on);
+        if !piece.is_empty() && self.decoder.feed(&piece).is_err() {
+            self.stats.undecodable.increment();
+            self.expect(None);
+        }
+    }
+
+    /// Bytes of this coding follow; none are shown if it is not understood.
+    fn expect(&mut self, coding: Option<Coding>) {
+        let Some(watcher) = self.decoder.sink() else { return };
+        let watcher = Watcher(watcher.0.take());
+        self.decoder = Decoder::new(coding, watcher);
+    }
+}
+
+impl Write for Watcher {
+    fn write(&mut self, decoded: &[u8]) -> io::Result<usize> {
+        if let Some(mut exchange) = self.0.take() {
+            exchange.data(decoded);
+            self.0 = Some(exchange);
+        }
+        Ok(decoded.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
