@@ -14,24 +14,29 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
+use crate::upstream::AnswerBody;
+
+/// The body of an answer to a request that was sent from here.
+pub(super) type Received = AnswerBody<Replay>;
+
 /// A body, read to some point.
 #[derive(Debug)]
-pub(super) struct Replay {
+pub(super) struct Replay<R = Incoming> {
     read: Bytes,
-    rest: Rest,
+    rest: Rest<R>,
 }
 
 #[derive(Debug)]
-enum Rest {
+enum Rest<R> {
     Nothing,
-    Open(Incoming),
+    Open(R),
     Trailers(HeaderMap),
     Broken(hyper::Error),
 }
 
-impl Replay {
+impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
     /// A body of which nothing was read.
-    pub(super) fn streaming(body: Incoming) -> Self {
+    pub(super) fn streaming(body: R) -> Self {
         Self { read: Bytes::new(), rest: Rest::Open(body) }
     }
 
@@ -42,7 +47,7 @@ impl Replay {
 
     /// Reads `body` to its end, to `limit` bytes, to its failure, or to a silence of `patience`; whichever is
     /// first. A body that declares more than `limit` is not read at all.
-    pub(super) async fn collect(mut body: Incoming, limit: usize, patience: Option<Duration>) -> Self {
+    pub(super) async fn collect(mut body: R, limit: usize, patience: Option<Duration>) -> Self {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {
             return Self::streaming(body);
@@ -100,7 +105,7 @@ pub(super) async fn discard(mut body: Incoming, limit: usize) {
     }
 }
 
-impl Body for Replay {
+impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for Replay<R> {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -141,18 +146,19 @@ impl Body for Replay {
 }
 
 /// Pieces of a body, put together with one copy, or none if there is one piece.
-struct Gathered {
+pub(super) struct Gathered {
     first: Bytes,
     all: BytesMut,
     expected: usize,
 }
 
 impl Gathered {
-    fn new(expected: usize) -> Self {
+    /// `expected` bytes will be made room for at the first copy.
+    pub(super) fn new(expected: usize) -> Self {
         Self { first: Bytes::new(), all: BytesMut::new(), expected }
     }
 
-    fn push(&mut self, piece: Bytes) {
+    pub(super) fn push(&mut self, piece: Bytes) {
         if self.len() == 0 {
             self.first = piece;
             return;
@@ -165,11 +171,11 @@ impl Gathered {
         self.all.extend_from_slice(&piece);
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.first.len() + self.all.len()
     }
 
-    fn into_bytes(self) -> Bytes {
+    pub(super) fn into_bytes(self) -> Bytes {
         if self.first.is_empty() { self.all.freeze() } else { self.first }
     }
 }

@@ -3,12 +3,14 @@
 //! Ends when the client closes it, when it idles for too long, or, once a shutdown began, with the requests
 //! that are in flight.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -20,25 +22,40 @@ use super::handler::Handler;
 const MAX_HEADERS: usize = 256;
 /// Bytes of header lines accepted in an HTTP/2 request; HTTP/1 is bounded by hyper's read buffer, about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// What HTTP/2 connections begin with, and no HTTP/1 request.
+const HTTP_2_BEGINS: &[u8] = b"PRI";
+/// A connection that has begun with less than that is looked at again after a pause, but not for ever.
+const PAUSE: Duration = Duration::from_millis(1);
+const LOOKS: usize = 1000;
 
 /// How connections are spoken to.
-pub(super) type Protocol = auto::Builder<TokioExecutor>;
+pub(super) struct Protocol {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    idle_timeout: Duration,
+}
 
-/// The protocol settings of a worker.
-pub(super) fn protocol(settings: &Settings) -> Protocol {
-    let mut protocol = auto::Builder::new(TokioExecutor::new());
-    protocol
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.idle_timeout)
-        .preserve_header_case(true)
-        .auto_date_header(false)
-        .max_headers(MAX_HEADERS)
-        .http2()
-        .timer(TokioTimer::new())
-        .auto_date_header(false)
-        .max_header_list_size(MAX_HEADER_BYTES);
-    protocol
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    /// The protocol settings of a worker.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.idle_timeout)
+            .preserve_header_case(true)
+            .auto_date_header(false)
+            .max_headers(MAX_HEADERS);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2.timer(TokioTimer::new()).auto_date_header(false).max_header_list_size(MAX_HEADER_BYTES);
+        Self { http1, http2, idle_timeout: settings.idle_timeout }
+    }
 }
 
 /// Serves `stream` to its end.
@@ -52,22 +69,53 @@ pub(super) async fn serve<G: Gateway>(
         let handler = Arc::clone(&handler);
         async move { handler.handle(request).await }
     });
-    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        biased;
-        outcome = connection.as_mut() => Some(outcome),
-        () = begun(&mut shutdown) => None,
+    let version = tokio::select! {
+        version = tokio::time::timeout(protocol.idle_timeout, version(&stream)) => version,
+        () = begun(&mut shutdown) => return,
     };
-    let outcome = match ended {
-        Some(outcome) => outcome,
-        None => {
-            connection.as_mut().graceful_shutdown();
+    let Ok(Ok(version)) = version else { return };
+    let stream = TokioIo::new(stream);
+    let outcome = match version {
+        Version::Http1 => {
+            let mut connection = pin!(protocol.http1.serve_connection(stream, service));
+            tokio::select! {
+                biased;
+                outcome = connection.as_mut() => return log(outcome),
+                () = begun(&mut shutdown) => connection.as_mut().graceful_shutdown(),
+            }
+            connection.await
+        }
+        Version::Http2 => {
+            let mut connection = pin!(protocol.http2.serve_connection(stream, service));
+            tokio::select! {
+                biased;
+                outcome = connection.as_mut() => return log(outcome),
+                () = begun(&mut shutdown) => connection.as_mut().graceful_shutdown(),
+            }
             connection.await
         }
     };
+    log(outcome);
+}
+
+fn log(outcome: hyper::Result<()>) {
     if let Err(error) = outcome {
         tracing::debug!(%error, "a client connection ended in an error");
     }
+}
+
+/// Looks at the first bytes of a connection without taking them.
+async fn version(stream: &TcpStream) -> io::Result<Version> {
+    let mut first = [0; HTTP_2_BEGINS.len()];
+    for _ in 0..LOOKS {
+        let seen = stream.peek(&mut first).await?;
+        match &first[..seen] {
+            HTTP_2_BEGINS => return Ok(Version::Http2),
+            some if !some.is_empty() && HTTP_2_BEGINS.starts_with(some) => tokio::time::sleep(PAUSE).await,
+            _ => break,
+        }
+    }
+    Ok(Version::Http1)
 }
 
 /// Waits until `shutdown` turns true or its sender is gone.

@@ -153,3 +153,108 @@ fn zstd_context() -> io::Result<zstd::stream::raw::Decoder<'static>> {
     context.set_parameter(zstd::stream::raw::DParameter::WindowLogMax(ZSTD_WINDOW_LOG))?;
     Ok(context)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CODINGS: [Coding; 5] =
+        [Coding::Identity, Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+
+    /// `plain` in every encoding that can be made here.
+    fn encoded(plain: &[u8]) -> Vec<(Coding, Vec<u8>)> {
+        use flate2::{Compression, write};
+        let mut gzip = write::GzEncoder::new(Vec::new(), Compression::fast());
+        let mut zlib = write::ZlibEncoder::new(Vec::new(), Compression::fast());
+        let mut bare = write::DeflateEncoder::new(Vec::new(), Compression::fast());
+        for encoder in [&mut gzip as &mut dyn Write, &mut zlib, &mut bare] {
+            encoder.write_all(plain).unwrap();
+        }
+        vec![
+            (Coding::Identity, plain.to_vec()),
+            (Coding::Gzip, gzip.finish().unwrap()),
+            (Coding::Deflate, zlib.finish().unwrap()),
+            (Coding::Deflate, bare.finish().unwrap()),
+            (Coding::Zstd, zstd::encode_all(plain, 1).unwrap()),
+        ]
+    }
+
+    fn in_pieces(coding: Coding, encoded: &[u8], size: usize) -> io::Result<Vec<u8>> {
+        let mut decoder = Decoder::new(Some(coding), Vec::new());
+        for piece in encoded.chunks(size) {
+            decoder.feed(piece)?;
+        }
+        Ok(decoder.sink().unwrap().clone())
+    }
+
+    #[test]
+    fn reads_what_headers_declare() {
+        for (lines, expected) in [
+            (&[][..], Some(Coding::Identity)),
+            (&[""], Some(Coding::Identity)),
+            (&["identity"], Some(Coding::Identity)),
+            (&["GZIP"], Some(Coding::Gzip)),
+            (&[" x-gzip "], Some(Coding::Gzip)),
+            (&["deflate"], Some(Coding::Deflate)),
+            (&["br"], Some(Coding::Brotli)),
+            (&["zstd"], Some(Coding::Zstd)),
+            (&["compress"], None),
+            (&["gzip, gzip"], None),
+            (&["gzip", "gzip"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(CONTENT_ENCODING, line.parse().unwrap());
+            }
+            assert_eq!(Coding::of(&headers), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn brotli_is_decoded() {
+        // "hello\n", made by the reference encoder.
+        let encoded = b"\x8f\x02\x80\x68\x65\x6c\x6c\x6f\x0a\x03";
+        assert_eq!(whole(Coding::Brotli, &Bytes::from_static(encoded), 6).unwrap(), "hello\n");
+        assert_eq!(whole(Coding::Brotli, &Bytes::from_static(encoded), 5), None);
+        assert_eq!(in_pieces(Coding::Brotli, encoded, 1).unwrap(), b"hello\n");
+    }
+
+    #[test]
+    fn a_bomb_costs_no_more_than_the_limit() {
+        let zeros = vec![0; 8 << 20];
+        for (coding, bomb) in encoded(&zeros) {
+            assert_eq!(whole(coding, &Bytes::from(bomb), 1 << 20), None, "{coding:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gives_back_what_was_encoded(
+            plain in proptest::collection::vec(any::<u8>(), 0..3000),
+            copies in 1usize..20,
+            size in 1usize..500,
+        ) {
+            let plain = plain.repeat(copies);
+            for (coding, encoded) in encoded(&plain) {
+                let encoded = Bytes::from(encoded);
+                prop_assert_eq!(whole(coding, &encoded, plain.len()).unwrap(), &plain[..], "{:?}", coding);
+                prop_assert_eq!(in_pieces(coding, &encoded, size).unwrap(), &plain[..], "{:?}", coding);
+                if coding != Coding::Identity {
+                    prop_assert_eq!(whole(coding, &encoded.slice(..encoded.len() - 1), plain.len()), None);
+                    let longer = [&encoded[..], b"!"].concat();
+                    prop_assert_eq!(whole(coding, &Bytes::from(longer), plain.len()), None);
+                }
+            }
+        }
+
+        #[test]
+        fn survives_anything(noise in proptest::collection::vec(any::<u8>(), 0..300), size in 1usize..50) {
+            for coding in CODINGS {
+                drop(whole(coding, &Bytes::copy_from_slice(&noise), 1 << 20));
+                drop(in_pieces(coding, &noise, size));
+            }
+        }
+    }
+}

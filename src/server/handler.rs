@@ -3,6 +3,7 @@
 //! Route it; read its body if that is of interest; let the gateway prepare it; send it; pass the answer on.
 //! Each step that fails on our side falls back to sending what the client sent.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,11 +45,12 @@ pub(super) struct Handler<G> {
 #[error("the client broke off its request")]
 pub(super) struct Abandoned;
 
-/// What was received, as far as it is needed until the answer is there.
+/// A request whose body is to be read.
 struct Received {
     head: Arc<Parts>,
-    /// Holds how the client spelled its header names.
     spelling: Extensions,
+    body: Incoming,
+    at: Instant,
 }
 
 /// One way to send a request.
@@ -56,6 +58,8 @@ struct Outgoing {
     form: Form,
     framing: Framing,
     body: Replay,
+    /// How the client spelled its header names.
+    spelling: Extensions,
 }
 
 impl<G: Gateway> Handler<G> {
@@ -64,17 +68,20 @@ impl<G: Gateway> Handler<G> {
         let received_at = Instant::now();
         self.stats.requests.increment();
         let (mut head, body) = request.into_parts();
-        let spelling = std::mem::take(&mut head.extensions);
-        let received = Received { head: Arc::new(head), spelling };
-        match self.route(&received.head) {
+        let spelling = mem::take(&mut head.extensions);
+        let head = Arc::new(head);
+        match self.route(&head) {
             Route::Forward(target) => {
-                let outgoing = Outgoing::streamed(Replay::streaming(body));
-                self.forward(&received, &target, outgoing, Tap::none()).await
+                let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+                self.forward(&head, &target, outgoing, Tap::none()).await
             }
-            Route::Read(target) => self.read(&received, &target, body, received_at).await,
+            Route::Read(target) => {
+                let received = Received { head, spelling, body, at: received_at };
+                self.read(received, &target).await
+            }
             Route::Refuse(fault) => {
                 self.discard(body).await;
-                Ok(self.refuse(&received.head, &fault))
+                Ok(self.refuse(&head, &fault))
             }
         }
     }
@@ -96,18 +103,12 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Reads the body, and has it prepared if that is possible.
-    async fn read(
-        &self,
-        received: &Received,
-        target: &Target,
-        body: Incoming,
-        received_at: Instant,
-    ) -> Result<Response<Answer>, Abandoned> {
-        let Some(coding) = Coding::of(&received.head.headers) else {
+    async fn read(&self, received: Received, target: &Target) -> Result<Response<Answer>, Abandoned> {
+        let Received { head, spelling, body, at } = received;
+        let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
-            return self
-                .forward(received, target, Outgoing::streamed(Replay::streaming(body)), Tap::none())
-                .await;
+            let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+            return self.forward(&head, target, outgoing, Tap::none()).await;
         };
         let body = Replay::collect(body, self.settings.max_body, None).await;
         if body.is_broken() {
@@ -115,19 +116,17 @@ impl<G: Gateway> Handler<G> {
         }
         let Some((original, plain)) = self.decode(coding, &body) else {
             self.stats.unread_bodies.increment();
-            return self.forward(received, target, Outgoing::streamed(body), Tap::none()).await;
+            return self.forward(&head, target, Outgoing::streamed(body, spelling), Tap::none()).await;
         };
-        let inbound = Inbound {
-            head: Arc::clone(&received.head),
-            body: plain,
-            upstream: Arc::clone(&target.upstream),
-            received_at,
-        };
-        let prepared = self.prepare(inbound).await;
+        drop(body);
+        let upstream = Arc::clone(&target.upstream);
+        let prepared =
+            self.prepare(Inbound { head: Arc::clone(&head), body: plain, upstream, received_at: at }).await;
         let tap = Tap::new(prepared.exchange, &self.endings, &self.stats);
+        let original = Outgoing::whole(original, spelling);
         match prepared.body {
-            None => self.forward(received, target, Outgoing::whole(original), tap).await,
-            Some(edited) => self.forward_edited(received, target, original, edited, tap).await,
+            None => self.forward(&head, target, original, tap).await,
+            Some(edited) => self.forward_edited(&head, target, original, edited, tap).await,
         }
     }
 
@@ -151,43 +150,44 @@ impl<G: Gateway> Handler<G> {
 
     async fn forward(
         &self,
-        received: &Received,
+        head: &Parts,
         target: &Target,
         outgoing: Outgoing,
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
-        match self.send(received, target, outgoing, &mut tap).await {
+        match self.send(head, target, outgoing, &mut tap).await {
             Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap)),
-            Err(error) => self.fail(received, target, error, tap),
+            Err(error) => self.fail(head, target, &error, tap),
         }
     }
 
     /// Sends the edited body; if that is rejected and the gateway says so, the original.
     async fn forward_edited(
         &self,
-        received: &Received,
+        head: &Parts,
         target: &Target,
-        original: Bytes,
+        original: Outgoing,
         edited: Bytes,
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
         self.stats.edited.increment();
-        let response = match self.send(received, target, Outgoing::edited(edited), &mut tap).await {
+        let edited = Outgoing::edited(edited, original.spelling.clone());
+        let response = match self.send(head, target, edited, &mut tap).await {
             Ok(response) => response,
-            Err(error) => return self.fail(received, target, error, tap),
+            Err(error) => return self.fail(head, target, &error, tap),
         };
         if !response.status().is_client_error() {
             return Ok(self.relay(response.map(Replay::streaming), target, tap));
         }
-        let (head, body) = response.into_parts();
+        let (rejection, body) = response.into_parts();
         let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
-        let reason = self.legible(&head.headers, body.read());
-        match tap.rejected(head.status, &head.headers, &reason) {
-            Remedy::Deliver => Ok(self.relay(Response::from_parts(head, body), target, tap)),
+        let reason = self.legible(&rejection.headers, body.read());
+        match tap.rejected(rejection.status, &rejection.headers, &reason) {
+            Remedy::Deliver => Ok(self.relay(Response::from_parts(rejection, body), target, tap)),
             Remedy::SendOriginal => {
                 drop(body);
                 self.stats.originals_resent.increment();
-                self.forward(received, target, Outgoing::whole(original), tap).await
+                self.forward(head, target, original, tap).await
             }
         }
     }
@@ -204,24 +204,28 @@ impl<G: Gateway> Handler<G> {
 
     async fn send(
         &self,
-        received: &Received,
+        head: &Parts,
         target: &Target,
         outgoing: Outgoing,
         tap: &mut Tap,
-    ) -> Result<Response<Incoming>, SendError> {
-        let Received { head, spelling } = received;
+    ) -> Result<Response<body::Received>, SendError> {
         let upstream = &target.upstream;
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         let mut request = Request::new(outgoing.body);
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers::to_upstream(head, upstream, outgoing.framing);
-        *request.extensions_mut() = spelling.clone();
+        *request.extensions_mut() = outgoing.spelling;
         tap.sent(outgoing.form);
         self.clients.send(upstream, request).await
     }
 
-    fn relay(&self, response: Response<Replay>, target: &Target, mut tap: Tap) -> Response<Answer> {
+    fn relay(
+        &self,
+        response: Response<Replay<body::Received>>,
+        target: &Target,
+        mut tap: Tap,
+    ) -> Response<Answer> {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
         head.headers = headers::to_client(head.headers);
@@ -232,18 +236,18 @@ impl<G: Gateway> Handler<G> {
 
     fn fail(
         &self,
-        received: &Received,
+        head: &Parts,
         target: &Target,
-        error: SendError,
+        error: &SendError,
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
         if matches!(error, SendError::RequestBody) {
             return Err(Abandoned);
         }
         self.stats.upstream_failures.increment();
-        let fault = describe(&error, target);
+        let fault = describe(error, target);
         tap.end(End::Failed(fault.clone()));
-        Ok(self.refuse(&received.head, &fault))
+        Ok(self.refuse(head, &fault))
     }
 
     /// Answers in place of an upstream.
@@ -271,19 +275,19 @@ impl<G: Gateway> Handler<G> {
 }
 
 impl Outgoing {
-    fn streamed(body: Replay) -> Self {
+    fn streamed(body: Replay, spelling: Extensions) -> Self {
         let open_ended = !body.is_end_stream() && body.size_hint().exact().is_none();
-        Self { form: Form::Original, framing: Framing::Streamed { open_ended }, body }
+        Self { form: Form::Original, framing: Framing::Streamed { open_ended }, body, spelling }
     }
 
-    fn whole(original: Bytes) -> Self {
+    fn whole(original: Bytes, spelling: Extensions) -> Self {
         let framing = Framing::Whole { length: original.len() };
-        Self { form: Form::Original, framing, body: Replay::whole(original) }
+        Self { form: Form::Original, framing, body: Replay::whole(original), spelling }
     }
 
-    fn edited(edited: Bytes) -> Self {
+    fn edited(edited: Bytes, spelling: Extensions) -> Self {
         let framing = Framing::Edited { length: edited.len() };
-        Self { form: Form::Edited, framing, body: Replay::whole(edited) }
+        Self { form: Form::Edited, framing, body: Replay::whole(edited), spelling }
     }
 }
 

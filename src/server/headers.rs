@@ -165,3 +165,41 @@ fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 fn is_token(value: &HeaderValue, token: &str) -> bool {
     value.as_bytes().eq_ignore_ascii_case(token.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(lines: &[(&'static str, &'static str)]) -> Parts {
+        let mut request = http::Request::new(());
+        for (name, value) in lines {
+            request.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        request.into_parts().0
+    }
+
+    #[test]
+    fn only_offers_of_something_else_than_http_are_upgrades() {
+        for (lines, expected) in [
+            (&[][..], false),
+            (&[("connection", "Upgrade"), ("upgrade", "websocket")], true),
+            (&[("connection", "keep-alive, upgrade"), ("upgrade", "h2c, websocket")], true),
+            (&[("connection", "upgrade")], false),
+            (&[("connection", "upgrade"), ("upgrade", "")], false),
+            (&[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], false),
+            // Without `connection` it is not addressed to us.
+            (&[("upgrade", "websocket")], false),
+        ] {
+            assert_eq!(asks_for_upgrade(&head(lines)), expected, "{lines:?}");
+        }
+        let mut request = head(&[("connection", "upgrade"), ("upgrade", "websocket")]);
+        request.version = Version::HTTP_2;
+        assert!(!asks_for_upgrade(&request));
+    }
+
+    #[test]
+    fn an_answer_without_lines_of_its_connection_is_not_rebuilt() {
+        let headers = head(&[("b", "1"), ("trailer", "x"), ("a", "2"), ("b", "3")]).headers;
+        assert_eq!(to_client(headers.clone()), headers);
+    }
+}

@@ -24,6 +24,8 @@ use super::tap::{self, Endings};
 const BLOCKING_THREADS: usize = 4;
 /// How long observers get to be told the last endings.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often upstream connections that nobody uses are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A listening socket. Connections queue up in it from now on.
 #[derive(Debug)]
@@ -123,7 +125,7 @@ impl<G: Gateway> Server<G> {
         };
         let worker = Worker {
             handler: Arc::new(handler),
-            protocol: Arc::new(connection::protocol(&self.settings)),
+            protocol: Arc::new(Protocol::new(&self.settings)),
             shutdown,
             connections: JoinSet::new(),
         };
@@ -154,10 +156,12 @@ impl<G: Gateway> Worker<G> {
     /// had to be cut are returned.
     async fn run(mut self, mut source: Source) -> usize {
         let mut shutdown = self.shutdown.clone();
+        let mut sweeping = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 biased;
                 () = connection::begun(&mut shutdown) => break,
+                _ = sweeping.tick() => self.handler.clients.sweep(),
                 Some(ended) = self.connections.join_next() => self.reap(ended.is_err()),
                 next = source.next() => match next {
                     Some((stream, seat)) => self.serve(stream, seat),

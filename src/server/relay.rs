@@ -1,22 +1,30 @@
 //! The body of an answer on its way to the client.
 //!
-//! Every byte is passed on as soon as it is there, in order and unchanged; an upstream that breaks off, or
-//! falls silent for too long, is passed on as a break and never as an end. Watching happens on copies.
+//! Every byte is passed on as soon as it is there, in order and unchanged. Pieces that are there at the same
+//! time leave as one; nothing ever waits for more. An upstream that breaks off, or falls silent for too long,
+//! is passed on as a break and never as an end. Watching happens on copies.
 
 use std::error::Error as StdError;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::body::Replay;
+use super::body::{Gathered, Received, Replay};
 use super::exchange::End;
 use super::stats::Stats;
 use super::tap::Tap;
+
+/// What is there at the same time leaves as one piece, up to about so many bytes.
+const MERGED_BYTES: usize = 16 * 1024;
+/// And up to so many pieces, so that other connections get their turn.
+const MERGED_PIECES: usize = 64;
 
 /// The body of any answer that the server gives.
 pub(super) enum Answer {
@@ -28,12 +36,24 @@ pub(super) enum Answer {
 
 /// An upstream's answer, passed on.
 pub(super) struct Relay {
-    source: Replay,
+    source: Replay<Received>,
     tap: Tap,
     patience: Patience,
-    /// What the body will end with, once everything before it was written.
-    broken: Option<Broken>,
+    /// What comes after what was handed on last.
+    next: Next,
     stats: Arc<Stats>,
+}
+
+/// How an answer goes on.
+enum Next {
+    More,
+    /// Too large to be worth merging with what came before it.
+    Piece(Bytes),
+    Trailers(HeaderMap),
+    /// One turn later, so that what was handed on before is written first.
+    Break(Broken),
+    BreakNow(Broken),
+    End,
 }
 
 /// Why an answer is not whole.
@@ -53,56 +73,106 @@ struct Patience {
 }
 
 impl Relay {
-    pub(super) fn new(source: Replay, mut tap: Tap, idle_timeout: Duration, stats: &Arc<Stats>) -> Self {
-        if source.is_end_stream() {
-            tap.end(End::Complete);
+    pub(super) fn new(
+        source: Replay<Received>,
+        tap: Tap,
+        idle_timeout: Duration,
+        stats: &Arc<Stats>,
+    ) -> Self {
+        let (patience, stats) = (Patience::new(idle_timeout), Arc::clone(stats));
+        let mut relay = Self { source, tap, patience, next: Next::More, stats };
+        if relay.source.is_end_stream() {
+            relay.tap.end(End::Complete);
+            relay.next = Next::End;
         }
-        Self { source, tap, patience: Patience::new(idle_timeout), broken: None, stats: Arc::clone(stats) }
+        relay
     }
 
-    fn hand_on(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if matches!(self.next, Next::More) {
+            let piece = ready!(self.poll_piece(cx));
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(self.hand_on(piece))));
+            }
+        }
+        match mem::replace(&mut self.next, Next::End) {
+            Next::More => {
+                self.next = Next::More;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Next::Piece(piece) => {
+                self.next = self.after_data();
+                Poll::Ready(Some(Ok(self.hand_on(piece))))
+            }
+            Next::Trailers(trailers) => {
+                self.tap.end(End::Complete);
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
+            Next::Break(broken) => {
+                self.next = Next::BreakNow(broken);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Next::BreakNow(broken) => {
+                self.tap.end(End::UpstreamBroke);
+                Poll::Ready(Some(Err(broken)))
+            }
+            Next::End => {
+                self.tap.end(End::Complete);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// What is there now, in one piece; empty if it is not data that comes next.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let mut gathered = Gathered::new(0);
+        for _ in 0..MERGED_PIECES {
+            self.next = match Pin::new(&mut self.source).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if gathered.len() > 0 && data.len() > MERGED_BYTES => Next::Piece(data),
+                    Ok(data) => {
+                        gathered.push(data);
+                        self.after_data()
+                    }
+                    Err(frame) => frame.into_trailers().map_or(Next::End, Next::Trailers),
+                },
+                Poll::Ready(Some(Err(error))) => self.breaking(Broken::Upstream(error)),
+                Poll::Ready(None) => Next::End,
+                Poll::Pending if gathered.len() == 0 => {
+                    ready!(self.patience.poll_exhausted(cx));
+                    self.breaking(Broken::Silent(self.patience.limit))
+                }
+                Poll::Pending => break,
+            };
+            if !matches!(self.next, Next::More) || gathered.len() >= MERGED_BYTES {
+                break;
+            }
+        }
         self.patience.heard();
-        if let Some(piece) = frame.data_ref() {
-            self.tap.handed_on(piece);
-        }
-        if self.source.is_end_stream() {
-            self.tap.end(End::Complete);
-        }
-        frame
+        Poll::Ready(gathered.into_bytes())
     }
 
-    /// Ends the body with `broken`, after one more turn: what was handed on before is written first.
-    fn break_off(&mut self, broken: Broken, cx: &Context<'_>) {
+    fn after_data(&self) -> Next {
+        if self.source.is_end_stream() { Next::End } else { Next::More }
+    }
+
+    fn breaking(&self, broken: Broken) -> Next {
         match &broken {
             Broken::Upstream(_) => self.stats.upstream_breaks.increment(),
             Broken::Silent(_) => self.stats.upstream_stalls.increment(),
         }
         tracing::debug!(error = %broken, "an answer ends early");
-        self.tap.end(End::UpstreamBroke);
-        self.broken = Some(broken);
-        cx.waker().wake_by_ref();
+        Next::Break(broken)
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        if let Some(broken) = self.broken.take() {
-            return Poll::Ready(Some(Err(broken)));
+    fn hand_on(&mut self, piece: Bytes) -> Frame<Bytes> {
+        self.tap.handed_on(&piece);
+        if matches!(self.next, Next::End) {
+            self.tap.end(End::Complete);
         }
-        match Pin::new(&mut self.source).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.hand_on(frame)))),
-            Poll::Ready(None) => {
-                self.tap.end(End::Complete);
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => {
-                self.break_off(Broken::Upstream(error), cx);
-                Poll::Pending
-            }
-            Poll::Pending => {
-                ready!(self.patience.poll_exhausted(cx));
-                self.break_off(Broken::Silent(self.patience.limit), cx);
-                Poll::Pending
-            }
-        }
+        Frame::data(piece)
     }
 }
 
@@ -147,7 +217,7 @@ impl Body for Answer {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Self::Relayed(relay) => relay.source.is_end_stream(),
+            Self::Relayed(relay) => matches!(relay.next, Next::End),
         }
     }
 

@@ -3,8 +3,12 @@
 //! Knows HTTP and TLS, nothing of what is said over them. Never adds anything to a request but what its
 //! settings name.
 
+mod answer;
 mod base_url;
 mod client;
+mod connect;
+mod line;
+mod pool;
 mod tls;
 
 use std::path::PathBuf;
@@ -14,6 +18,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+pub use self::answer::AnswerBody;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
 pub use self::tls::TlsError;

@@ -1,8 +1,11 @@
 //! Integration tests: one binary, loopback only.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
 mod cli;
 mod config;
 mod gateway;
+mod proxy;
 mod source;
 mod support;
 mod tidy;

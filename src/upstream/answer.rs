@@ -1,0 +1,92 @@
+//! The body of an upstream's answer.
+//!
+//! Drives the connection that it comes from, and gives it back for the next request once it is read to its
+//! end. Dropped before that, it takes the connection with it: the upstream sees the request cancelled.
+
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::line::Line;
+use super::pool::Pool;
+
+/// A body that is being received.
+pub struct AnswerBody<B: Body + 'static> {
+    body: Incoming,
+    /// What `body` comes from, if it must be driven.
+    source: Option<Source<B>>,
+}
+
+struct Source<B: Body + 'static> {
+    line: Box<Line<B>>,
+    pool: Arc<Pool<B>>,
+}
+
+impl<B> AnswerBody<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    /// A body that comes from `line`, which belongs in `pool`.
+    pub(super) fn from_line(body: Incoming, line: Box<Line<B>>, pool: Arc<Pool<B>>) -> Self {
+        let mut answer = Self { body, source: Some(Source { line, pool }) };
+        if answer.body.is_end_stream() {
+            answer.give_back();
+        }
+        answer
+    }
+
+    /// A body whose connection has a task of its own.
+    pub(super) fn from_task(body: Incoming) -> Self {
+        Self { body, source: None }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(Source { mut line, pool }) = self.source.take()
+            && line.rest()
+        {
+            pool.give_back(line);
+        }
+    }
+}
+
+impl<B> Body for AnswerBody<B>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self { body, source } = &mut *self;
+        let frame = match source {
+            Some(Source { line, .. }) => line.poll_frame(body, cx),
+            None => Pin::new(body).poll_frame(cx),
+        };
+        match &frame {
+            Poll::Ready(None) => self.give_back(),
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() || self.body.is_end_stream() => {
+                self.give_back();
+            }
+            _ => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,105 @@
+//! Making connections: TCP, TLS where the address says so, and the HTTP version that TLS agreed on.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http_body::Body;
+use hyper::client::conn::{http1, http2};
+use hyper::rt::Executor;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::line::Line;
+use super::{SendError, Upstream};
+
+/// Header lines accepted in an answer; hyper's default is 100.
+const MAX_HEADERS: usize = 256;
+/// Bytes of header lines accepted in an HTTP/2 answer.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// A dead HTTP/2 connection is noticed within about twice this.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// A byte stream to an upstream.
+pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Makes connections to one upstream.
+#[derive(Clone)]
+pub(super) struct Connector {
+    connector: HttpsConnector<HttpConnector>,
+    timeout: Duration,
+}
+
+/// A new connection.
+pub(super) enum Connected<B: Body + 'static> {
+    Http1(Box<Line<B>>),
+    Http2(http2::SendRequest<B>),
+}
+
+impl Connector {
+    pub(super) fn new(upstream: &Upstream) -> Result<Self, SendError> {
+        let timeout = upstream.timeouts().connect;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
+        // Shared out among the addresses of a name, so that a dead first one leaves time for the second.
+        tcp.set_connect_timeout(Some(timeout));
+        Ok(Self { connector: HttpsConnector::from((tcp, upstream.tls()?)), timeout })
+    }
+
+    /// Connects to the scheme and authority of `address`.
+    pub(super) async fn connect<B>(mut self, address: Uri) -> Result<Connected<B>, SendError>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let stream = tokio::time::timeout(self.timeout, self.connector.call(address))
+            .await
+            .map_err(|_elapsed| SendError::TimedOut)?
+            .map_err(|error| SendError::from_connecting(error.as_ref()))?;
+        if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
+    }
+}
+
+async fn http1<B>(stream: Stream) -> Result<Connected<B>, SendError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let (sender, connection) = http1::Builder::new()
+        .preserve_header_case(true)
+        .max_headers(MAX_HEADERS)
+        .handshake(stream)
+        .await
+        .map_err(|error| SendError::from_connecting(&error))?;
+    Ok(Connected::Http1(Box::new(Line::new(sender, connection))))
+}
+
+async fn http2<B>(stream: Stream) -> Result<Connected<B>, SendError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let executor = TokioExecutor::new();
+    let (sender, connection) = http2::Builder::new(executor.clone())
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL)
+        .handshake(stream)
+        .await
+        .map_err(|error| SendError::from_connecting(&error))?;
+    // Requests share the connection, so it needs a task of its own, which ends with the last of them.
+    executor.execute(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an upstream connection ended in an error");
+        }
+    });
+    Ok(Connected::Http2(sender))
+}

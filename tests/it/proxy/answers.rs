@@ -1,0 +1,104 @@
+//! What an answer looks like when it reaches the client.
+
+use super::stage;
+use super::wire::Closing;
+
+/// Asks with `method`, answers with `answer`, and compares what arrives.
+async fn check(method: &str, answer: &str, expected: &str) {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send(format!("{method} /x HTTP/1.1\r\nhost: me\r\n\r\n")).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send(answer).await;
+    client.expect(expected).await;
+    // Whatever the answer was, the connection is good for another request.
+    client.send("GET /next HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    assert!(server.head().await.starts_with("GET /next "));
+    server.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    client.expect("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn come_back_byte_for_byte() {
+    for (method, answer, expected) in [
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nX-Request-ID: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nX-Request-ID: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nabc",
+        ),
+        // Any status, any reason.
+        (
+            "GET",
+            "HTTP/1.1 529 Site is overloaded (really)\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 529 Site is overloaded (really)\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n",
+        ),
+        // What belongs to the upstream's connection stays there; the rest keeps its order.
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nA: 1\r\nConnection: keep-alive, x-hop\r\nKeep-Alive: timeout=5\r\nX-Hop: h\r\n\
+             B: 2\r\nProxy-Authenticate: x\r\ncontent-length: 1\r\nC: 3\r\n\r\nz",
+            "HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\ncontent-length: 1\r\nC: 3\r\n\r\nz",
+        ),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
+        // No bodies where there are none.
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n",
+        ),
+        ("HEAD", "HTTP/1.1 200 OK\r\nx: 1\r\n\r\n", "HTTP/1.1 200 OK\r\nx: 1\r\n\r\n"),
+        ("DELETE", "HTTP/1.1 204 No Content\r\nx: 1\r\n\r\n", "HTTP/1.1 204 No Content\r\nx: 1\r\n\r\n"),
+        (
+            "GET",
+            "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
+            "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
+        ),
+        // An interim answer is for this hop.
+        (
+            "GET",
+            "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+        ),
+    ] {
+        check(method, answer, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn keep_their_trailers() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\nte: trailers\r\nconnection: te\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ntrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nsum: 1\r\n\r\n").await;
+    client
+        .expect("HTTP/1.1 200 OK\r\ntrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nsum: 1\r\n\r\n")
+        .await;
+}
+
+#[tokio::test]
+async fn that_end_with_the_connection_end_well() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.0 200 OK\r\n\r\nall of it").await;
+    server.finish().await;
+    client.expect("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    assert_eq!(client.chunked().await, b"all of it");
+}
+
+#[tokio::test]
+async fn to_old_clients_end_with_the_connection() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.0\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    assert!(server.head().await.starts_with("GET /x HTTP/1.1\r\n"));
+    server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n").await;
+    client.expect("HTTP/1.0 200 OK\r\n\r\nabc").await;
+    assert_eq!(client.closed().await, Closing::Finished);
+}

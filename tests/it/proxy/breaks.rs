@@ -1,0 +1,172 @@
+//! Whatever breaks on one side breaks on the other, and never looks like an end.
+
+use std::time::Duration;
+
+use plimsoll::upstream::{Settings, Timeouts};
+
+use super::gateway::TestGateway;
+use super::wire::{Closing, TestUpstream, eventually, header};
+use super::{Proxy, stage};
+
+/// How an upstream breaks off.
+#[derive(Clone, Copy, Debug)]
+enum Break {
+    Finish,
+    Reset,
+}
+
+#[tokio::test]
+async fn a_broken_answer_arrives_broken_and_with_all_that_came_before() {
+    for (head, body) in [
+        ("transfer-encoding: chunked\r\n\r\n", "3\r\nabc\r\n"),
+        ("transfer-encoding: chunked\r\n\r\n", "6\r\nabc"),
+        ("content-length: 6\r\n\r\n", "abc"),
+    ] {
+        for how in [Break::Finish, Break::Reset] {
+            let (proxy, upstream, mut client) = stage().await;
+            client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+            let mut server = upstream.accept().await;
+            server.head().await;
+            server.send(format!("HTTP/1.1 200 OK\r\n{head}")).await;
+            client.expect(format!("HTTP/1.1 200 OK\r\n{head}")).await;
+            server.send(body).await;
+            if head.starts_with('t') {
+                client.expect("3\r\nabc\r\n").await;
+            } else {
+                client.expect("abc").await;
+            }
+            match how {
+                Break::Finish => drop(server),
+                Break::Reset => server.reset(),
+            }
+            // No last chunk, no missing bytes.
+            client.closed().await;
+            assert_eq!(proxy.stats.upstream_breaks.value(), 1, "{head} {how:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_came_with_the_break_arrives_too() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\nde").await;
+    drop(server);
+    client.head().await;
+    let mut arrived = client.chunk().await;
+    while arrived.len() < 5 {
+        arrived.extend(client.chunk().await);
+    }
+    assert_eq!(arrived, b"abcde");
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_waiting_cancels_the_request() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    drop(client);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_cancels_the_answer() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
+    client.head().await;
+    client.expect("3\r\nabc\r\n").await;
+    drop(client);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_its_request_cancels_it() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 4\r\n\r\nab").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.expect("ab").await;
+    drop(client);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_cannot_be_reached_is_named() {
+    let nobody = TestUpstream::bind().await;
+    let url = nobody.url();
+    drop(nobody);
+    let proxy = Proxy::start(TestGateway::forwarding(&url));
+    let mut client = proxy.client().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
+    let (head, body) = client.message().await;
+    let body = String::from_utf8(body).unwrap();
+    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");
+    assert_eq!(header(&head, "content-type"), Some("text/x-refusal"));
+    assert!(body.starts_with(&format!("/x Upstream: upstream `test` ({url}): cannot connect")), "{body}");
+    assert_eq!(proxy.stats.upstream_failures.value(), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs_up_before_answering_is_not_asked_again() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    drop(server);
+    let (head, _) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+    assert!(upstream.is_quiet());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_the_upstreams_fault() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("SSH-2.0-OpenSSH\r\n\r\n").await;
+    let (head, body) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+    assert!(String::from_utf8(body).unwrap().contains("Upstream"));
+}
+
+fn impatient(upstream: &TestUpstream, timeouts: Timeouts) -> Proxy {
+    let mut settings = Settings::new("test", upstream.url().parse().unwrap());
+    settings.timeouts = timeouts;
+    Proxy::start(TestGateway::with_upstream(settings))
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_in_time_is_given_up() {
+    let upstream = TestUpstream::bind().await;
+    let timeouts = Timeouts { response: Duration::from_millis(1), ..Timeouts::default() };
+    let proxy = impatient(&upstream, timeouts);
+    let mut client = proxy.client().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let (head, _) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"), "{head}");
+}
+
+#[tokio::test]
+async fn an_answer_that_falls_silent_breaks() {
+    let upstream = TestUpstream::bind().await;
+    let timeouts = Timeouts { idle: Duration::from_millis(1), ..Timeouts::default() };
+    let proxy = impatient(&upstream, timeouts);
+    let mut client = proxy.client().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc").await;
+    client.head().await;
+    client.expect("abc").await;
+    assert_eq!(client.closed().await, Closing::Finished);
+    server.closed().await;
+    eventually("the count of stalls", || proxy.stats.upstream_stalls.value() == 1).await;
+}

@@ -1,0 +1,229 @@
+//! Connections: kept, refused, replaced, limited and drained.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use plimsoll::server::{Drained, Settings};
+
+use super::gateway::{Preparing, TestGateway};
+use super::wire::{Closing, Peer, TestUpstream, eventually, header};
+use super::{Proxy, settings, stage};
+
+const ASK: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+async fn ask(client: &mut Peer, server: &mut Peer) {
+    client.send(ASK).await;
+    server.message().await;
+    server.send(OK).await;
+    client.expect(OK).await;
+}
+
+#[tokio::test]
+async fn are_kept_on_both_sides() {
+    let (proxy, upstream, mut client) = stage().await;
+    client.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OK).await;
+    client.expect(OK).await;
+    for _ in 0..3 {
+        ask(&mut client, &mut server).await;
+    }
+    let mut other = proxy.client().await;
+    ask(&mut other, &mut server).await;
+    assert!(upstream.is_quiet());
+}
+
+#[tokio::test]
+async fn closed_by_the_upstream_are_replaced_unnoticed() {
+    for preparing in [None, Some(Preparing::Untouched), Some(Preparing::Edited("[]"))] {
+        let upstream = TestUpstream::bind().await;
+        let proxy = Proxy::start(match preparing {
+            None => TestGateway::forwarding(upstream.url()),
+            Some(preparing) => TestGateway::reading(upstream.url(), preparing),
+        });
+        let mut client = proxy.client().await;
+        for _ in 0..10 {
+            client.send(ASK).await;
+            let mut server = upstream.accept().await;
+            server.message().await;
+            server.send(OK).await;
+            client.expect(OK).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn to_upstreams_are_not_used_when_kept_for_too_long() {
+    let upstream = TestUpstream::bind().await;
+    let mut settings = plimsoll::upstream::Settings::new("test", upstream.url().parse().unwrap());
+    settings.timeouts.keep_alive = Duration::ZERO;
+    let proxy = Proxy::start(TestGateway::with_upstream(settings));
+    let mut client = proxy.client().await;
+    for _ in 0..3 {
+        client.send(ASK).await;
+        let mut server = upstream.accept().await;
+        server.message().await;
+        server.send(OK).await;
+        client.expect(OK).await;
+    }
+}
+
+#[tokio::test]
+async fn whose_first_bytes_come_one_by_one_are_understood() {
+    let (_proxy, upstream, mut client) = stage().await;
+    for byte in ASK.as_bytes() {
+        client.send([*byte]).await;
+        tokio::task::yield_now().await;
+    }
+    upstream.accept().await.message().await;
+}
+
+#[tokio::test]
+async fn refuse_upgrades_and_go_on() {
+    let (proxy, upstream, mut client) = stage().await;
+    client
+        .send(
+            "GET /v1/responses HTTP/1.1\r\nhost: me\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+        )
+        .await;
+    let (head, body) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 426 Upgrade Required\r\n"), "{head}");
+    assert_eq!((header(&head, "upgrade"), header(&head, "content-type")), (None, Some("text/x-refusal")));
+    assert!(String::from_utf8(body).unwrap().starts_with("/v1/responses Client: "));
+    assert!(upstream.is_quiet());
+    client.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OK).await;
+    client.expect(OK).await;
+    assert_eq!(proxy.stats.refusals.value(), 1);
+}
+
+#[tokio::test]
+async fn survive_a_refusal_before_the_body_was_sent() {
+    for (path, status) in [("/refused", "404 Not Found"), ("/panic", "500 Internal Server Error")] {
+        let (_proxy, upstream, mut client) = stage().await;
+        let body = "x".repeat(3 << 20);
+        client
+            .send(format!("POST {path} HTTP/1.1\r\nhost: me\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+            .await;
+        let (head, _) = client.message().await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{head}");
+        client.send(ASK).await;
+        upstream.accept().await.message().await;
+    }
+}
+
+#[tokio::test]
+async fn carry_requests_one_after_the_other() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send([ASK, ASK].concat()).await;
+    let mut server = upstream.accept().await;
+    for _ in 0..2 {
+        server.message().await;
+        server.send(OK).await;
+        client.expect(OK).await;
+    }
+}
+
+#[tokio::test]
+async fn do_not_carry_tunnels() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n").await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{head}");
+    assert!(upstream.is_quiet());
+}
+
+#[tokio::test]
+async fn beyond_the_limit_wait_for_their_turn() {
+    let upstream = TestUpstream::bind().await;
+    let limited = Settings { max_connections: 1, ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
+    let (mut first, mut second) = (proxy.client().await, proxy.client().await);
+    second.send(ASK).await;
+    first.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OK).await;
+    first.expect(OK).await;
+    assert_eq!(proxy.stats.connections.value(), 1);
+    drop(first);
+    server.message().await;
+    server.send(OK).await;
+    second.expect(OK).await;
+    assert_eq!(proxy.stats.open_connections.value(), 1);
+}
+
+#[tokio::test]
+async fn are_shared_out_among_workers() {
+    let upstream = TestUpstream::bind().await;
+    let several = Settings { workers: NonZeroUsize::new(3).unwrap(), ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), several);
+    // Upstream connections belong to a worker: as many are opened as there are workers.
+    let mut pairs = Vec::new();
+    for _ in 0..3 {
+        let mut client = proxy.client().await;
+        client.send(ASK).await;
+        let mut server = upstream.accept().await;
+        server.message().await;
+        server.send(OK).await;
+        client.expect(OK).await;
+        pairs.push((client, server));
+    }
+    for (client, server) in &mut pairs {
+        ask(client, server).await;
+    }
+    assert!(upstream.is_quiet());
+}
+
+#[tokio::test]
+async fn that_idle_for_too_long_are_closed() {
+    let upstream = TestUpstream::bind().await;
+    let impatient = Settings { idle_timeout: Duration::from_millis(1), ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), impatient);
+    assert_eq!(proxy.client().await.closed().await, Closing::Finished);
+}
+
+#[tokio::test]
+async fn are_closed_when_idle_and_finished_when_not_at_the_end() {
+    let upstream = TestUpstream::bind().await;
+    let patient = Settings { drain_timeout: super::PATIENCE, ..settings() };
+    let mut proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), patient);
+    let (mut idle, mut busy, mut fresh) = (proxy.client().await, proxy.client().await, proxy.client().await);
+    idle.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OK).await;
+    idle.expect(OK).await;
+    busy.send(ASK).await;
+    server.message().await;
+    server.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab").await;
+    busy.expect("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n").await;
+    eventually("three connections", || proxy.stats.open_connections.value() == 3).await;
+
+    let finishing = async {
+        assert_eq!(idle.closed().await, Closing::Finished);
+        assert_eq!(fresh.closed().await, Closing::Finished);
+        server.send("cd").await;
+        busy.expect("\r\nabcd").await;
+        assert_eq!(busy.closed().await, Closing::Finished);
+    };
+    let (drained, ()) = tokio::join!(proxy.stop(), finishing);
+    assert_eq!(drained, Drained::Completely);
+}
+
+#[tokio::test]
+async fn that_do_not_finish_are_cut_at_the_end() {
+    let (mut proxy, upstream, mut client) = stage().await;
+    client.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    assert_eq!(proxy.stop().await, Drained::Cut(1));
+    assert_eq!(proxy.stats.cut_connections.value(), 1);
+    client.closed().await;
+    server.closed().await;
+}

@@ -1,0 +1,164 @@
+//! A gateway whose every decision is set by the test.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use plimsoll::server::{
+    End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target,
+};
+use plimsoll::upstream::{Settings, Upstream};
+
+/// What [`Gateway::prepare`] does.
+pub(super) enum Preparing {
+    /// Sends the original.
+    Untouched,
+    /// Sends this.
+    Edited(&'static str),
+    /// Never ends.
+    Hanging,
+    /// Panics.
+    Panicking,
+}
+
+/// What its exchanges do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watching {
+    Quietly,
+    /// Panics at the first data.
+    Panicking,
+}
+
+pub(super) struct TestGateway {
+    upstream: Arc<Upstream>,
+    reads: bool,
+    preparing: Preparing,
+    remedy: Remedy,
+    watching: Watching,
+    /// The bodies that were shown.
+    shown: Mutex<Vec<Bytes>>,
+    log: Log,
+}
+
+/// What was told to exchanges, in order.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+struct Watch {
+    log: Log,
+    remedy: Remedy,
+    watching: Watching,
+}
+
+impl TestGateway {
+    /// Streams everything to `url`.
+    pub(super) fn forwarding(url: impl AsRef<str>) -> Self {
+        Self::with_upstream(Settings::new("test", url.as_ref().parse().unwrap()))
+    }
+
+    /// Panics, or not, when data comes.
+    pub(super) fn watching(self, watching: Watching) -> Self {
+        Self { watching, ..self }
+    }
+
+    /// Answers rejections like this.
+    pub(super) fn remedying(self, remedy: Remedy) -> Self {
+        Self { remedy, ..self }
+    }
+
+    /// Reads every body on its way to `url`.
+    pub(super) fn reading(url: impl AsRef<str>, preparing: Preparing) -> Self {
+        Self { reads: true, preparing, ..Self::forwarding(url) }
+    }
+
+    pub(super) fn with_upstream(settings: Settings) -> Self {
+        Self {
+            upstream: Arc::new(Upstream::new(settings)),
+            reads: false,
+            preparing: Preparing::Untouched,
+            remedy: Remedy::Deliver,
+            watching: Watching::Quietly,
+            shown: Mutex::default(),
+            log: Log::default(),
+        }
+    }
+
+    pub(super) fn events(&self) -> Vec<String> {
+        self.log.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.events().last().is_some_and(|event| event.starts_with("end "))
+    }
+
+    pub(super) fn shown(&self) -> Vec<Bytes> {
+        self.shown.lock().unwrap().clone()
+    }
+}
+
+impl Gateway for TestGateway {
+    fn route(&self, head: &Parts) -> Route {
+        let target = Target {
+            upstream: Arc::clone(&self.upstream),
+            path_and_query: head.uri.path_and_query().unwrap().clone(),
+        };
+        match head.uri.path() {
+            "/refused" => Route::Refuse(Fault::client(StatusCode::NOT_FOUND, "no such upstream")),
+            "/panic" => panic!("in route"),
+            _ if self.reads => Route::Read(target),
+            _ => Route::Forward(target),
+        }
+    }
+
+    async fn prepare(&self, inbound: Inbound) -> Prepared {
+        self.shown.lock().unwrap().push(inbound.body);
+        let body = match self.preparing {
+            Preparing::Untouched => None,
+            Preparing::Edited(text) => Some(Bytes::from_static(text.as_bytes())),
+            Preparing::Hanging => std::future::pending().await,
+            Preparing::Panicking => panic!("in prepare"),
+        };
+        let watch = Watch { log: self.log.clone(), remedy: self.remedy, watching: self.watching };
+        Prepared { body, exchange: Some(Box::new(watch)) }
+    }
+
+    fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
+        let body = format!("{} {:?}: {}", head.uri.path(), fault.at_fault, fault.message);
+        Refusal { content_type: HeaderValue::from_static("text/x-refusal"), body: body.into() }
+    }
+}
+
+impl Log {
+    fn add(&self, event: String) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Exchange for Watch {
+    fn sent(&mut self, form: Form) {
+        self.log.add(format!("sent {form:?}"));
+    }
+
+    fn rejected(&mut self, status: StatusCode, _headers: &HeaderMap, body: &[u8]) -> Remedy {
+        self.log.add(format!("rejected {} {}", status.as_u16(), super::wire::show(body)));
+        self.remedy
+    }
+
+    fn response(&mut self, status: StatusCode, _headers: &HeaderMap) {
+        self.log.add(format!("response {}", status.as_u16()));
+    }
+
+    fn data(&mut self, decoded: &[u8]) {
+        assert!(self.watching != Watching::Panicking, "in data");
+        self.log.add(format!("data {}", super::wire::show(decoded)));
+    }
+
+    fn end(self: Box<Self>, how: End) {
+        let how = match how {
+            End::Failed(fault) => format!("Failed {}", fault.status.as_u16()),
+            other => format!("{other:?}"),
+        };
+        self.log.add(format!("end {how}"));
+    }
+}

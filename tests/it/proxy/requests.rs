@@ -1,0 +1,121 @@
+//! What a request looks like when it reaches the upstream.
+
+use std::fmt::Write;
+
+use super::gateway::TestGateway;
+use super::wire::TestUpstream;
+use super::{Proxy, stage};
+
+/// Sends `request` and compares what arrives. `{host}` stands for the upstream's address.
+async fn check(request: &str, expected: &str) {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send(request).await;
+    let mut server = upstream.accept().await;
+    server.expect(expected.replace("{host}", &upstream.address().to_string())).await;
+    server.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    client.expect("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn go_through_byte_for_byte() {
+    for (request, expected) in [
+        // Spelling and order of header lines, and a path that nobody may touch.
+        (
+            "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: me\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
+            "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: {host}\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
+        ),
+        // Any method, any content type, a body that looks like nothing.
+        (
+            "FROB /x HTTP/1.1\r\nHOST: me\r\nContent-Type: x/y; z=\"\u{e9}\"\r\nContent-Length: 5\r\n\r\n\0\x01\r\n\x02",
+            "FROB /x HTTP/1.1\r\nHOST: {host}\r\nContent-Type: x/y; z=\"\u{e9}\"\r\nContent-Length: 5\r\n\r\n\0\x01\r\n\x02",
+        ),
+        ("DELETE /x HTTP/1.1\r\nhost: me\r\n\r\n", "DELETE /x HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        ("OPTIONS * HTTP/1.1\r\nhost: me\r\n\r\n", "OPTIONS * HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        ("POST /x HTTP/1.1\r\nhost: me\r\n\r\n", "POST /x HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        (
+            "POST /x HTTP/1.1\r\nhost: me\r\nContent-Length: 0\r\n\r\n",
+            "POST /x HTTP/1.1\r\nhost: {host}\r\nContent-Length: 0\r\n\r\n",
+        ),
+        // Several lines of one name stay several lines, in order.
+        (
+            "GET / HTTP/1.1\r\nhost: me\r\nBeta: one\r\nbeta: two\r\nBETA: three, four\r\n\r\n",
+            "GET / HTTP/1.1\r\nhost: {host}\r\nBeta: one\r\nbeta: two\r\nBETA: three, four\r\n\r\n",
+        ),
+        // What belongs to this connection stays here; the rest keeps its order.
+        (
+            "GET / HTTP/1.1\r\na: 1\r\nConnection: keep-alive, X-Private\r\nhost: me\r\nKeep-Alive: 5\r\nx-private: p\r\n\
+             Proxy-Authorization: x\r\nTE: trailers\r\nTrailer: t\r\nb: 2\r\n\r\n",
+            "GET / HTTP/1.1\r\na: 1\r\nhost: {host}\r\nb: 2\r\n\r\n",
+        ),
+        // An offer to upgrade to HTTP/2 is declined by going on without it.
+        (
+            "GET / HTTP/1.1\r\nhost: me\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n",
+            "GET / HTTP/1.1\r\nhost: {host}\r\n\r\n",
+        ),
+        // A request made as to a forward proxy.
+        ("GET http://other/x?y HTTP/1.1\r\nhost: other\r\n\r\n", "GET /x?y HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        // Chunked bodies stay chunked, with their trailers if they were announced.
+        (
+            "PUT /x HTTP/1.1\r\nhost: me\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "PUT /x HTTP/1.1\r\nhost: {host}\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
+        (
+            "PUT /x HTTP/1.1\r\nhost: me\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
+            "PUT /x HTTP/1.1\r\nhost: {host}\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
+        ),
+        (
+            "GET /body HTTP/1.1\r\nhost: me\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "GET /body HTTP/1.1\r\nhost: {host}\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
+    ] {
+        check(request, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn carry_large_and_many_header_lines() {
+    let large = "v".repeat(3 * 1024);
+    let mut request = format!("GET / HTTP/1.1\r\nhost: {{host}}\r\nX-Unknown: {large}\r\n");
+    for index in 0..200 {
+        write!(request, "X-Line-{index}: {}\r\n", "w".repeat(200)).unwrap();
+    }
+    request.push_str("\r\n");
+    check(&request.replace("{host}", "me"), &request).await;
+}
+
+#[tokio::test]
+async fn go_below_the_path_of_the_base_url() {
+    let upstream = TestUpstream::bind().await;
+    let proxy = Proxy::start(TestGateway::forwarding(format!("{}/gw/team-a/", upstream.url())));
+    let mut client = proxy.client().await;
+    client.send("GET /v1/messages?beta=true HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let head = upstream.accept().await.head().await;
+    assert!(head.starts_with("GET /gw/team-a/v1/messages?beta=true HTTP/1.1\r\n"), "{head}");
+}
+
+#[tokio::test]
+async fn get_the_headers_of_the_upstream_if_they_lack_them() {
+    let upstream = TestUpstream::bind().await;
+    let mut settings = plimsoll::upstream::Settings::new("test", upstream.url().parse().unwrap());
+    settings.headers.insert("x-key", "configured".parse().unwrap());
+    settings.headers.append("x-list", "one".parse().unwrap());
+    settings.headers.append("x-list", "two".parse().unwrap());
+    let proxy = Proxy::start(TestGateway::with_upstream(settings));
+    let mut client = proxy.client().await;
+    client.send("GET / HTTP/1.1\r\nhost: me\r\nX-Key: own\r\n\r\n").await;
+    let host = upstream.address();
+    let mut server = upstream.accept().await;
+    server
+        .expect(format!("GET / HTTP/1.1\r\nhost: {host}\r\nX-Key: own\r\nx-list: one\r\nx-list: two\r\n\r\n"))
+        .await;
+}
+
+#[tokio::test]
+async fn are_told_to_continue() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\nExpect: 100-continue\r\ncontent-length: 2\r\n\r\n").await;
+    client.expect("HTTP/1.1 100 Continue\r\n\r\n").await;
+    client.send("hi").await;
+    let (head, body) = upstream.accept().await.message().await;
+    assert_eq!((head.contains("xpect"), body.as_slice()), (false, &b"hi"[..]));
+}

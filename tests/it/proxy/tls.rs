@@ -1,0 +1,135 @@
+//! Upstreams that are reached over TLS, with an authority of their own.
+//!
+//! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose
+//! key was thrown away.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use plimsoll::upstream::Settings;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::Proxy;
+use super::gateway::TestGateway;
+use super::wire::within;
+
+const ASK: &str = "POST /v1/x HTTP/1.1\r\nHost: me\r\nX-Key: k\r\nContent-Length: 2\r\n\r\n{}";
+
+fn file(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/it/proxy/tls", name].iter().collect()
+}
+
+fn acceptor(protocols: &[&str]) -> TlsAcceptor {
+    let certificates =
+        CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn listen() -> (TcpListener, Settings) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    (
+        listener,
+        Settings { ca_file: Some(file("authority.pem")), ..Settings::new("test", url.parse().unwrap()) },
+    )
+}
+
+#[tokio::test]
+async fn http_1_goes_through() {
+    for protocols in [&["http/1.1"][..], &[]] {
+        let (listener, settings) = listen().await;
+        let host = listener.local_addr().unwrap();
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let mut client = proxy.client().await;
+        client.send(ASK).await;
+        let serve = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor(protocols).accept(stream).await.unwrap();
+            let expected = ASK.replace("me", &host.to_string());
+            let mut received = vec![0; expected.len()];
+            stream.read_exact(&mut received).await.unwrap();
+            assert_eq!(String::from_utf8(received).unwrap(), expected);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            stream
+        };
+        let _stream = within(serve).await;
+        client.expect("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    }
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_it_is_offered_and_one_connection_is_shared() {
+    let (listener, settings) = listen().await;
+    let host = listener.local_addr().unwrap().to_string();
+    let proxy = Proxy::start(TestGateway::with_upstream(settings));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+        let service = service_fn(|request| echo(request, host.clone()));
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        served.serve_connection(TokioIo::new(stream), service).await.unwrap();
+    });
+    for _ in 0..2 {
+        let mut clients = [proxy.client().await, proxy.client().await];
+        for client in &mut clients {
+            client.send(ASK).await;
+            let (head, body) = client.message().await;
+            assert!(head.starts_with("HTTP/1.1 201 Created\r\nx-key: k\r\n"), "{head}");
+            assert_eq!(body, b"{}");
+        }
+    }
+}
+
+async fn echo(request: Request<Incoming>, host: String) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    assert_eq!(request.uri().to_string(), format!("https://{host}/v1/x"));
+    assert!(!request.headers().contains_key("host"));
+    let key = request.headers()["x-key"].clone();
+    let body = request.into_body().collect().await?.to_bytes();
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = http::StatusCode::CREATED;
+    response.headers_mut().insert("x-key", key);
+    Ok(response)
+}
+
+#[tokio::test]
+async fn strangers_are_not_trusted() {
+    for (ca_file, at_fault) in
+        [(None, "Upstream"), (Some(file("missing.pem")), "Gateway"), (Some(file("server.key")), "Gateway")]
+    {
+        let (listener, settings) = listen().await;
+        let proxy =
+            Proxy::start(TestGateway::with_upstream(Settings { ca_file: ca_file.clone(), ..settings }));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            drop(acceptor(&[]).accept(stream).await);
+        });
+        let mut client = proxy.client().await;
+        client.send(ASK).await;
+        let (head, body) = client.message().await;
+        let body = String::from_utf8(body).unwrap();
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{ca_file:?} {body}");
+    }
+}
