@@ -94,7 +94,7 @@ async fn go_below_the_path_of_the_base_url() {
 }
 
 #[tokio::test]
-async fn get_the_headers_of_the_upstream_if_they_lack_them() {
+async fn get_the_headers_of_the_upstream_in_place_of_their_own() {
     let upstream = TestUpstream::bind().await;
     let mut settings = plimsoll::upstream::Settings::new("test", upstream.url().parse().unwrap());
     settings.headers.insert("x-key", "configured".parse().unwrap());
@@ -106,7 +106,7 @@ async fn get_the_headers_of_the_upstream_if_they_lack_them() {
     let host = upstream.address();
     let mut server = upstream.accept().await;
     server
-        .expect(format!("GET / HTTP/1.1\r\nhost: {host}\r\nX-Key: own\r\nx-list: one\r\nx-list: two\r\n\r\n"))
+        .expect(format!("GET / HTTP/1.1\r\nhost: {host}\r\nX-Key: configured\r\nx-list: one\r\nx-list: two\r\n\r\n"))
         .await;
 }
 
