@@ -25,7 +25,7 @@ pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// The store, whatever keeps it.
 pub trait Store: Send + Sync {
-    /// The requests that ended with this history.
+    /// The threads that sent this history.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -55,7 +55,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
 
-    /// Saves and commits a batch; done when it is safe against the death of the process.
+    /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
+    /// withdraws the batch, if that is not too late.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
@@ -84,3 +85,6 @@ pub enum StoreError {
     #[error("the writer does not take more")]
     Busy,
 }
+
+#[cfg(test)]
+mod tests;
