@@ -36,8 +36,10 @@ fn message(word: &str) -> String {
 
 /// Results by kind. `big` ones are cut, `even` ones are not, but long enough to be pointed to.
 fn content(kind: &str) -> String {
-    let lines =
-        |name: &str, count: usize| (0..count).map(|at| format!("{name} line {at}\\n")).collect::<String>();
+    let lines = |name: &str, count: usize| {
+        let line = |at| format!("{name} line {at}\\n");
+        (0..count).map(line).collect::<Vec<String>>().concat()
+    };
     match kind {
         "small" => r#""ok""#.to_owned(),
         "big" => format!("\"{}\"", lines("big", 60)),

@@ -54,16 +54,16 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 /// Results of all sizes that shapers care about.
 pub(super) fn outputs() -> impl Strategy<Value = String> + Clone {
     let lines = (1_usize..60, "[a-z ]{3,30}", any::<u16>()).prop_map(|(count, text, seed)| {
-        (0..count).map(|at| format!("{} {text} {}\n", at * 7 + usize::from(seed), at % 3)).collect::<String>()
+        let line = |at| format!("{} {text} {}\n", at * 7 + usize::from(seed), at % 3);
+        (0..count).map(line).collect::<Vec<String>>().concat()
     });
     let json = (1_usize..25, "[a-z\u{e9}\"]{1,12}").prop_map(|(count, text)| {
         let row = |at: usize| serde_json::json!({"name": text, "at": at, "tags": [text, null, 1.5]});
         serde_json::to_string_pretty(&(0..count).map(row).collect::<Vec<_>>()).unwrap()
     });
     let colours = (1_usize..25, "[a-z]{1,12}").prop_map(|(count, text)| {
-        (0..count)
-            .map(|at| format!("\u{1b}[3{}m{text}\u{1b}[0m {at}%\r{text} done\n", at % 8))
-            .collect::<String>()
+        let line = |at| format!("\u{1b}[3{}m{text}\u{1b}[0m {at}%\r{text} done\n", at % 8);
+        (0..count).map(line).collect::<Vec<String>>().concat()
     });
     let again = (2_usize..60, "[a-z]{4,40}")
         .prop_map(|(count, text)| format!("head\n{}tail\n", format!("{text}\n").repeat(count)));

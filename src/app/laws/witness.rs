@@ -103,7 +103,7 @@ impl Witness {
             let (mut was, mut is) = (message.clone(), wired.clone());
             for (part, _, content) in self.subject.results(message) {
                 let (_, _, after) = find(self.subject, wired, part);
-                let (old, new) = (self.texts(&content), self.texts(&after));
+                let (old, new) = (texts(&content), texts(&after));
                 if old != new {
                     let (old, new) = (old.concat(), new.concat());
                     prop_assert!(new.len() < old.len(), "not shorter: {:?} {:?}", old, new);
@@ -116,13 +116,6 @@ impl Witness {
             prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
         }
         Ok(())
-    }
-
-    fn texts(&self, content: &Tree) -> Vec<String> {
-        match content {
-            Tree::List(blocks) => blocks.iter().filter_map(|block| block.text_of("text")).collect(),
-            other => other.text().into_iter().collect(),
-        }
     }
 
     /// Law 7: what an earlier request sent stands at the front of every request that goes on from it.
@@ -157,6 +150,13 @@ impl Witness {
             }
         }
         Ok(())
+    }
+}
+
+fn texts(content: &Tree) -> Vec<String> {
+    match content {
+        Tree::List(blocks) => blocks.iter().filter_map(|block| block.text_of("text")).collect(),
+        other => other.text().into_iter().collect(),
     }
 }
 
