@@ -7,6 +7,8 @@ mod build;
 mod clock;
 mod follow;
 mod housekeeping;
+#[cfg(test)]
+mod laws;
 mod memo;
 mod metrics;
 mod rewrite;

@@ -1,7 +1,7 @@
 //! Which thread a request continues, and what was decided in it.
 //!
 //! A request re-sends its whole history, so every earlier request of its thread is one of its prefixes. The
-//! longest prefix that was sent before says what is old. The client's own session id only labels threads; it is
+//! longest prefix that was sent before, alone or within a longer request, says what is old. The client's own session id only labels threads; it is
 //! never trusted to mean that two histories are the same.
 
 mod client;
@@ -52,6 +52,8 @@ pub struct Place {
     pub sent: usize,
     /// The histories up to each message, the empty one first.
     pub chains: Vec<Chain>,
+    /// The histories that are sent for the first time now, as far as a request may end with them.
+    pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
     pub applied: Arc<[Applied]>,
 }
@@ -90,11 +92,13 @@ impl Lineage {
         let chains = chains(conversation, root);
         let Some((sent, threads)) = self.longest_sent(conversation, &chains)? else {
             let thread = self.new_thread(None, caller, new_id, now_ms, root)?;
-            return Ok(Place { thread, relation: Relation::New, sent: 0, chains, applied: Arc::default() });
+            let (ends, applied) = (ends(conversation, &chains, 0), Arc::default());
+            return Ok(Place { thread, relation: Relation::New, sent: 0, chains, ends, applied });
         };
         let applied = self.decided(conversation, &chains, sent)?;
         let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
-        Ok(Place { thread, relation, sent, chains, applied })
+        let ends = ends(conversation, &chains, sent);
+        Ok(Place { thread, relation, sent, chains, ends, applied })
     }
 
     /// What was decided about a result that stands in an unknown history.
@@ -106,17 +110,19 @@ impl Lineage {
     /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
     pub fn batch(&self, place: &Place, root: Chain, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
         let head = place.head();
-        let decisions = applied[applied.len() - fresh..].iter().map(|applied| StoredDecision {
-            chain: place.chains[applied.part.message as usize + 1],
-            part: applied.part.part,
-            since: head,
-            root,
-            decision: Arc::clone(&applied.decision),
+        let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
+            let message = applied.part.message as usize;
+            let chain = place.chains[message + 1];
+            // What was sent before without it is sent so again by whoever goes back there.
+            let since = if message < place.sent { head } else { chain };
+            let decision = Arc::clone(&applied.decision);
+            StoredDecision { chain, part: applied.part.part, since, root, decision }
         });
+        let boundary = |chain: &Chain| Boundary { chain: *chain, thread: place.thread.id.clone() };
         Batch {
             decisions: decisions.collect(),
             threads: vec![Thread { head, at_ms: now_ms, ..place.thread.clone() }],
-            boundaries: vec![Boundary { chain: head, thread: place.thread.id.clone() }],
+            boundaries: place.ends.iter().chain(std::iter::once(&head)).map(boundary).collect(),
             at_ms: now_ms,
             ..Batch::default()
         }
@@ -138,20 +144,16 @@ impl Lineage {
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
     }
 
-    /// The longest history that was sent before, and the threads that sent it. A history can only have been the
-    /// end of a request where the model spoke next, or at the very end.
+    /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
+    /// that sent it. What comes behind it need not be the model's: an answer may have failed or been
+    /// interrupted.
     fn longest_sent(
         &self,
         conversation: &Conversation,
         chains: &[Chain],
     ) -> Result<Option<(usize, Vec<String>)>, StoreError> {
         let count = conversation.messages.len();
-        for sent in (1..=count).rev() {
-            let spoken =
-                conversation.messages.get(sent).is_none_or(|next| next.index.role == Role::Assistant);
-            if !spoken {
-                continue;
-            }
+        for sent in (1..=count).rev().filter(|sent| *sent == count || may_end(conversation, *sent)) {
             if let Some(known) = self.memory.threads(chains[sent]) {
                 return Ok(Some((sent, known)));
             }
@@ -245,6 +247,8 @@ impl Lineage {
             None => None,
         };
         let id = new_id();
+        // The label may be anyone's: only a history of its own is set aside with its thread.
+        let observe = parent.as_ref().is_some_and(|parent| parent.observe);
         let parent = parent.or(sibling);
         let conversation = match (&caller.session, &parent) {
             (Some(session), _) => session.clone(),
@@ -255,12 +259,22 @@ impl Lineage {
             id,
             conversation,
             session: caller.session.clone(),
-            observe: parent.as_ref().is_some_and(|parent| parent.observe),
+            observe,
             parent: parent.map(|parent| parent.id),
             head: root,
             at_ms: now_ms,
         })
     }
+}
+
+/// Whether a request may end with the first so many messages: not with the model's words.
+fn may_end(conversation: &Conversation, count: usize) -> bool {
+    conversation.messages[count - 1].index.role != Role::Assistant
+}
+
+fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {
+    let fresh = sent + 1..chains.len();
+    fresh.filter(|count| may_end(conversation, *count)).map(|count| chains[count]).collect()
 }
 
 fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
@@ -273,3 +287,6 @@ fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
     }
     chains
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,12 +100,21 @@ fn recover(
             if let Some(decision) = (past.recover)(key).filter(Decision::stands_alone) {
                 let applied = Applied { part: id, decision: decision.into() };
                 if fits(conversation, &applied) {
+                    outcome.saves.extend(save(conversation, &applied));
                     outcome.applied.push(applied);
                     outcome.fresh += 1;
                 }
             }
         }
     }
+}
+
+/// The full text that a recovered decision cites: it may have been swept since.
+fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
+    let id = applied.decision.output.clone()?;
+    let leaves = conversation.part(applied.part)?.leaves.len();
+    let text: Option<String> = (0..leaves).map(|leaf| conversation.text(applied.part, leaf)).collect();
+    Some(Save { id, text: text? })
 }
 
 fn decide(
@@ -261,3 +270,6 @@ fn results_before(
     }
     seen
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// The store, whatever keeps it.
 pub trait Store: Send + Sync {
-    /// The requests that ended with this history.
+    /// The threads that sent this history.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -67,7 +67,8 @@ pub trait Store: Send + Sync {
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError>;
 
-    /// Saves and commits a batch; done when it is safe against the death of the process.
+    /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
+    /// withdraws the batch, if that is not too late.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
@@ -96,3 +97,6 @@ pub enum StoreError {
     #[error("the writer does not take more")]
     Busy,
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ pub struct Thread {
     pub at_ms: i64,
 }
 
-/// A request that ended with some history.
+/// A request that sent some history, with or without more behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
     /// The history.
@@ -40,7 +40,8 @@ pub struct StoredDecision {
     pub chain: Chain,
     /// The part's place in the message.
     pub part: u32,
-    /// The history of the request that sent it so for the first time.
+    /// The shortest history that was sent with it: up to its own message, or, where an event decided about what
+    /// had been sent otherwise, up to the end of the event's request.
     pub since: Chain,
     /// The empty history of the principal.
     pub root: Chain,

@@ -28,6 +28,13 @@ struct Job {
     answer: Option<Answer>,
 }
 
+impl Job {
+    /// Whoever waited for it has given up, and has sent something else.
+    fn is_withdrawn(&self) -> bool {
+        self.answer.as_ref().is_some_and(Answer::is_closed)
+    }
+}
+
 /// The handle on the writing thread. Dropping it writes what is queued and ends the thread.
 pub(super) struct Writer {
     jobs: Option<SyncSender<Job>>,
@@ -112,11 +119,11 @@ impl Desk {
         }
         // Whoever waits no longer has been refused: nothing of that batch is stored.
         group.retain(|job| job.answer.is_some() || job.batch.decisions.is_empty());
-        let together = self.transaction(group.iter().map(|job| &job.batch));
+        let together = self.transaction(&group);
         for mut job in group {
             let done = match &together {
                 Ok(()) => Ok(()),
-                Err(_) => self.transaction(std::iter::once(&job.batch)),
+                Err(_) => self.transaction(std::slice::from_ref(&job)),
             };
             match done {
                 Ok(()) => {
@@ -138,11 +145,16 @@ impl Desk {
         batch.saves.iter().try_for_each(|save| self.outputs.save(&save.id, &save.text))
     }
 
-    fn transaction<'a>(&mut self, batches: impl Iterator<Item = &'a Batch>) -> Result<(), StoreError> {
+    fn transaction(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for batch in batches {
-            put(&transaction, batch)?;
+        for job in jobs {
+            // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
+            if job.is_withdrawn() {
+                put_outputs(&transaction, &job.batch)?;
+            } else {
+                put(&transaction, &job.batch)?;
+            }
         }
         Ok(transaction.commit()?)
     }
@@ -205,12 +217,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
             .execute(params![boundary.chain.0.0, boundary.thread, at])?;
     }
     put_decisions(connection, batch)?;
-    let saved = batch.saves.iter().map(|save| &save.id);
-    for id in saved.chain(&batch.touch) {
-        connection
-            .prepare_cached("INSERT INTO outputs (id, at_ms) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at_ms = MAX(at_ms, ?2)")?
-            .execute(params![id, at])?;
-    }
+    put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;
     }
@@ -229,6 +236,16 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
                 row.cost,
                 row.record
             ])?;
+    }
+    Ok(())
+}
+
+fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    let saved = batch.saves.iter().map(|save| &save.id);
+    for id in saved.chain(&batch.touch) {
+        connection
+            .prepare_cached("INSERT INTO outputs (id, at_ms) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at_ms = MAX(at_ms, ?2)")?
+            .execute(params![id, batch.at_ms])?;
     }
     Ok(())
 }

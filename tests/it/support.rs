@@ -104,9 +104,9 @@ pub(crate) fn send(
     let mut stream = TcpStream::connect(address).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n");
     for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
+        head.extend([*name, ": ", *value, "\r\n"]);
     }
-    head += &format!("content-length: {}\r\n\r\n", body.len());
+    head.extend(["content-length: ", &body.len().to_string(), "\r\n\r\n"]);
     stream.write_all((head + body).as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();

@@ -111,7 +111,8 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
     for (at, leaf) in part.leaves.iter().enumerate() {
         let slot = leaf.slot.map_or_else(String::new, |slot| format!("@{slot}"));
         let text = conversation.text(id, at);
-        let _ = write!(out, " text{slot}={}", text.map_or("?".to_owned(), |text| format!("{text:?}")));
+        let _ =
+            write!(out, " text{slot}={}", text.map_or_else(|| "?".to_owned(), |text| format!("{text:?}")));
     }
     if part.is_error {
         out.push_str(" error");

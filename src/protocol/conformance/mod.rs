@@ -61,7 +61,7 @@ pub(crate) trait Subject: Sync {
     fn validate(&self, messages: &[Tree]) -> Result<(), String>;
 }
 
-impl dyn Subject {
+impl dyn Subject + '_ {
     /// The messages of a talk. What one looks like depends on its place and the talk's seed only.
     pub(crate) fn messages(&self, talk: &Talk) -> Vec<Vec<Node>> {
         let write = |(at, said): (usize, &Said<'_>)| {

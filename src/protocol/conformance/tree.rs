@@ -12,7 +12,7 @@ use crate::plan::{LeafEdit, Op, Plan};
 use super::Subject;
 
 /// A JSON value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Tree {
     /// A scalar as it is spelled.
     Raw(String),

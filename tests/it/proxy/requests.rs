@@ -106,7 +106,9 @@ async fn get_the_headers_of_the_upstream_in_place_of_their_own() {
     let host = upstream.address();
     let mut server = upstream.accept().await;
     server
-        .expect(format!("GET / HTTP/1.1\r\nhost: {host}\r\nX-Key: configured\r\nx-list: one\r\nx-list: two\r\n\r\n"))
+        .expect(format!(
+            "GET / HTTP/1.1\r\nhost: {host}\r\nX-Key: configured\r\nx-list: one\r\nx-list: two\r\n\r\n"
+        ))
         .await;
 }
 

@@ -1,0 +1,217 @@
+//! An agent: it grows its history, tries again, goes back, compacts, is interrupted, sometimes bypasses the
+//! gateway, and moves its cache mark along.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::protocol::conformance::Subject;
+use crate::protocol::conformance::talk::{Said, Talk, Turn, talks};
+use crate::protocol::conformance::write::{Dice, Node, Spelling, write};
+
+/// Something that happens to an agent or to the gateways.
+#[derive(Debug, Clone)]
+pub(super) enum Event {
+    /// The model answers and the agent goes on; which gateway it asks.
+    Next(Way),
+    /// The same body again.
+    Retry(Way),
+    /// Back to an earlier request, and on from there another way.
+    Rewind(Index, u8),
+    /// The history is replaced by a summary and its last messages.
+    Compact(Index, Way),
+    /// There is no answer, and the user says something.
+    Interrupt(String, Way),
+    /// One of the gateways starts anew, with other settings.
+    Restart(u8, u8),
+    /// The other agent goes on.
+    Switch,
+}
+
+/// Whom a request is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// One of the gateways.
+    Through(u8),
+    /// The provider itself.
+    Bypass,
+}
+
+pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
+    let way = || prop_oneof![5 => Just(Way::Through(0)), 2 => Just(Way::Through(1)), 1 => Just(Way::Bypass)];
+    let event = prop_oneof![
+        10 => way().prop_map(Event::Next),
+        2 => way().prop_map(Event::Retry),
+        2 => (any::<Index>(), 0_u8..3).prop_map(|(moment, script)| Event::Rewind(moment, script)),
+        1 => (any::<Index>(), way()).prop_map(|(from, way)| Event::Compact(from, way)),
+        1 => ("[a-z]{1,9}", way()).prop_map(|(text, way)| Event::Interrupt(text, way)),
+        2 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
+        1 => Just(Event::Switch),
+    ];
+    prop::collection::vec(event, 4..18)
+}
+
+/// Results of all sizes that shapers care about.
+pub(super) fn outputs() -> impl Strategy<Value = String> + Clone {
+    let lines = (1_usize..60, "[a-z ]{3,30}", any::<u16>()).prop_map(|(count, text, seed)| {
+        let line = |at| format!("{} {text} {}\n", at * 7 + usize::from(seed), at % 3);
+        (0..count).map(line).collect::<Vec<String>>().concat()
+    });
+    let json = (1_usize..25, "[a-z\u{e9}\"]{1,12}").prop_map(|(count, text)| {
+        let row = |at: usize| serde_json::json!({"name": text, "at": at, "tags": [text, null, 1.5]});
+        serde_json::to_string_pretty(&(0..count).map(row).collect::<Vec<_>>()).unwrap()
+    });
+    let colours = (1_usize..25, "[a-z]{1,12}").prop_map(|(count, text)| {
+        let line = |at| format!("\u{1b}[3{}m{text}\u{1b}[0m {at}%\r{text} done\n", at % 8);
+        (0..count).map(line).collect::<Vec<String>>().concat()
+    });
+    let again = (2_usize..60, "[a-z]{4,40}")
+        .prop_map(|(count, text)| format!("head\n{}tail\n", format!("{text}\n").repeat(count)));
+    let blob = (60_usize..900).prop_map(|count| {
+        format!("data:image/png;base64,{}==\n", "iVBORw0KGgoAAAANSUhEUgAB".repeat(count / 24 + 1))
+    });
+    prop_oneof![
+        3 => "[a-z \n\u{e9}\u{1F980}\"\\\\]{0,60}",
+        5 => lines,
+        2 => json,
+        2 => colours,
+        2 => again,
+        1 => blob,
+    ]
+}
+
+/// What an agent may say and hear.
+#[derive(Debug, Clone)]
+pub(super) struct Script {
+    pub(super) talks: Vec<Talk>,
+    pub(super) marks: bool,
+    pub(super) spelling: Spelling,
+}
+
+pub(super) fn scripts() -> impl Strategy<Value = Script> {
+    let spelling =
+        prop_oneof![2 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 1 => Just(Spelling::Wild)];
+    (prop::collection::vec(talks(outputs()), 3), any::<bool>(), spelling)
+        .prop_map(|(talks, marks, spelling)| Script { talks, marks, spelling })
+}
+
+/// A message, or several that belong together, and whether a request may end there.
+#[derive(Clone)]
+struct Entry {
+    messages: Vec<Node>,
+    ends: bool,
+    /// What is said next is the model's.
+    answers: bool,
+}
+
+/// An agent at work.
+pub(super) struct Client {
+    subject: &'static dyn Subject,
+    script: Script,
+    scripts: Vec<Vec<Entry>>,
+    history: Vec<Entry>,
+    ahead: Vec<Entry>,
+    interruptions: u32,
+}
+
+impl Client {
+    /// An agent whose calls have ids of their own.
+    pub(super) fn new(subject: &'static dyn Subject, script: Script, number: usize) -> Self {
+        let entries = |(at, talk): (usize, &Talk)| entries(subject, talk, (number * 3 + at) * 1000);
+        let scripts: Vec<Vec<Entry>> = script.talks.iter().enumerate().map(entries).collect();
+        let ahead = scripts[0].clone();
+        Self { subject, script, scripts, history: Vec::new(), ahead, interruptions: 0 }
+    }
+
+    /// Goes on to the next request; `false` when there is nothing left to say.
+    pub(super) fn advance(&mut self) -> bool {
+        let Some(end) = self.ahead.iter().position(|entry| entry.ends) else { return false };
+        self.history.extend(self.ahead.drain(..=end));
+        true
+    }
+
+    /// Forgets what came after an earlier request, and goes on with another script.
+    pub(super) fn rewind(&mut self, moment: Index, script: u8) {
+        let ends: Vec<usize> = (0..self.history.len()).filter(|at| self.history[*at].ends).collect();
+        if ends.is_empty() {
+            return;
+        }
+        self.history.truncate(moment.get(&ends) + 1);
+        let other = &self.scripts[usize::from(script) % self.scripts.len()];
+        self.ahead = continuation(other, &self.history);
+    }
+
+    /// Replaces the beginning by a summary; `false` when there is nothing to compact.
+    pub(super) fn compact(&mut self, from: Index) -> bool {
+        let answers: Vec<usize> = (0..self.history.len()).filter(|at| self.history[*at].answers).collect();
+        if answers.is_empty() {
+            return false;
+        }
+        let kept = self.history.split_off(*from.get(&answers));
+        self.interruptions += 1;
+        let summary = format!("This session is being continued: {}", self.interruptions);
+        self.history = vec![self.user(&summary)];
+        self.history.extend(kept);
+        true
+    }
+
+    /// The user speaks up without an answer before it; `false` when nothing was asked yet.
+    pub(super) fn interrupt(&mut self, text: &str) -> bool {
+        if self.history.is_empty() {
+            return false;
+        }
+        self.interruptions += 1;
+        let text = format!("{text} {}", self.interruptions);
+        let said = self.user(&text);
+        self.history.push(said);
+        true
+    }
+
+    fn user(&self, text: &str) -> Entry {
+        let answer = self.script.talks[0].turns[0].answer.clone();
+        let turn = Turn { user: text.to_owned(), media: false, note: None, steps: Vec::new(), answer };
+        let messages = self.subject.message(&Said::User(&turn), &mut Dice(0));
+        Entry { messages, ends: true, answers: false }
+    }
+
+    /// The request's body; `None` before the first one.
+    pub(super) fn body(&self) -> Option<Bytes> {
+        let (last, before) = self.history.split_last()?;
+        let mut messages: Vec<Node> = before.iter().flat_map(|entry| entry.messages.clone()).collect();
+        let mut newest = last.messages.clone();
+        if self.script.marks
+            && let Some(message) = newest.last_mut()
+        {
+            self.subject.mark(message);
+        }
+        messages.extend(newest);
+        // A client spells a message the same way in every request.
+        let spelled = messages.iter().map(|node| Node::Raw(write(node, self.script.spelling, 7))).collect();
+        let frame = self.subject.frame(&self.script.talks[0], spelled);
+        Some(Bytes::from(write(&frame, self.script.spelling, 7)))
+    }
+}
+
+fn entries(subject: &'static dyn Subject, talk: &Talk, first: usize) -> Vec<Entry> {
+    let said = talk.messages();
+    let is_answer = |at: usize| matches!(said.get(at), None | Some(Said::Calls(..) | Said::Answer(_)));
+    let entry = |(at, said): (usize, &Said<'_>)| {
+        let mut dice = Dice(talk.seed ^ at as u64);
+        let said = match *said {
+            Said::Calls(step, calls) => Said::Calls(step, first + calls),
+            Said::Results(step, calls) => Said::Results(step, first + calls),
+            other => other,
+        };
+        let ends = is_answer(at + 1) && !matches!(said, Said::Calls(..) | Said::Answer(_));
+        Entry { messages: subject.message(&said, &mut dice), ends, answers: is_answer(at) }
+    };
+    said.iter().enumerate().map(entry).collect()
+}
+
+/// What another script says after its first request; calls that were made already are not made again.
+fn continuation(script: &[Entry], history: &[Entry]) -> Vec<Entry> {
+    let made = |entry: &Entry| history.iter().any(|earlier| earlier.messages == entry.messages);
+    let from = script.iter().rposition(|entry| entry.answers && made(entry)).map_or(0, |at| at + 1);
+    let start = script.iter().enumerate().position(|(at, entry)| at >= from && entry.answers);
+    start.map(|start| script[start..].to_vec()).unwrap_or_default()
+}

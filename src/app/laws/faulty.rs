@@ -1,0 +1,150 @@
+//! Stores and dialects that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+
+use crate::conversation::{Chain, Conversation, Memo, Role};
+use crate::json::{Edit, Edits};
+use crate::plan::{Plan, Refusal};
+use crate::planner::PartKey;
+use crate::protocol::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread};
+use crate::store::{
+    Batch, Boundary, LedgerEntry, LedgerFilter, Store, StoreError, Stored, StoredDecision, Thread,
+};
+
+/// How many different failures there are.
+pub(super) const FAILURES: u8 = 6;
+
+/// A store that fails when it is told to.
+pub(super) struct Faulty {
+    inner: Arc<dyn Store>,
+    failure: AtomicU8,
+}
+
+impl Faulty {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, failure: AtomicU8::new(0) }
+    }
+
+    /// From now on it fails this way: 0 not at all, 1 nothing can be read, 2 nothing but what was sent can be read,
+    /// 3 nothing can be written, 4 the writer is gone, 5 another process is always first, 6 it panics.
+    pub(super) fn fail(&self, failure: u8) {
+        self.failure.store(failure, Ordering::Relaxed);
+    }
+
+    fn is(&self, failures: &[u8]) -> bool {
+        let now = self.failure.load(Ordering::Relaxed);
+        assert!(now != 6, "a store that panics");
+        failures.contains(&now)
+    }
+
+    fn read<T>(
+        &self,
+        failures: &[u8],
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.is(failures) { Err(StoreError::Damaged) } else { read(&*self.inner) }
+    }
+}
+
+impl Store for Faulty {
+    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError> {
+        self.read(&[1], |store| store.boundaries(chain))
+    }
+
+    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError> {
+        self.read(&[1, 2], |store| store.decisions(chain))
+    }
+
+    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
+        self.read(&[1, 2], |store| store.recover(root, key))
+    }
+
+    fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
+        self.read(&[1], |store| store.thread(id))
+    }
+
+    fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
+        self.read(&[1, 2], |store| store.session(session))
+    }
+
+    fn ledger_rows(
+        &self,
+        filter: LedgerFilter,
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<(), StoreError> {
+        self.read(&[1], |store| store.ledger_rows(filter, each))
+    }
+
+    fn commit(&self, batch: Batch) -> Stored {
+        let failed = |error| -> Stored { Box::pin(async move { Err(error) }) };
+        match self.failure.load(Ordering::Relaxed) {
+            _ if batch.decisions.is_empty() => self.inner.commit(batch),
+            3 => failed(StoreError::Damaged),
+            4 => failed(StoreError::Busy),
+            5 => failed(StoreError::Raced),
+            _ => self.inner.commit(batch),
+        }
+    }
+
+    fn later(&self, batch: Batch) -> bool {
+        !self.is(&[3, 4]) && self.inner.later(batch)
+    }
+}
+
+/// A dialect that carries plans out wrongly, or not at all.
+#[derive(Debug)]
+pub(super) struct Clumsy {
+    inner: &'static dyn Protocol,
+    how: u8,
+}
+
+impl Clumsy {
+    /// How many ways there are to be wrong.
+    pub(super) const WAYS: u8 = 4;
+
+    /// It lives as long as the process: dialects do.
+    pub(super) fn new(inner: &'static dyn Protocol, how: u8) -> &'static Self {
+        Box::leak(Box::new(Self { inner, how }))
+    }
+}
+
+impl Protocol for Clumsy {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        self.inner.index(body, memo)
+    }
+
+    fn message(&self, role: Role, text: &str) -> String {
+        self.inner.message(role, text)
+    }
+
+    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
+        self.inner.answer(streamed)
+    }
+
+    fn fault(&self, fault: &Fault<'_>) -> String {
+        self.inner.fault(fault)
+    }
+
+    fn refused(&self, status: u16, body: &[u8]) -> Refused {
+        self.inner.refused(status, body)
+    }
+
+    fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
+        let edits = self.inner.lower(conversation, plan)?;
+        let mut wrong: Vec<Edit> = edits.iter().cloned().collect();
+        match (self.how, wrong.last_mut()) {
+            (0, _) => return Err(Refusal::Conflict.into()),
+            (1, Some(edit)) => edit.text.push('"'),
+            (2, Some(edit)) if !edit.text.is_empty() => edit.text.insert(1, 'x'),
+            _ => drop(wrong.pop()),
+        }
+        Edits::new(wrong).map_err(|_| Lowering::Overlap)
+    }
+}

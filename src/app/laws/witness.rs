@@ -1,0 +1,228 @@
+//! Sees everything that is sent, and remembers it better than the gateway does.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash as _, Hasher as _};
+
+use proptest::prelude::*;
+
+use crate::protocol::conformance::Subject;
+use crate::protocol::conformance::tree::Tree;
+
+/// A message that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    /// As the client spelled it.
+    raw: u64,
+    /// What the client said in it, cache marks aside.
+    said: u64,
+    /// As it left the gateway.
+    wire_raw: u64,
+    /// What was said on the wire, cache marks aside.
+    wire: u64,
+}
+
+/// A result, by its call and what it says.
+type ResultKey = (Option<String>, String);
+
+/// What one principal has sent.
+pub(super) struct Witness {
+    subject: &'static dyn Subject,
+    /// Requests that went through a gateway, newest last.
+    sent: Vec<Vec<Seen>>,
+    /// What results were sent as, wherever they stood.
+    results: HashMap<ResultKey, HashSet<String>>,
+}
+
+/// One request, as the client made it and as it left.
+struct Pair {
+    messages: Vec<Tree>,
+    wire: Vec<Tree>,
+    seen: Vec<Seen>,
+}
+
+impl Witness {
+    pub(super) fn new(subject: &'static dyn Subject) -> Self {
+        Self { subject, sent: Vec::new(), results: HashMap::new() }
+    }
+
+    /// A request went through a gateway.
+    pub(super) fn through(&mut self, body: &str, wire: &str) -> Result<(), TestCaseError> {
+        let pair = self.pair(body, wire)?;
+        self.frame_is_kept(body, wire)?;
+        self.pairs_are_kept(&pair)?;
+        self.only_results_change(&pair)?;
+        self.sent_is_a_prefix(&pair)?;
+        self.old_is_known(&pair)?;
+        for (message, wired) in pair.messages.iter().zip(&pair.wire) {
+            for (key, text) in results(self.subject, message, wired) {
+                self.results.entry(key).or_default().insert(text);
+            }
+        }
+        self.sent.push(pair.seen);
+        Ok(())
+    }
+
+    fn pair(&self, body: &str, wire: &str) -> Result<Pair, TestCaseError> {
+        let list = |text: &str| self.subject.messages_of(&Tree::parse(text)).to_vec();
+        let (messages, wire) = (list(body), list(wire));
+        prop_assert_eq!(messages.len(), wire.len());
+        let seen = messages.iter().zip(&wire).map(|(message, wired)| Seen {
+            raw: hash(message),
+            said: hash(&plain(self.subject, message)),
+            wire_raw: hash(wired),
+            wire: hash(&plain(self.subject, wired)),
+        });
+        let seen = seen.collect();
+        Ok(Pair { messages, wire, seen })
+    }
+
+    fn frame_is_kept(&self, body: &str, wire: &str) -> Result<(), TestCaseError> {
+        let frame = |text: &str| {
+            let mut root = Tree::parse(text);
+            *root.get_mut(self.subject.list()).expect("a list of messages") = Tree::List(Vec::new());
+            root
+        };
+        prop_assert!(frame(body).same(&frame(wire)));
+        Ok(())
+    }
+
+    fn pairs_are_kept(&self, pair: &Pair) -> Result<(), TestCaseError> {
+        if self.subject.validate(&pair.messages).is_ok() {
+            prop_assert_eq!(self.subject.validate(&pair.wire), Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Laws 6 and 8: nothing but the texts of results differs, and what differs is shorter.
+    fn only_results_change(&self, pair: &Pair) -> Result<(), TestCaseError> {
+        for (message, wired) in pair.messages.iter().zip(&pair.wire) {
+            if message.same(wired) {
+                continue;
+            }
+            let (mut was, mut is) = (message.clone(), wired.clone());
+            for (part, _, content) in self.subject.results(message) {
+                let (_, _, after) = find(self.subject, wired, part);
+                let (old, new) = (texts(&content), texts(&after));
+                if old != new {
+                    let (old, new) = (old.concat(), new.concat());
+                    prop_assert!(new.len() < old.len(), "not shorter: {:?} {:?}", old, new);
+                    prop_assert!(tokens(&new) <= tokens(&old), "more tokens: {:?} {:?}", old, new);
+                    prop_assert!(!new.trim().is_empty(), "nothing left of {:?}", old);
+                }
+                blank(&mut was, &content);
+                blank(&mut is, &after);
+            }
+            prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
+        }
+        Ok(())
+    }
+
+    /// Law 7: what an earlier request sent stands at the front of every request that goes on from it.
+    fn sent_is_a_prefix(&self, pair: &Pair) -> Result<(), TestCaseError> {
+        for earlier in &self.sent {
+            let count = earlier.len();
+            if count > pair.seen.len() || !earlier.iter().zip(&pair.seen).all(|(a, b)| a.said == b.said) {
+                continue;
+            }
+            for (at, (a, b)) in earlier.iter().zip(&pair.seen).enumerate() {
+                let same = a.wire == b.wire && (a.raw != b.raw || a.wire_raw == b.wire_raw);
+                prop_assert!(same, "message {} of {} was sent otherwise: {:?}", at, count, pair.wire[at]);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands before the model's last words was sent before, or has bypassed the gateway: it is sent as it
+    /// was, as it once was where its history was replaced, or as it is.
+    fn old_is_known(&self, pair: &Pair) -> Result<(), TestCaseError> {
+        let role = |message: &Tree| message.text_of("role");
+        let tail = pair.messages.iter().rposition(|message| role(message).as_deref() == Some("assistant"));
+        for at in 0..tail.unwrap_or(0) {
+            for (key, text) in results(self.subject, &pair.messages[at], &pair.wire[at]) {
+                let known = self.results.get(&key);
+                let is_known = known.is_some_and(|known| known.contains(&text));
+                prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);
+                // A pointer means nothing in another history; all else does.
+                let only = known.filter(|known| known.len() == 1).and_then(|known| known.iter().next());
+                let once = only.filter(|only| !only.contains("same output as the earlier call"));
+                prop_assert!(once.is_none_or(|once| *once == text), "{:?} was sent as {:?}", text, once);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn texts(content: &Tree) -> Vec<String> {
+    match content {
+        Tree::List(blocks) => blocks.iter().filter_map(|block| block.text_of("text")).collect(),
+        other => other.text().into_iter().collect(),
+    }
+}
+
+/// The results of a message, and what they are sent as.
+fn results(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Vec<(ResultKey, String)> {
+    let said = |content: &Tree| format!("{:?}", plain(subject, content));
+    let found = subject.results(message).into_iter().map(|(part, call, content)| {
+        let (_, _, after) = find(subject, wired, part);
+        ((call, said(&content)), said(&after))
+    });
+    found.collect()
+}
+
+fn find(subject: &dyn Subject, message: &Tree, part: usize) -> (usize, Option<String>, Tree) {
+    let all = subject.results(message);
+    all.into_iter().find(|(at, _, _)| *at == part).expect("a result stays a result")
+}
+
+/// What is said, whether as a string or as one block, without the marks.
+pub(super) fn plain(subject: &dyn Subject, message: &Tree) -> Tree {
+    let mut plain = message.plain(subject.marks());
+    flatten(&mut plain);
+    plain
+}
+
+/// A list with one text is the same as that text.
+fn flatten(tree: &mut Tree) {
+    match tree {
+        Tree::List(items) => {
+            items.iter_mut().for_each(flatten);
+            if let [only] = &items[..]
+                && only.text_of("type").as_deref() == Some("text")
+                && let Some(text) = only.text_of("text")
+            {
+                *tree = Tree::Text(text);
+            }
+        }
+        Tree::Map(members) => members.iter_mut().for_each(|(_, value)| flatten(value)),
+        Tree::Raw(_) | Tree::Text(_) => {}
+    }
+}
+
+/// Takes the texts out of some content, wherever it stands.
+fn blank(tree: &mut Tree, content: &Tree) {
+    if tree == content {
+        let kept = |block: &&Tree| block.text_of("type").as_deref() != Some("text");
+        *tree = match content {
+            Tree::List(blocks) => Tree::List(blocks.iter().filter(kept).cloned().collect()),
+            _ => Tree::Text(String::new()),
+        };
+        return;
+    }
+    match tree {
+        Tree::List(items) => items.iter_mut().for_each(|item| blank(item, content)),
+        Tree::Map(members) => members.iter_mut().for_each(|(_, value)| blank(value, content)),
+        Tree::Raw(_) | Tree::Text(_) => {}
+    }
+}
+
+fn hash(tree: &Tree) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tree.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A simple estimate: four bytes to a token.
+fn tokens(text: &str) -> usize {
+    text.len().div_ceil(4)
+}

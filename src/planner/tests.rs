@@ -1,0 +1,273 @@
+//! What is decided, and what is not.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::shape::settings::Tools;
+
+const NOTHING: &dyn Fn(PartKey) -> Option<Decision> = &|_| None;
+
+/// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result.
+fn talk(short: &str) -> Conversation {
+    let messages: Vec<String> = short.split_whitespace().map(message).collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+    protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn message(word: &str) -> String {
+    let (what, kind) = word.split_once(':').unwrap_or((word, "small"));
+    let (who, id) = what.split_at(1);
+    match who {
+        "u" => r#"{"role":"user","content":"x"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"x"}"#.to_owned(),
+        "c" => format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{"command":"make"}}}}]}}"#
+        ),
+        _ => format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":{}}}]}}"#,
+            content(kind)
+        ),
+    }
+}
+
+/// Results by kind. `big` ones are cut, `even` ones are not, but long enough to be pointed to.
+fn content(kind: &str) -> String {
+    let lines = |name: &str, count: usize| {
+        let line = |at| format!("{name} line {at}\\n");
+        (0..count).map(line).collect::<Vec<String>>().concat()
+    };
+    match kind {
+        "small" => r#""ok""#.to_owned(),
+        "big" => format!("\"{}\"", lines("big", 60)),
+        "huge" => format!("\"{}\"", lines("huge", 90)),
+        "even" => format!("\"{}\"", lines("even", 20)),
+        "broken" => format!("\"{}\\ud800\"", lines("big", 60)),
+        "image" => {
+            format!(r#"[{{"type":"text","text":"{}"}},{{"type":"image","source":{{}}}}]"#, lines("big", 60))
+        }
+        "pieces" => format!(
+            r#"[{{"type":"text","text":"{}"}},{{"type":"text","text":"{}"}}]"#,
+            lines("even", 10),
+            lines("odd", 10)
+        ),
+        "halfbroken" => {
+            format!(r#"[{{"type":"text","text":"{}"}},{{"type":"text","text":"\udfff"}}]"#, lines("big", 60))
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings { repeat_min_bytes: 200, ..Settings::default() };
+    settings.truncate.tools = Vec::new();
+    settings.truncate.base.max_bytes = 500;
+    settings
+}
+
+fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
+    plan_with(conversation, &Past { sent, applied, recover: NOTHING }, &settings())
+}
+
+fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) -> Outcome {
+    plan(conversation, past, settings, &|id| format!("full output: /o/{}", &id[..4]))
+}
+
+/// The decisions in short: message and rules.
+fn decided(outcome: &Outcome) -> Vec<String> {
+    let in_short = |applied: &Applied| format!("{} {}", applied.part.message, applied.decision.rules);
+    outcome.applied.iter().map(in_short).collect()
+}
+
+#[test]
+fn only_newborn_results_are_decided() {
+    for (talk_in_short, sent, expected) in [
+        ("u c1 r1:big", 0, &["2 truncate"][..]),
+        ("u c1 r1:big", 1, &["2 truncate"]),
+        ("u c1 r1:big", 3, &[]),
+        ("u c1 r1:big u", 3, &[]),
+        ("u c1 r1:big u", 1, &["2 truncate"]),
+        ("u c1 r1:big c2 r2:huge", 0, &["4 truncate"]),
+        ("u c1 r1:big c2 r2:huge", 3, &["4 truncate"]),
+        ("u c1 r1:big a u", 0, &[]),
+        ("u c1 r1:big a", 1, &[]),
+        ("u c1 r1:small", 1, &[]),
+        ("r1:big u", 0, &["0 truncate"]),
+        ("u", 0, &[]),
+    ] {
+        let outcome = run(&talk(talk_in_short), sent, &[]);
+        assert_eq!(
+            (decided(&outcome), outcome.fresh),
+            (expected.iter().map(|&text| text.to_owned()).collect(), expected.len()),
+            "{talk_in_short}"
+        );
+        assert_eq!((outcome.plan.ops.len(), outcome.saves.len()), (expected.len(), expected.len()));
+    }
+}
+
+#[test]
+fn stored_decisions_come_first_and_are_kept() {
+    let first = run(&talk("u c1 r1:big"), 1, &[]);
+    let request = talk("u c1 r1:big c2 r2:huge");
+    let again = run(&request, 3, &first.applied);
+    assert_eq!((decided(&again), again.fresh), (vec!["2 truncate".to_owned(), "4 truncate".to_owned()], 1));
+    assert_eq!(again.applied[0], first.applied[0]);
+    assert_eq!(again.saves.len(), 1);
+    // Other settings change nothing of it.
+    let off = Settings {
+        truncate: crate::shape::settings::Truncate {
+            exempt: Tools::new(["*"]).unwrap(),
+            ..settings().truncate
+        },
+        ..settings()
+    };
+    let past = Past { sent: 5, applied: &again.applied, recover: NOTHING };
+    assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
+}
+
+/// A decision is about what the result said; about anything else it says nothing.
+#[test]
+fn decisions_that_do_not_fit_are_left_out() {
+    let first = run(&talk("u c1 r1:big"), 1, &[]);
+    for other in ["u c1 r1:huge", "u c1 r1:small", "u a u", "u"] {
+        let outcome = run(&talk(other), 3, &first.applied);
+        assert!(outcome.plan.is_empty() && outcome.applied.is_empty(), "{other}");
+    }
+}
+
+#[test]
+fn results_in_unknown_histories_are_recovered() {
+    let first = run(&talk("u c1 r1:big"), 1, &[]);
+    let known = Decision::clone(&first.applied[0].decision);
+    let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
+    let past = Past { sent: 0, applied: &[], recover: &recover };
+    let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
+    let outcome = plan_with(&request, &past, &settings());
+    assert_eq!((decided(&outcome), outcome.fresh), (vec!["2 truncate".to_owned(), "6 repeat".to_owned()], 2));
+    assert_eq!(*outcome.applied[0].decision, known);
+    assert_eq!(outcome.plan.ops[0], first.plan.ops[0]);
+    // The text that it cites may have been swept since.
+    assert_eq!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).saves, first.saves);
+    // The same text of another call, or another text of the same call, is not what was decided about.
+    for other in ["u c9 r9:big a u", "u c1 r1:huge a u"] {
+        assert!(plan_with(&talk(other), &past, &settings()).plan.is_empty(), "{other}");
+    }
+    let lying = |_: PartKey| Some(known.clone());
+    let past = Past { sent: 0, applied: &[], recover: &lying };
+    assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
+    // What was sent before as it is stays as it is.
+    let past = Past { sent: 3, applied: &[], recover: &recover };
+    assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
+}
+
+#[test]
+fn pointers_are_not_recovered() {
+    let request = talk("u c1 r1:even c2 r2:even");
+    let pointer = run(&request, 3, &[]);
+    assert_eq!(decided(&pointer), ["4 repeat"]);
+    assert!(!pointer.applied[0].decision.stands_alone());
+    let known = Decision::clone(&pointer.applied[0].decision);
+    let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
+    let past = Past { sent: 0, applied: &[], recover: &recover };
+    assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
+}
+
+#[test]
+fn pointers_point_to_what_can_be_read() {
+    for (talk_in_short, sent, expected) in [
+        ("u c1 r1:even c2 r2:even", 3, &["t1"][..]),
+        // The first one is old and untouched, the earlier pointer is none to point to.
+        ("u c1 r1:even c2 r2:even c3 r3:even", 5, &["t1"]),
+        ("u c1 r1:image c2 r2:image", 3, &[]),
+        ("u c1 r1:pieces c2 r2:pieces", 3, &["t1"]),
+        ("u c1 r1:small c2 r2:small", 3, &[]),
+        ("u c1 r1:broken c2 r2:broken", 3, &[]),
+    ] {
+        let outcome = run(&talk(talk_in_short), sent, &[]);
+        let pointers: Vec<&str> = outcome
+            .applied
+            .iter()
+            .filter_map(|applied| match &applied.decision.leaves[0].1 {
+                LeafEdit::Replace(text) => text.split('(').nth(1)?.split(')').next(),
+                LeafEdit::Remove => None,
+            })
+            .collect();
+        assert_eq!(pointers, expected, "{talk_in_short}");
+    }
+    let chained = run(&talk("u c1 r1:even c2 r2:even"), 3, &[]);
+    let outcome = run(&talk("u c1 r1:even c2 r2:even c3 r3:even"), 5, &chained.applied);
+    assert_eq!(decided(&outcome), ["4 repeat", "6 repeat"]);
+    let LeafEdit::Replace(text) = &outcome.applied[1].decision.leaves[0].1 else {
+        panic!("a pointer is text")
+    };
+    assert!(text.contains("(t1)"), "{text}");
+    assert_eq!(outcome.saves.len(), 1);
+}
+
+#[test]
+fn equal_results_of_one_step_point_to_the_first() {
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"x"}},{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}]}}"#,
+        [1, 2, 3]
+            .map(|id| format!(r#"{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{}}}}"#))
+            .join(","),
+        [1, 2, 3]
+            .map(|id| format!(
+                r#"{{"type":"tool_result","tool_use_id":"t{id}","content":{}}}"#,
+                content("even")
+            ))
+            .join(","),
+    );
+    let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+    let outcome = run(&conversation, 1, &[]);
+    assert_eq!(decided(&outcome), ["2 repeat", "2 repeat"]);
+    let parts: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.part).collect();
+    assert_eq!(parts, [1, 2]);
+}
+
+#[test]
+fn what_cannot_be_read_or_told_stays() {
+    for kind in ["broken", "halfbroken"] {
+        let outcome = run(&talk(&format!("u c1 r1:{kind}")), 1, &[]);
+        assert!(outcome.plan.is_empty() && outcome.saves.is_empty(), "{kind}");
+    }
+    // Beside an image, text is cut but never replaced by a pointer.
+    let outcome = run(&talk("u c1 r1:image"), 1, &[]);
+    assert_eq!(decided(&outcome), ["2 truncate"]);
+    let Op::Text { leaves, .. } = &outcome.plan.ops[0] else { panic!("a text") };
+    assert!(matches!(leaves[..], [(0, LeafEdit::Replace(_))]), "{leaves:?}");
+}
+
+#[test]
+fn settings_are_obeyed() {
+    let past = Past { sent: 3, applied: &[], recover: NOTHING };
+    let exempt = |repeat| {
+        let mut settings = Settings { repeat, ..settings() };
+        settings.truncate.exempt = Tools::new(["bash"]).unwrap();
+        settings
+    };
+    for (talk_in_short, settings, expected) in [
+        ("u c1 r1:even c2 r2:even", Settings { repeat: false, ..settings() }, &[][..]),
+        ("u c1 r1:even c2 r2:even", Settings { repeat_min_bytes: 10_000, ..settings() }, &[]),
+        ("u c1 r1:even c2 r2:even", exempt(true), &[]),
+        ("u c1 r1:even c2 r2:big", exempt(true), &[]),
+        ("u c1 r1:big c2 r2:big", Settings { repeat: false, ..settings() }, &["4 truncate"]),
+        ("u c1 r1:big c2 r2:big", settings(), &["4 repeat"]),
+    ] {
+        assert_eq!(decided(&plan_with(&talk(talk_in_short), &past, &settings)), expected, "{talk_in_short}");
+    }
+}
+
+/// What is saved is the whole text, by an id made of it.
+#[test]
+fn full_texts_are_saved() {
+    let outcome = run(&talk("u c1 r1:pieces c2 r2:pieces"), 3, &[]);
+    let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
+    assert!(save.text.starts_with("even line 0\n") && save.text.ends_with("odd line 9\n"), "{}", save.text);
+    assert_eq!(outcome.applied[0].decision.output.as_ref(), Some(&save.id));
+    assert_eq!(save.id, decision::output_id(&[Cow::Borrowed(&*save.text)]));
+    assert_eq!(Arc::strong_count(&outcome.applied[0].decision), 1);
+}

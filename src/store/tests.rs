@@ -1,0 +1,355 @@
+//! The SQLite store: what goes in comes out, whoever else is at it and whatever fails.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::conversation::Digest;
+use crate::plan::LeafEdit;
+use crate::planner::{Decision, Save};
+
+struct Bench {
+    home: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { home: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.home.path().join("state/plimsoll.db")
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs::new(self.home.path().join("outputs"))
+    }
+
+    fn try_open(&self) -> Result<Sqlite, StoreError> {
+        Sqlite::open(&self.path(), self.outputs(), self.home.path().join("logs"), 256)
+    }
+
+    fn open(&self) -> Sqlite {
+        self.try_open().unwrap()
+    }
+
+    /// The database behind the store's back.
+    fn database(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+}
+
+fn wait(stored: Stored) -> Result<(), StoreError> {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored)
+}
+
+fn chain(name: &str) -> Chain {
+    Chain(Digest::of(&[name.as_bytes()]))
+}
+
+fn decision(text: &str, key: Option<&str>) -> Decision {
+    let content = Digest::of(&[b"content"]);
+    Decision {
+        rules: "escapes+truncate".into(),
+        leaves: vec![(0, LeafEdit::Replace(text.into())), (2, LeafEdit::Remove)],
+        content,
+        key: PartKey::of(key, content),
+        bytes_before: 9000,
+        bytes_after: 40,
+        output: Some("0123456789abcdef0123456789abcdef".to_owned()),
+    }
+}
+
+fn stored(at: &str, part: u32, since: &str, text: &str) -> StoredDecision {
+    let decision = Arc::new(decision(text, Some("call")));
+    StoredDecision { chain: chain(at), part, since: chain(since), root: chain("root"), decision }
+}
+
+fn decided(decisions: Vec<StoredDecision>, at_ms: i64) -> Batch {
+    Batch { decisions, at_ms, ..Batch::default() }
+}
+
+fn thread(id: &str, head: &str, at_ms: i64) -> Thread {
+    Thread {
+        id: id.to_owned(),
+        conversation: "c".to_owned(),
+        session: Some("s".to_owned()),
+        parent: None,
+        head: chain(head),
+        observe: false,
+        at_ms,
+    }
+}
+
+#[test]
+fn rows_come_back() {
+    let bench = Bench::new();
+    let boundary = |at: &str, thread: &str| Boundary { chain: chain(at), thread: thread.to_owned() };
+    let given = Batch {
+        decisions: vec![stored("m", 1, "m", "short \u{1F980} \"\u{0}\n"), stored("m", 0, "m", "other")],
+        threads: vec![thread("t1", "m", 5), thread("t2", "n", 6)],
+        boundaries: vec![boundary("m", "t1"), boundary("m", "t2"), boundary("m", "t1")],
+        at_ms: 5,
+        ..Batch::default()
+    };
+    wait(bench.open().commit(given.clone())).unwrap();
+    let store = bench.open();
+    let found = store.decisions(chain("m")).unwrap();
+    assert_eq!(found, [given.decisions[1].clone(), given.decisions[0].clone()]);
+    assert_eq!(store.decisions(chain("n")).unwrap(), []);
+    assert_eq!(store.boundaries(chain("m")).unwrap(), [boundary("m", "t1"), boundary("m", "t2")]);
+    assert_eq!(store.boundaries(chain("n")).unwrap(), []);
+    assert_eq!(store.thread("t1").unwrap().as_ref(), Some(&given.threads[0]));
+    assert_eq!(store.session("s").unwrap().as_ref(), Some(&given.threads[1]));
+    assert_eq!((store.thread("t3").unwrap(), store.session("other").unwrap()), (None, None));
+}
+
+#[test]
+fn a_thread_moves_on_and_stays_set_aside() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let put =
+        |thread: Thread| wait(store.commit(Batch { threads: vec![thread], ..Batch::default() })).unwrap();
+    put(thread("t", "one", 5));
+    put(Thread { observe: true, ..thread("t", "two", 7) });
+    put(thread("t", "three", 6));
+    let found = store.thread("t").unwrap().unwrap();
+    assert_eq!((found.head, found.observe, found.at_ms), (chain("three"), true, 7));
+}
+
+/// A decision is made once. A later one about the same part has another beginning, or comes too late.
+#[test]
+fn the_first_decision_stands() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    wait(one.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
+    let raced =
+        wait(two.commit(decided(vec![stored("x", 0, "x", "lost"), stored("m", 0, "m", "second")], 2)));
+    assert!(matches!(raced, Err(StoreError::Raced)), "{raced:?}");
+    wait(two.commit(decided(vec![stored("m", 0, "later", "event")], 3))).unwrap();
+    for store in [&one, &two] {
+        let found = store.decisions(chain("m")).unwrap();
+        assert_eq!(found, [stored("m", 0, "m", "first"), stored("m", 0, "later", "event")]);
+        assert_eq!(store.decisions(chain("x")).unwrap(), [], "a batch is stored as a whole or not at all");
+    }
+}
+
+#[test]
+fn the_newest_decision_of_a_principal_is_recovered() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let key = PartKey::of(Some("call"), Digest::of(&[b"content"])).unwrap();
+    assert_eq!(store.recover(chain("root"), key).unwrap(), None);
+    wait(store.commit(decided(vec![stored("m", 0, "m", "old")], 1))).unwrap();
+    wait(store.commit(decided(vec![stored("n", 0, "n", "new")], 2))).unwrap();
+    let keyless = Arc::new(decision("keyless", None));
+    wait(store.commit(decided(vec![StoredDecision { decision: keyless, ..stored("o", 0, "o", "") }], 3)))
+        .unwrap();
+    assert_eq!(store.recover(chain("root"), key).unwrap(), Some(stored("n", 0, "n", "new")));
+    assert_eq!(store.recover(chain("other root"), key).unwrap(), None);
+    let other = PartKey::of(Some("another call"), Digest::of(&[b"content"])).unwrap();
+    assert_eq!(store.recover(chain("root"), other).unwrap(), None);
+}
+
+/// Batches that wait together are one transaction, but one that fails harms only itself.
+#[test]
+fn a_bad_batch_harms_no_other() {
+    let bench = Bench::new();
+    let store = bench.open();
+    wait(store.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
+    // While somebody else writes, batches pile up.
+    let other = bench.database();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting: Vec<Stored> = ["a", "m", "b", "b", "c"]
+        .iter()
+        .map(|at| store.commit(decided(vec![stored(at, 0, at, "new")], 2)))
+        .collect();
+    other.execute_batch("COMMIT").unwrap();
+    let done: Vec<bool> = waiting.into_iter().map(|stored| wait(stored).is_ok()).collect();
+    assert_eq!(done, [true, false, true, false, true]);
+    for (at, text) in [("a", "new"), ("m", "first"), ("b", "new"), ("c", "new")] {
+        assert_eq!(store.decisions(chain(at)).unwrap(), [stored(at, 0, at, text)]);
+    }
+}
+
+/// Nobody was told that it would be stored: it must not be, or what is stored is not what was sent.
+#[test]
+fn a_withdrawn_batch_is_not_stored() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let other = bench.database();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = store.commit(decided(vec![stored("a", 0, "a", "x")], 1));
+    let save = Save { id: "0123456789abcdef0123456789abcdef".to_owned(), text: "full".to_owned() };
+    let withdrawn =
+        store.commit(Batch { saves: vec![save.clone()], ..decided(vec![stored("b", 0, "b", "x")], 1) });
+    drop(withdrawn);
+    let last = store.commit(decided(vec![stored("c", 0, "c", "x")], 1));
+    other.execute_batch("COMMIT").unwrap();
+    assert!(wait(first).is_ok() && wait(last).is_ok());
+    assert_eq!(store.decisions(chain("b")).unwrap(), []);
+    let listed: String = bench.database().query_row("SELECT id FROM outputs", [], |row| row.get(0)).unwrap();
+    assert_eq!(listed, save.id, "what was saved is swept one day");
+}
+
+#[test]
+fn a_full_queue_takes_no_more() {
+    let bench = Bench::new();
+    let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
+    let other = bench.database();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut taken = 0;
+    // One is being written, at most a group is held, one waits.
+    while store.later(decided(Vec::new(), 1)) {
+        taken += 1;
+        assert!(taken < 1000, "the queue has no end");
+    }
+    let mut refused = store.commit(decided(vec![stored("a", 0, "a", "x")], 1));
+    let polled = refused.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(StoreError::Busy))), "{polled:?}");
+    other.execute_batch("COMMIT").unwrap();
+}
+
+#[test]
+fn texts_are_saved_before_they_are_cited() {
+    let bench = Bench::new();
+    let id = "0123456789abcdef0123456789abcdef";
+    let save = Save { id: id.to_owned(), text: "full".to_owned() };
+    let batch = Batch { saves: vec![save], ..decided(vec![stored("m", 0, "m", "short")], 1) };
+    // A file stands where the folder should be.
+    std::fs::write(bench.home.path().join("outputs"), "").unwrap();
+    let store = bench.open();
+    let refused = wait(store.commit(batch.clone()));
+    assert!(matches!(refused, Err(StoreError::File(_))), "{refused:?}");
+    assert_eq!(store.decisions(chain("m")).unwrap(), []);
+    std::fs::remove_file(bench.home.path().join("outputs")).unwrap();
+    wait(store.commit(batch)).unwrap();
+    assert_eq!(bench.outputs().read(id).unwrap().as_deref(), Some(&b"full"[..]));
+    assert_eq!(store.decisions(chain("m")).unwrap().len(), 1);
+}
+
+#[test]
+fn old_texts_are_swept() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let id = |n: u32| format!("{n:032x}");
+    let put = |n: u32, at_ms| {
+        let saves = vec![Save { id: id(n), text: format!("text {n}") }];
+        wait(store.commit(Batch { saves, at_ms, ..Batch::default() })).unwrap();
+    };
+    (1..=4).for_each(|n| put(n, i64::from(n) * 100));
+    wait(store.commit(Batch { touch: vec![id(1)], at_ms: 1000, ..Batch::default() })).unwrap();
+    put(2, 50);
+    // A folder with a file in it cannot be removed like a file: it stays in the list.
+    std::fs::remove_file(bench.outputs().path(&id(3))).unwrap();
+    std::fs::create_dir(bench.outputs().path(&id(3))).unwrap();
+    let sweep =
+        || wait(store.commit(Batch { forget_outputs: Some(400), at_ms: 2000, ..Batch::default() })).unwrap();
+    sweep();
+    wait(store.commit(Batch::default())).unwrap();
+    let there = || -> Vec<bool> { (1..=4).map(|n| bench.outputs().path(&id(n)).exists()).collect() };
+    assert_eq!(there(), [true, false, true, true]);
+    std::fs::remove_dir(bench.outputs().path(&id(3))).unwrap();
+    sweep();
+    wait(store.commit(Batch::default())).unwrap();
+    let listed: i64 =
+        bench.database().query_row("SELECT COUNT(*) FROM outputs", [], |row| row.get(0)).unwrap();
+    assert_eq!((there(), listed), (vec![true, false, false, true], 2));
+}
+
+#[test]
+fn records_are_booked_once_and_forgotten() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let row = |id: &str, at_ms| LedgerRow {
+        id: id.to_owned(),
+        at_ms,
+        conversation: "c".to_owned(),
+        record: format!("{{\"id\":\"{id}\"}}"),
+        ..LedgerRow::default()
+    };
+    let book = |rows: Vec<LedgerRow>| wait(store.commit(Batch { ledger: rows, ..Batch::default() })).unwrap();
+    book(vec![row("a", 1), row("b", 2)]);
+    book(vec![row("a", 9)]);
+    wait(store.commit(Batch { forget_ledger: Some(2), ..Batch::default() })).unwrap();
+    let count: i64 = bench.database().query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn a_newer_store_is_left_alone() {
+    let bench = Bench::new();
+    drop(bench.open());
+    bench.database().execute_batch("PRAGMA user_version = 2").unwrap();
+    assert!(matches!(bench.try_open().err(), Some(StoreError::Newer)));
+    bench.database().execute_batch("PRAGMA user_version = 1").unwrap();
+    assert!(bench.try_open().is_ok());
+}
+
+#[test]
+fn what_is_no_database_is_an_error() {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.path().parent().unwrap()).unwrap();
+    std::fs::write(bench.path(), "this is not a database, and it is longer than a header of one would be")
+        .unwrap();
+    assert!(matches!(bench.try_open().err(), Some(StoreError::Database(_))));
+}
+
+#[test]
+fn damaged_rows_are_errors() {
+    for (damage, broken) in [
+        ("UPDATE decisions SET leaves = 'nonsense'", "decisions"),
+        ("UPDATE decisions SET leaves = '[[0]]'", "decisions"),
+        ("UPDATE decisions SET since = x'00'", "decisions"),
+        ("UPDATE decisions SET content = x''", "decisions"),
+        ("UPDATE decisions SET root = x'00'", "decisions"),
+        ("UPDATE decisions SET bytes_before = -1", "decisions"),
+        ("UPDATE decisions SET rules = x'ff'", "decisions"),
+        ("UPDATE threads SET head = x'0011'", "threads"),
+        ("UPDATE threads SET head = 'text'", "threads"),
+        ("UPDATE threads SET at_ms = 'text'", "threads"),
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        let batch =
+            Batch { threads: vec![thread("t", "m", 1)], ..decided(vec![stored("m", 0, "m", "x")], 1) };
+        wait(store.commit(batch)).unwrap();
+        bench.database().execute_batch(damage).unwrap();
+        assert_eq!(store.decisions(chain("m")).is_err(), broken == "decisions", "{damage}");
+        assert_eq!(store.thread("t").is_err(), broken == "threads", "{damage}");
+        assert_eq!(store.session("s").is_err(), broken == "threads", "{damage}");
+    }
+}
+
+/// Gateways that start at once on a new file all get it.
+#[test]
+fn a_new_store_is_made_once() {
+    for _ in 0..5 {
+        let bench = Bench::new();
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let openers: Vec<_> = (0..6).map(|_| scope.spawn(|| bench.try_open())).collect();
+            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
+        });
+        for (at, store) in opened.iter().enumerate() {
+            let store = store.as_ref().unwrap_or_else(|error| panic!("{at}: {error}"));
+            let name = at.to_string();
+            wait(store.commit(decided(vec![stored(&name, 0, &name, "x")], 1))).unwrap();
+        }
+        let last = opened.last().unwrap().as_ref().unwrap();
+        let all = (0..6).all(|at| last.decisions(chain(&at.to_string())).unwrap().len() == 1);
+        assert!(all);
+    }
+}
+
+#[test]
+fn only_this_user_may_enter() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new();
+    drop(bench.open());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(bench.path().parent().unwrap()), 0o700);
+}
