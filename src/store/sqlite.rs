@@ -1,5 +1,6 @@
 //! The store in one SQLite file.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -29,13 +30,14 @@ impl Sqlite {
     /// # Errors
     /// When the file cannot be opened, or was made by a newer version.
     pub fn open(path: &Path, outputs: Outputs, logs: PathBuf, queue: usize) -> Result<Self, StoreError> {
-        if let Some(dir) = path.parent() {
-            create_private(dir)?;
-        }
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        create_private(dir)?;
+        let turn = wait_for_turn(dir);
         let connection = Connection::open(path)?;
         if schema::prepare(&connection)? > schema::VERSION {
             return Err(StoreError::Newer);
         }
+        drop(turn);
         let writer = Writer::start(connection, outputs, logs, queue)?;
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
     }
@@ -52,6 +54,14 @@ impl Sqlite {
         }
         answer
     }
+}
+
+/// Gateways that start at once make the file one after the other: SQLite does not wait for the lock that the
+/// first use of a write-ahead log needs. Where folders cannot be locked, that is left to luck.
+fn wait_for_turn(dir: &Path) -> Option<File> {
+    let folder = File::open(dir).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 fn open_reader(path: &Path) -> Result<Connection, StoreError> {

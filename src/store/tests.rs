@@ -202,16 +202,19 @@ fn a_full_queue_takes_no_more() {
     let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
     let other = bench.database();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut taken = 0;
-    // One is being written, at most a group is held, one waits.
-    while store.later(decided(Vec::new(), 1)) {
-        taken += 1;
-        assert!(taken < 1000, "the queue has no end");
-    }
-    let mut refused = store.commit(decided(vec![stored("a", 0, "a", "x")], 1));
-    let polled = refused.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(matches!(polled, Poll::Ready(Err(StoreError::Busy))), "{polled:?}");
+    // One group is being written, one batch waits: nothing else is taken.
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut stored = store.commit(decided(Vec::new(), 1));
+        match stored.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => break done,
+            Poll::Pending => waiting.push(stored),
+        }
+        assert!(waiting.len() < 1000, "the queue has no end");
+    };
+    assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
     other.execute_batch("COMMIT").unwrap();
+    assert!(waiting.into_iter().all(|stored| wait(stored).is_ok()));
 }
 
 #[test]
