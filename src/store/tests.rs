@@ -305,8 +305,8 @@ fn what_is_no_database_is_an_error() {
 #[test]
 fn damaged_rows_are_errors() {
     for (damage, broken) in [
-        ("UPDATE decisions SET leaves = 'nonsense'", "decisions"),
-        ("UPDATE decisions SET leaves = '[[0]]'", "decisions"),
+        ("UPDATE replacements SET leaves = 'nonsense'", "decisions"),
+        ("UPDATE replacements SET leaves = '[[0]]'", "decisions"),
         ("UPDATE decisions SET since = x'00'", "decisions"),
         ("UPDATE decisions SET content = x''", "decisions"),
         ("UPDATE decisions SET root = x'00'", "decisions"),
