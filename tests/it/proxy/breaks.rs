@@ -99,9 +99,10 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_cancels_it() {
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_named() {
-    let nobody = TestUpstream::bind().await;
-    let url = nobody.url();
-    drop(nobody);
+    // Bound, but not listening: the port is refused, and no other test gets it meanwhile.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", nobody.local_addr().unwrap());
     let proxy = Proxy::start(TestGateway::forwarding(&url));
     let mut client = proxy.client().await;
     client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
