@@ -103,6 +103,29 @@ impl Tree {
             }
         }
     }
+
+    /// Every word of it, without its form: the values of its members in the order of their names, but for those
+    /// in `skip`, for the types of blocks, and for what the model thought.
+    pub(crate) fn words(&self, skip: &[&str]) -> Vec<String> {
+        match self {
+            Self::Raw(literal) if literal == "null" => Vec::new(),
+            Self::Raw(literal) => vec![self.text().unwrap_or_else(|| literal.clone())],
+            Self::Text(text) => vec![text.clone()],
+            Self::List(items) => items.iter().flat_map(|item| item.words(skip)).collect(),
+            Self::Map(_) if self.text_of("type").is_some_and(|name| is_thought(&name)) => Vec::new(),
+            Self::Map(members) => {
+                let said = |key: &str| key != "type" && !skip.contains(&key) && !is_thought(key);
+                let mut kept: Vec<_> = members.iter().filter(|(key, _)| said(key)).collect();
+                kept.sort_by(|a, b| a.0.cmp(&b.0));
+                kept.into_iter().flat_map(|(_, value)| value.words(skip)).collect()
+            }
+        }
+    }
+}
+
+/// Whether something named or typed so is what a model thought, which is not part of what was said.
+fn is_thought(name: &str) -> bool {
+    ["think", "thought", "reason"].iter().any(|part| name.contains(part))
 }
 
 /// Members in order, whatever their keys.
