@@ -130,7 +130,10 @@ impl Gateway for Sidecar {
 impl Sidecar {
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
         let Inbound { head, body, upstream, received_at } = inbound;
-        let rewritten = self.core.rewrite(protocol, &head.headers, &body).await;
+        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body).await;
+        if rewritten.facts.model.is_none() {
+            rewritten.facts.model = protocol.model_of_path(head.uri.path()).map(str::to_owned);
+        }
         let start = follow::Start {
             received_at,
             prepared_at: Instant::now(),

@@ -114,7 +114,7 @@ impl Core {
         if outcome.plan.is_empty() {
             return None;
         }
-        protocol::rewrite(protocol, &request.conversation, &outcome.plan, &self.memo).ok()
+        protocol::rewrite(request.protocol, &request.conversation, &outcome.plan, &self.memo).ok()
     }
 }
 
@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Result<Self, protocol::Unread> {
-        let conversation = protocol.index(body, &core.memo)?;
+        let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
         let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         let root = Chain::root(protocol.name(), &principal);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use crate::protocol::{self, Protocol};
 use crate::server::{Fault, Route, Target};
@@ -20,12 +20,26 @@ pub(super) enum Purpose {
     Count,
 }
 
-/// Paths, by how they end, and what they are. The first match holds.
-const PATHS: &[(&str, &str, Purpose)] = &[
-    ("/v1/messages", "anthropic", Purpose::Generate),
-    ("/v1/messages/count_tokens", "anthropic", Purpose::Count),
-    ("/chat/completions", "openai-chat", Purpose::Generate),
+/// Paths, by what they hold and how they end, and what they are. The first match holds.
+const PATHS: &[(&str, &str, &str, Purpose)] = &[
+    ("", "/v1/messages", "anthropic", Purpose::Generate),
+    ("", "/v1/messages/count_tokens", "anthropic", Purpose::Count),
+    // As resellers offer it.
+    ("/models/", "/count-tokens:rawPredict", "anthropic", Purpose::Count),
+    ("/publishers/anthropic/models/", ":rawPredict", "anthropic", Purpose::Generate),
+    ("/publishers/anthropic/models/", ":streamRawPredict", "anthropic", Purpose::Generate),
+    ("/model/", "/invoke", "anthropic", Purpose::Generate),
+    ("/model/", "/invoke-with-response-stream", "anthropic", Purpose::Generate),
+    ("", "/chat/completions", "openai-chat", Purpose::Generate),
+    ("", "/responses", "openai-responses", Purpose::Generate),
+    ("", "/responses/input_tokens", "openai-responses", Purpose::Count),
+    ("/models/", ":generateContent", "gemini", Purpose::Generate),
+    ("/models/", ":streamGenerateContent", "gemini", Purpose::Generate),
+    ("/models/", ":countTokens", "gemini", Purpose::Count),
 ];
+
+/// What other paths of a dialect begin with. They are not read, but have to find their way.
+const PLACES: &[(&str, &str)] = &[("/v1/responses", "openai-responses"), ("/v1beta/", "gemini")];
 
 /// Headers that tell whose client it is where the path does not.
 const HEADERS: &[(&str, &str)] = &[
@@ -42,7 +56,8 @@ pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Proto
         return None;
     }
     let path = path.strip_suffix('/').unwrap_or(path);
-    let (_, name, purpose) = PATHS.iter().find(|(end, _, _)| path.ends_with(end))?;
+    let (_, _, name, purpose) =
+        PATHS.iter().find(|(part, end, _, _)| path.ends_with(end) && path.contains(part))?;
     Some((protocol::named(name)?, *purpose))
 }
 
@@ -51,6 +66,12 @@ pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Proto
 pub(super) struct Served {
     pub(super) upstream: Arc<Upstream>,
     pub(super) dialects: Vec<String>,
+}
+
+impl Served {
+    fn speaks(&self, dialect: &str) -> bool {
+        self.dialects.iter().any(|name| name == dialect)
+    }
 }
 
 /// All upstreams.
@@ -74,7 +95,7 @@ impl Routes {
         let Some((served, path_and_query)) = found else { return Route::Refuse(self.unknown(path)) };
         let target = Target { upstream: Arc::clone(&served.upstream), path_and_query };
         match dialect(&head.method, path) {
-            Some((protocol, _)) if served.dialects.iter().any(|name| name == protocol.name()) => {
+            Some((protocol, _)) if served.speaks(protocol.name()) && !is_signed(&head.headers) => {
                 Route::Read(target)
             }
             _ => Route::Forward(target),
@@ -107,15 +128,24 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 }
 
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
-    let speaks = |name: &str| all.iter().find(|served| served.dialects.iter().any(|dialect| dialect == name));
+    let speaks = |name: &str| all.iter().find(|served| served.speaks(name));
     if let Some((protocol, _)) = dialect(&head.method, head.uri.path()) {
         return speaks(protocol.name());
     }
-    hint(&head.headers).and_then(speaks).or_else(|| if all.len() == 1 { all.first() } else { None })
+    hint(head).and_then(speaks).or_else(|| if all.len() == 1 { all.first() } else { None })
 }
 
-fn hint(headers: &HeaderMap) -> Option<&'static str> {
-    HEADERS.iter().find(|(header, _)| headers.contains_key(*header)).map(|(_, name)| *name)
+/// A signature is of the very bytes of the body.
+fn is_signed(headers: &HeaderMap) -> bool {
+    let scheme = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    scheme.is_some_and(|scheme| scheme.starts_with(b"AWS4-"))
+}
+
+fn hint(head: &Parts) -> Option<&'static str> {
+    let place = PLACES.iter().find(|(start, _)| head.uri.path().starts_with(start));
+    place
+        .or_else(|| HEADERS.iter().find(|(header, _)| head.headers.contains_key(*header)))
+        .map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -134,7 +164,8 @@ mod tests {
     fn check(routes: &Routes, method: &str, uri: &str, header: &str, expected: &str) {
         let mut request = http::Request::builder().method(method).uri(uri);
         if !header.is_empty() {
-            request = request.header(header, "x");
+            let (name, value) = header.split_once(": ").unwrap_or((header, "x"));
+            request = request.header(name, value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let got = match routes.route(&head) {
@@ -149,7 +180,8 @@ mod tests {
     fn named_upstreams() {
         let routes = Routes::Named(vec![
             served("anthropic", &["anthropic"]),
-            served("openai", &["openai-chat"]),
+            served("openai", &["openai-chat", "openai-responses"]),
+            served("gemini", &["gemini"]),
             served("local", &["openai-chat"]),
         ]);
         for (method, uri, header, expected) in [
@@ -158,6 +190,21 @@ mod tests {
             ("POST", "/v1/messages/batches", "x-api-key", "forward anthropic /v1/messages/batches"),
             ("GET", "/v1/messages", "anthropic-version", "forward anthropic /v1/messages"),
             ("POST", "/v1/chat/completions", "", "read openai /v1/chat/completions"),
+            ("POST", "/v1/responses", "", "read openai /v1/responses"),
+            ("POST", "/v1/responses/input_tokens", "", "read openai /v1/responses/input_tokens"),
+            ("POST", "/v1/responses/compact", "", "forward openai /v1/responses/compact"),
+            ("GET", "/v1/responses/resp_1", "", "forward openai /v1/responses/resp_1"),
+            ("POST", "/v1/models/m:generateContent", "", "read gemini /v1/models/m:generateContent"),
+            (
+                "POST",
+                "/v1beta/models/m:streamGenerateContent?alt=sse&key=k",
+                "",
+                "read gemini /v1beta/models/m:streamGenerateContent?alt=sse&key=k",
+            ),
+            ("POST", "/v1beta/models/m:countTokens", "", "read gemini /v1beta/models/m:countTokens"),
+            ("POST", "/v1beta/models/m:embedContent", "", "forward gemini /v1beta/models/m:embedContent"),
+            ("POST", "/v1beta/cachedContents", "", "forward gemini /v1beta/cachedContents"),
+            ("POST", "/gemini/v1internal:generateContent", "", "forward gemini /v1internal:generateContent"),
             ("POST", "/local/v1/chat/completions?x=%2F", "", "read local /v1/chat/completions?x=%2F"),
             ("POST", "/local/v1/messages", "", "forward local /v1/messages"),
             ("GET", "/local?x=1", "", "forward local /?x=1"),
@@ -179,6 +226,25 @@ mod tests {
             ("HEAD", "/", "forward up /"),
         ] {
             check(&routes, method, uri, "", expected);
+        }
+    }
+
+    #[test]
+    fn resellers() {
+        let routes = Routes::Single(served("up", &["anthropic"]));
+        let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models";
+        let signed = "authorization: AWS4-HMAC-SHA256 Credential=x";
+        for (path, header, how) in [
+            (format!("{vertex}/claude-x@20260101:streamRawPredict"), "authorization: Bearer ya29.x", "read"),
+            (format!("{vertex}/claude-x:rawPredict"), "", "read"),
+            (format!("{vertex}/count-tokens:rawPredict"), "", "read"),
+            ("/v1/projects/p/publishers/mistralai/models/m:rawPredict".to_owned(), "", "forward"),
+            ("/model/anthropic.claude-x-v1%3A0/invoke".to_owned(), "authorization: Bearer x", "read"),
+            ("/model/anthropic.claude-x-v1%3A0/invoke-with-response-stream".to_owned(), "", "read"),
+            ("/model/anthropic.claude-x-v1%3A0/invoke".to_owned(), signed, "forward"),
+            ("/model/anthropic.claude-x-v1%3A0/converse".to_owned(), "", "forward"),
+        ] {
+            check(&routes, "POST", &path, header, &format!("{how} up {path}"));
         }
     }
 }

@@ -22,9 +22,13 @@ pub enum Refusal {
     /// A part that no plan may change.
     #[error("touches a protected part")]
     Protected,
-    /// A call would lose its result, or a result its call, or something would come between them.
-    #[error("separates a call from its result")]
+    /// A call would lose its result, or a result its call, or something would come between them; or reasoning
+    /// would lose what it led to.
+    #[error("separates what belongs together")]
     Pairing,
+    /// The history is a single text: nothing can stand beside it.
+    #[error("the history is no list")]
+    NoList,
     /// A message would stand where some provider refuses it.
     #[error("leaves an order of messages that providers refuse")]
     Order,
@@ -59,6 +63,9 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                 if text.trim().is_empty() {
                     return Err(Refusal::EmptyText);
                 }
+                if !conversation.array.of(&conversation.body).starts_with(b"[") {
+                    return Err(Refusal::NoList);
+                }
                 moves = true;
             }
             Op::Drop { .. } => {}
@@ -66,6 +73,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;
+        check_reasoning(conversation, plan, &dropped)?;
         check_order(conversation, plan, &dropped)?;
     }
     Ok(())
@@ -146,6 +154,21 @@ fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
             || orphans.iter().any(|result| before <= result)
             || (*before == end && open.contains(&(end - 1)))
         {
+            return Err(Refusal::Pairing);
+        }
+    }
+    Ok(())
+}
+
+/// A message that is nothing but reasoning stays or goes with the one behind it, and nothing comes between them.
+fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
+    let inserts =
+        |at: usize| plan.ops.iter().any(|op| matches!(op, Op::Insert { before, .. } if *before == at));
+    for (at, message) in conversation.messages.iter().enumerate() {
+        let parts = &message.index.parts;
+        let only = !parts.is_empty() && parts.iter().all(|part| part.kind == PartKind::Thinking);
+        let separated = dropped.get(at + 1).is_some_and(|next| *next != dropped[at]);
+        if only && (separated || (!dropped[at] && inserts(at + 1))) {
             return Err(Refusal::Pairing);
         }
     }

@@ -32,6 +32,16 @@ const MESSAGES: &str = r#"{"model":"m","messages":[
  {"role":"assistant","content":"hm"},
  {"role":"user","content":"last"}]}"#;
 
+/// A conversation of the dialect in which everything is an item.
+const ITEMS: &str = r#"{"model":"m","input":[
+ {"role":"user","content":"goal"},
+ {"type":"reasoning","summary":[]},
+ {"type":"function_call","call_id":"a","name":"x","arguments":"{}"},
+ {"type":"function_call_output","call_id":"a","output":"one"},
+ {"type":"reasoning","summary":[]},
+ {"role":"assistant","content":"done"},
+ {"role":"user","content":"last"}]}"#;
+
 fn read(dialect: &str, body: &str) -> Conversation {
     protocol::named(dialect).unwrap().index(&Bytes::copy_from_slice(body.as_bytes()), &NoMemo).unwrap()
 }
@@ -280,4 +290,33 @@ fn insertions_and_drops_are_verified() {
     ] {
         assert_eq!(verify(&before, &plan, &read("anthropic", &after)), expected, "{after}");
     }
+}
+
+#[test]
+fn reasoning_stays_with_what_it_led_to() {
+    refusals(
+        "openai-responses",
+        ITEMS,
+        &[
+            (&[drop(1, 4)], Ok(())),
+            (&[drop(1, 6)], Ok(())),
+            (&[drop(4, 6)], Ok(())),
+            (&[drop(2, 4)], Err(Refusal::Pairing)),
+            (&[drop(4, 5)], Err(Refusal::Pairing)),
+            (&[drop(5, 6)], Err(Refusal::Pairing)),
+            (&[insert(5, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(2, Role::User, "x")], Err(Refusal::Pairing)),
+            (&[insert(1, Role::User, "x")], Ok(())),
+            (&[drop(1, 4), insert(2, Role::User, "x")], Ok(())),
+        ],
+    );
+}
+
+#[test]
+fn a_history_that_is_one_text_has_no_places() {
+    refusals(
+        "openai-responses",
+        r#"{"input":"hi"}"#,
+        &[(&[insert(0, Role::User, "x")], Err(Refusal::NoList))],
+    );
 }

@@ -7,7 +7,7 @@ pub mod decision;
 
 use std::borrow::Cow;
 
-use crate::conversation::{Conversation, Digest, PartId, PartKind};
+use crate::conversation::{Conversation, Digest, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
 
@@ -149,18 +149,18 @@ fn decide(
         .filter(|_| settings.repeat && all_text(part))
         .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
-    let leaves = leaf_edits(shaped.leaves);
+    let leaves = leaf_edits(shaped.leaves, part, &texts);
     if leaves.is_empty() {
         return;
     }
     let decision = Decision {
         rules: shaped.rules.iter().map(Rule::as_str).collect::<Vec<_>>().join("+").into(),
-        leaves,
         content,
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: shaped.bytes_before as u64,
-        bytes_after: shaped.bytes_after as u64,
+        bytes_after: sent(&leaves, &texts) as u64,
         output: shaped.lossy.then(|| output.clone()),
+        leaves,
     };
     if shaped.lossy {
         outcome.saves.push(Save { id: output, text: texts.concat() });
@@ -170,7 +170,7 @@ fn decide(
 }
 
 /// Whether a result is nothing but text: a pointer would hide an image.
-fn all_text(part: &crate::conversation::Part) -> bool {
+fn all_text(part: &Part) -> bool {
     part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
 }
 
@@ -203,13 +203,30 @@ fn repeat(
     })
 }
 
-fn leaf_edits(leaves: Vec<Leaf>) -> Vec<(u32, LeafEdit)> {
+/// What stands where a text was that cannot be removed, because no block goes with it.
+const GONE: &str = "…";
+
+fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
+    let removed = |at: usize| match part.leaves.get(at)?.slot {
+        Some(_) => Some(LeafEdit::Remove),
+        None => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
+    };
     let edits = leaves.into_iter().enumerate().filter_map(|(at, leaf)| match leaf {
         Leaf::Keep => None,
         Leaf::Replace(text) => Some((at as u32, LeafEdit::Replace(text.into()))),
-        Leaf::Remove => Some((at as u32, LeafEdit::Remove)),
+        Leaf::Remove => Some((at as u32, removed(at)?)),
     });
     edits.collect()
+}
+
+/// Bytes of the texts as they are sent.
+fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
+    let gains = edits.iter().filter_map(|(leaf, edit)| {
+        let before = texts.get(*leaf as usize)?.len();
+        Some(before - if let LeafEdit::Replace(text) = edit { text.len().min(before) } else { 0 })
+    });
+    let before: usize = texts.iter().map(|text| text.len()).sum();
+    before - gains.sum::<usize>()
 }
 
 fn operation(applied: &Applied) -> Op {

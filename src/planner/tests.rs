@@ -271,3 +271,28 @@ fn full_texts_are_saved() {
     assert_eq!(save.id, decision::output_id(&[Cow::Borrowed(&*save.text)]));
     assert_eq!(Arc::strong_count(&outcome.applied[0].decision), 1);
 }
+
+/// A text without a block of its own cannot go; it is shortened to next to nothing, unless it is that already.
+#[test]
+fn channels_stay_when_their_text_goes() {
+    let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
+    let entry = |stdout: &str, stderr: &str| format!(r#"{{"stdout":"{stdout}","stderr":"{stderr}"}}"#);
+    let entries = [entry(&lines, "behind"), entry("", "ok"), entry("at the end", &lines)].join(",");
+    let body = format!(r#"{{"input":[{{"type":"shell_call_output","call_id":"c","output":[{entries}]}}]}}"#);
+    let protocol = protocol::named("openai-responses").unwrap();
+    let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
+    let mut settings = settings();
+    settings.truncate.base.keep = crate::shape::settings::Keep::Head;
+    let past = Past { sent: 0, applied: &[], recover: NOTHING };
+    let outcome = plan_with(&conversation, &past, &settings);
+    protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();
+    let decision = &outcome.applied[0].decision;
+    let texts: Vec<(u32, usize)> = decision
+        .leaves
+        .iter()
+        .map(|(leaf, edit)| (*leaf, if let LeafEdit::Replace(text) = edit { text.len() } else { 0 }))
+        .collect();
+    assert!(matches!(texts[..], [(0, 100..), (1, 3), (4, 3), (5, 3)]), "{texts:?}");
+    let kept = "ok".len();
+    assert_eq!(decision.bytes_after as usize, texts.iter().map(|(_, bytes)| bytes).sum::<usize>() + kept);
+}

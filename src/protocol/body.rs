@@ -117,12 +117,22 @@ impl<'a> Object<'a> {
         scan::get(self.bytes, &self.members, key)
     }
 
+    /// The values of its members, in order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
+        self.members.iter().map(|member| member.value)
+    }
+
     pub(crate) fn of_kind(&self, key: &str, kind: Kind) -> Option<Value> {
         self.get(key).filter(|value| value.kind == kind)
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
         text(self.bytes, self.get(key)?)
+    }
+
+    /// Whether its `type` is one of some words.
+    pub(crate) fn is_one_of(&self, types: &[&str]) -> bool {
+        types.iter().any(|expected| self.says("type", expected))
     }
 
     /// Whether the member is the string `text`, however it is spelled.

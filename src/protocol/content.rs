@@ -1,7 +1,7 @@
 //! What dialects share below the level of a message: text, the content of tool results, numbers in sentences.
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Digest, Leaf, Part, PartKind, Slots};
+use crate::conversation::{Leaf, Part, PartKind, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -29,11 +29,12 @@ pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) 
 }
 
 /// Fills the text, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
-/// string and a list with one text block are the same.
+/// string and a list with one text block are the same. `texts` are the types of blocks with text.
 pub(crate) fn fill_result(
     part: &mut Part,
     raw: &[u8],
     content: Option<Value>,
+    texts: &[&str],
     marks: &[&str],
     hash: &mut Hasher,
 ) -> Result<(), Unread> {
@@ -45,29 +46,37 @@ pub(crate) fn fill_result(
         }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
-            part.leaves = block_leaves(raw, &items, marks, &mut digest)?.into();
+            part.leaves = block_leaves(raw, &items, texts, marks, &mut digest)?.into();
             let items: Vec<Span> = items.iter().map(|item| item.span).collect();
             part.slots = Some(Slots { array: value.span, items: items.into() });
         }
         Some(value) => feed(raw, value, marks, &mut digest)?,
         None => {}
     }
-    let digest = digest.finish();
-    hash_result(part, digest, hash);
-    part.content = Some(digest);
+    seal_result(part, digest, hash);
     Ok(())
+}
+
+/// Gives a tool result the digest of what it says, and feeds its identity to `hash`.
+pub(crate) fn seal_result(part: &mut Part, said: Hasher, hash: &mut Hasher) {
+    let digest = said.finish();
+    hash.update(&[b'R', u8::from(part.is_error)]);
+    canonical::text_piece(part.call_id.as_deref().unwrap_or_default(), &mut |bytes| hash.update(bytes));
+    hash.update(&digest.0);
+    part.content = Some(digest);
 }
 
 fn block_leaves(
     raw: &[u8],
     items: &[Value],
+    texts: &[&str],
     marks: &[&str],
     digest: &mut Hasher,
 ) -> Result<Vec<Leaf>, Unread> {
     let mut leaves = Vec::new();
     for (slot, item) in items.iter().enumerate() {
         let block = Object::read(raw, *item)?;
-        match block.of_kind("text", Kind::String).filter(|_| block.says("type", "text")) {
+        match block.of_kind("text", Kind::String).filter(|_| block.is_one_of(texts)) {
             Some(text) => {
                 feed_text(raw, text, digest);
                 leaves.push(Leaf { span: text.span, slot: Some(slot as u32) });
@@ -76,12 +85,6 @@ fn block_leaves(
         }
     }
     Ok(leaves)
-}
-
-fn hash_result(part: &Part, content: Digest, hash: &mut Hasher) {
-    hash.update(&[b'R', u8::from(part.is_error)]);
-    canonical::text_piece(part.call_id.as_deref().unwrap_or_default(), &mut |bytes| hash.update(bytes));
-    hash.update(&content.0);
 }
 
 /// The number that a text starts with.

@@ -14,7 +14,10 @@ mod reader;
 mod splice;
 
 pub mod anthropic;
+pub mod gemini;
+mod openai;
 pub mod openai_chat;
+pub mod openai_responses;
 
 use bytes::Bytes;
 
@@ -30,6 +33,14 @@ pub use splice::Lowering;
 pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// Its name, as users write it.
     fn name(&self) -> &'static str;
+
+    /// The member of a body that holds the messages. It tells dialects apart where a path does not.
+    fn list(&self) -> &'static str;
+
+    /// The model that a path names, for dialects whose bodies do not.
+    fn model_of_path<'p>(&self, _path: &'p str) -> Option<&'p str> {
+        None
+    }
 
     /// Reads a request body.
     ///
@@ -60,11 +71,36 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 }
 
 /// All dialects.
-pub const ALL: &[&dyn Protocol] = &[&anthropic::Anthropic, &openai_chat::OpenAiChat];
+pub const ALL: &[&dyn Protocol] =
+    &[&anthropic::Anthropic, &openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &gemini::Gemini];
 
 /// The dialect with a name.
 pub fn named(name: &str) -> Option<&'static dyn Protocol> {
     ALL.iter().copied().find(|protocol| protocol.name() == name)
+}
+
+/// Reads a body of the dialect that its path says. Some clients send one dialect to the path of another: a body
+/// with a list of messages by another name is of the dialect with that name.
+///
+/// # Errors
+/// [`Unread`] if no dialect reads it.
+pub fn read(
+    said: &'static dyn Protocol,
+    body: &Bytes,
+    memo: &dyn Memo,
+) -> Result<(&'static dyn Protocol, Conversation), Unread> {
+    let others = ALL.iter().copied().filter(|other| other.list() != said.list());
+    std::iter::once(said)
+        .chain(others)
+        .map(|protocol| Ok((protocol, protocol.index(body, memo)?)))
+        .find(|read| !matches!(read, Err(Unread::Shape)))
+        .unwrap_or(Err(Unread::Shape))
+}
+
+/// What stands in a path behind the last `before` and in front of the next `behind`.
+fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
+    let (found, _) = path.rsplit_once(before)?.1.split_once(behind)?;
+    (!found.is_empty() && !found.contains('/')).then_some(found)
 }
 
 /// Carries out a plan on a request and proves the result: what comes back was read again and compared with
@@ -102,5 +138,66 @@ pub enum Unsafe {
 impl From<Odd> for Unread {
     fn from(odd: Odd) -> Self {
         Self::Odd(odd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::NoMemo;
+
+    #[test]
+    fn a_body_tells_its_dialect_where_the_path_does_not() {
+        let input = r#"{"model":"m","input":[{"role":"user","content":"hi"}],"stream_options":{}}"#;
+        let contents = r#"{"contents":[{"parts":[{"text":"hi"}]}]}"#;
+        let messages = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+        let tool = r#"{"messages":[{"role":"tool","tool_call_id":"c","content":"hi"}]}"#;
+        let both = r#"{"input":"hi","messages":[{"role":"user","content":"hi"}]}"#;
+        for (said, body, expected) in [
+            ("openai-chat", messages, Ok("openai-chat")),
+            ("openai-chat", input, Ok("openai-responses")),
+            ("openai-chat", both, Ok("openai-chat")),
+            ("openai-responses", both, Ok("openai-responses")),
+            ("gemini", contents, Ok("gemini")),
+            ("anthropic", messages, Ok("anthropic")),
+            // The same list, but not the same dialect.
+            ("anthropic", tool, Err(Unread::Shape)),
+            ("openai-chat", "{}", Err(Unread::Shape)),
+            ("openai-chat", r#"{"input":"a","input":"b"}"#, Err(Unread::Odd(Odd::DuplicateKey))),
+        ] {
+            let read = read(named(said).unwrap(), &Bytes::from(body), &NoMemo);
+            assert_eq!(read.map(|(protocol, _)| protocol.name()), expected, "{said} {body}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_name_the_model() {
+        let names = |protocol: &'static dyn Protocol, cases: &[(&'static str, Option<&str>)]| {
+            for (path, expected) in cases {
+                assert_eq!(protocol.model_of_path(path), *expected, "{path}");
+            }
+        };
+        names(
+            &gemini::Gemini,
+            &[
+                ("/v1beta/models/gemini-2.5-pro:generateContent", Some("gemini-2.5-pro")),
+                (
+                    "/gw/v1/projects/p/locations/l/publishers/google/models/m-1:streamGenerateContent",
+                    Some("m-1"),
+                ),
+                ("/v1beta/models/:generateContent", None),
+                ("/v1beta/models/m", None),
+                ("/v1beta/models", None),
+            ],
+        );
+        names(
+            &anthropic::Anthropic,
+            &[
+                ("/v1/projects/p/publishers/anthropic/models/claude-x@1:rawPredict", Some("claude-x@1")),
+                ("/model/anthropic.claude-x/invoke", Some("anthropic.claude-x")),
+                ("/v1/messages", None),
+            ],
+        );
+        names(&openai_chat::OpenAiChat, &[("/v1/models/m:x", None)]);
     }
 }

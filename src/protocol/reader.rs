@@ -12,6 +12,8 @@ const MAX_ANSWER: usize = 32 << 20;
 pub(crate) trait Fold: Send {
     /// Whether an event may say anything of interest. A cheap look that spares most events the parsing.
     fn wants(&self, event: &[u8]) -> bool;
+    /// An event that is not wanted. It may be remembered, not parsed.
+    fn pass(&mut self, _event: &[u8]) {}
     /// An event of a stream.
     fn event(&mut self, event: &Value);
     /// An event that is no JSON, such as an end mark.
@@ -55,7 +57,9 @@ impl<F: Fold> AnswerReader for Whole<F> {
     }
 
     fn finish(&mut self) -> Answer {
-        if let Ok(document) = serde_json::from_slice(&self.bytes) {
+        if self.bytes.trim_ascii_start().starts_with(b"[") {
+            items(&self.bytes, &mut |item| self.fold.event(item));
+        } else if let Ok(document) = serde_json::from_slice(&self.bytes) {
             self.fold.whole(&document);
         }
         self.fold.answer()
@@ -78,10 +82,21 @@ impl<F: Fold> AnswerReader for Events<F> {
 fn take<F: Fold>(fold: &mut F, event: &[u8]) {
     if !event.starts_with(b"{") {
         fold.word(event);
-    } else if fold.wants(event)
-        && let Ok(event) = serde_json::from_slice(event)
-    {
+    } else if !fold.wants(event) {
+        fold.pass(event);
+    } else if let Ok(event) = serde_json::from_slice(event) {
         fold.event(&event);
+    }
+}
+
+/// The items of an array that may have been cut off: a stream in the dress of one document.
+fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
+    let mut rest = array.trim_ascii_start();
+    while let [b'[' | b',', after @ ..] = rest {
+        let mut values = serde_json::Deserializer::from_slice(after).into_iter();
+        let Some(Ok(item)) = values.next() else { return };
+        take(&item);
+        rest = after[values.byte_offset()..].trim_ascii_start();
     }
 }
 

@@ -116,6 +116,10 @@ impl Protocol for Clumsy {
         self.inner.name()
     }
 
+    fn list(&self) -> &'static str {
+        self.inner.list()
+    }
+
     fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
         self.inner.index(body, memo)
     }

@@ -89,6 +89,6 @@ fn tool_result(block: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, block.value.span);
     part.call_id = block.text("tool_use_id");
     part.is_error = block.is_true("is_error");
-    fill_result(&mut part, block.bytes, block.get("content"), MARKS, hash)?;
+    fill_result(&mut part, block.bytes, block.get("content"), &["text"], MARKS, hash)?;
     Ok(part)
 }

@@ -9,7 +9,7 @@ mod index;
 
 use bytes::Bytes;
 
-use super::{AnswerReader, Fault, Protocol, Refused, Unread};
+use super::{AnswerReader, Fault, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -20,6 +20,15 @@ pub struct Anthropic;
 impl Protocol for Anthropic {
     fn name(&self) -> &'static str {
         "anthropic"
+    }
+
+    fn list(&self) -> &'static str {
+        "messages"
+    }
+
+    /// Resellers have it in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.
+    fn model_of_path<'p>(&self, path: &'p str) -> Option<&'p str> {
+        between(path, "/models/", ':').or_else(|| between(path, "/model/", '/'))
     }
 
     fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {

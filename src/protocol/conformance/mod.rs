@@ -6,8 +6,10 @@
 
 mod anthropic;
 mod fixtures;
+mod gemini;
 mod laws;
 mod openai_chat;
+mod openai_responses;
 pub(crate) mod plans;
 mod rules;
 pub(crate) mod talk;
@@ -26,7 +28,8 @@ use tree::Tree;
 use write::{Dice, Node, Spelling};
 
 /// The dialects that are judged.
-pub(crate) const SUBJECTS: &[&dyn Subject] = &[&anthropic::Messages, &openai_chat::Completions];
+pub(crate) const SUBJECTS: &[&dyn Subject] =
+    &[&anthropic::Messages, &openai_chat::Completions, &openai_responses::Responses, &gemini::Contents];
 
 /// A dialect, seen from outside.
 pub(crate) trait Subject: Sync {
@@ -54,8 +57,28 @@ pub(crate) trait Subject: Sync {
     /// A message with one text.
     fn said(&self, role: Role, text: &str) -> Tree;
 
+    /// Whether a message of this role can stand in the list.
+    fn takes(&self, _role: Role) -> bool {
+        true
+    }
+
     /// The tool results of a message: which part, of which call, saying what.
     fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)>;
+
+    /// What is left of a result's content without its texts.
+    fn blank(&self, content: &Tree) -> Tree {
+        match content {
+            Tree::List(blocks) => {
+                Tree::List(blocks.iter().filter(|block| !is_text(block)).cloned().collect())
+            }
+            _ => Tree::Text(String::new()),
+        }
+    }
+
+    /// Whether the model says it.
+    fn is_answer(&self, message: &Tree) -> bool {
+        message.text_of("role").as_deref() == Some("assistant")
+    }
 
     /// Whether the provider would accept these messages.
     fn validate(&self, messages: &[Tree]) -> Result<(), String>;
@@ -80,6 +103,12 @@ impl dyn Subject + '_ {
     pub(crate) fn messages_of<'t>(&self, root: &'t Tree) -> &'t [Tree] {
         root.get(self.list()).map(Tree::items).unwrap_or_default()
     }
+}
+
+/// Whether a block is nothing but text.
+pub(crate) fn is_text(block: &Tree) -> bool {
+    let is_named_so = block.text_of("type").is_some_and(|kind| kind == "text" || kind.ends_with("put_text"));
+    is_named_so && block.get("text").is_some_and(Tree::is_string)
 }
 
 /// How many cases a test takes: what the environment says, else `usual`.

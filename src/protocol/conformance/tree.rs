@@ -150,6 +150,10 @@ impl<'de> Visitor<'de> for Members {
 /// The body with the plan carried out on the tree, the dialect's own way.
 pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     let mut root = Tree::parse(body);
+    // Without a plan there need not be a list.
+    if plan.is_empty() {
+        return root;
+    }
     let Some(Tree::List(messages)) = root.get_mut(subject.list()) else { panic!("no messages: {body}") };
     let mut dropped = vec![false; messages.len()];
     let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];

@@ -128,6 +128,6 @@ fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, object.value.span);
     part.call_id = object.text("tool_call_id");
     part.tool = object.text("name");
-    fill_result(&mut part, object.bytes, object.get("content"), MARKS, hash)?;
+    fill_result(&mut part, object.bytes, object.get("content"), &["text"], MARKS, hash)?;
     Ok(part)
 }

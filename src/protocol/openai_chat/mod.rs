@@ -3,12 +3,11 @@
 //! A tool result is a message of its own. Reasoning stands in members beside the content and is never touched.
 
 mod answer;
-mod error;
 mod index;
 
 use bytes::Bytes;
 
-use super::{AnswerReader, Fault, Protocol, Refused, Unread};
+use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -19,6 +18,10 @@ pub struct OpenAiChat;
 impl Protocol for OpenAiChat {
     fn name(&self) -> &'static str {
         "openai-chat"
+    }
+
+    fn list(&self) -> &'static str {
+        "messages"
     }
 
     fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
@@ -39,10 +42,10 @@ impl Protocol for OpenAiChat {
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {
-        error::body(fault)
+        openai::fault(fault)
     }
 
     fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        error::refused(status, body)
+        openai::refused(status, body)
     }
 }

@@ -1,10 +1,13 @@
-//! Errors: reading the provider's, writing our own.
+//! What the OpenAI dialects share: the shape of errors.
+//!
+//! Many servers speak these dialects, each with sentences of its own; only those that certainly mean a prompt
+//! that is too long are taken for it.
 
+use super::answer::{AtFault, Fault, Refused};
+use super::content::leading_number;
 use crate::json::string;
-use crate::protocol::answer::{AtFault, Fault, Refused};
-use crate::protocol::content::leading_number;
 
-pub(super) fn body(fault: &Fault<'_>) -> String {
+pub(super) fn fault(fault: &Fault<'_>) -> String {
     let (kind, code) = match (fault.status, fault.at_fault) {
         (401, _) => ("invalid_request_error", "invalid_api_key"),
         (404, _) => ("invalid_request_error", "not_found"),
@@ -21,13 +24,18 @@ pub(super) fn body(fault: &Fault<'_>) -> String {
     )
 }
 
-/// The code where there is one; else the sentences of servers that have none.
+/// What means that the prompt is too long: the code where there is one, else the sentence.
+const OVERFLOW: &[&str] = &[
+    "\"context_length_exceeded\"",
+    "\"exceed_context_size_error\"",
+    "maximum context length is",
+    "exceeds the context window of this model",
+];
+
+/// What a refusal is about.
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
     let text = String::from_utf8_lossy(body);
-    let known = text.contains("\"context_length_exceeded\"")
-        || text.contains("\"exceed_context_size_error\"")
-        || text.contains("maximum context length is");
-    if status != 400 || !known {
+    if status != 400 || !OVERFLOW.iter().any(|words| text.contains(words)) {
         return Refused::Other;
     }
     let limit = ["maximum context length is ", "available context size (", "\"n_ctx\":"];
@@ -54,6 +62,11 @@ mod tests {
                 Refused::Overflow { limit: Some(4096) },
             ),
             (400, r#"{"error":{"code":"context_length_exceeded"}}"#, Refused::Overflow { limit: None }),
+            (
+                400,
+                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","param":"input"}}"#,
+                Refused::Overflow { limit: None },
+            ),
             (400, r#"{"error":{"message":"max_tokens is too large","code":null}}"#, Refused::Other),
             (429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other),
         ] {

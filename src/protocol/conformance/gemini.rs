@@ -1,0 +1,294 @@
+//! How Gemini writes a talk, edits one, and what it accepts.
+
+use crate::conversation::Role;
+use crate::plan::LeafEdit;
+use crate::protocol::{Protocol, gemini};
+
+use super::Subject;
+use super::talk::{Block, Call, Content, Said, Step, Talk};
+use super::tree::Tree;
+use super::write::{Dice, Node};
+
+pub(super) struct Contents;
+
+impl Subject for Contents {
+    fn protocol(&self) -> &'static dyn Protocol {
+        &gemini::Gemini
+    }
+
+    fn list(&self) -> &'static str {
+        "contents"
+    }
+
+    fn message(&self, said: &Said<'_>, dice: &mut Dice) -> Vec<Node> {
+        match said {
+            Said::User(turn) => {
+                let media =
+                    Node::map([(case(dice, "inlineData"), Node::opaque([("data", Node::text("aGk="))]))]);
+                let mut parts = if turn.media { vec![media] } else { Vec::new() };
+                parts.push(text(&turn.user));
+                vec![from_user(parts, dice)]
+            }
+            Said::Note(note) => vec![from_user(vec![text(note)], dice)],
+            Said::Calls(step, first) => calls(step, *first, dice),
+            Said::Results(step, first) => results(step, *first, dice),
+            Said::Answer(answer) => {
+                let mut parts = thought(answer.thinking);
+                if answer.strange {
+                    parts.extend(strange());
+                }
+                parts.push(text(&answer.text));
+                vec![content("model", parts)]
+            }
+        }
+    }
+
+    fn frame(&self, talk: &Talk, messages: Vec<Node>) -> Node {
+        let mut dice = Dice(talk.seed);
+        let system = Node::opaque([("text", Node::text("You are an agent."))]);
+        let tools = Node::opaque([("functionDeclarations", Node::raw("[]"))]);
+        Node::map([
+            ("contents", Node::List(messages)),
+            (case(&mut dice, "systemInstruction"), Node::opaque([("parts", Node::List(vec![system]))])),
+            ("tools", Node::List(vec![tools])),
+            ("generationConfig", Node::opaque([("temperature", Node::raw("1"))])),
+            ("x_unknown", Node::opaque([("contents", Node::raw("[1e400, \"\\ud800\", {\"a\":1,\"a\":2}]"))])),
+        ])
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &["thoughtSignature", "thought_signature"]
+    }
+
+    /// There are none; signatures are what stands beside parts here.
+    fn mark(&self, message: &mut Node) {
+        let Node::Map(members) = message else { return };
+        let Some((_, Node::List(parts))) = members.iter_mut().find(|(key, _)| key == "parts") else { return };
+        if let Some(Node::Map(members)) = parts.last_mut()
+            && !members.iter().any(|(key, _)| self.marks().contains(&key.as_str()))
+        {
+            members.push(("thoughtSignature".to_owned(), Node::text("c2ln")));
+        }
+    }
+
+    fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
+        let Some(Tree::List(parts)) = message.get_mut("parts") else { panic!("no parts") };
+        let name = if parts[part].get("functionResponse").is_some() {
+            "functionResponse"
+        } else {
+            "function_response"
+        };
+        let result = parts[part].get_mut(name).expect("a result");
+        let Some(Tree::Map(members)) = result.get_mut("response") else { panic!("no response") };
+        let texts = members.iter().any(|(_, value)| value.is_string());
+        let mut first = 0;
+        for (_, value) in members {
+            let count = if texts { usize::from(value.is_string()) } else { value.items().len() };
+            let own = leaves.iter().filter(|(leaf, _)| (first..first + count).contains(&(*leaf as usize)));
+            // From the end, so that places stay what they are.
+            for (leaf, edit) in own.rev() {
+                let at = *leaf as usize - first;
+                match (&mut *value, edit) {
+                    (Tree::List(lines), LeafEdit::Remove) => drop(lines.remove(at)),
+                    (Tree::List(lines), LeafEdit::Replace(text)) => lines[at] = Tree::Text(text.to_string()),
+                    (value, LeafEdit::Replace(text)) => *value = Tree::Text(text.to_string()),
+                    _ => panic!("a member cannot be removed"),
+                }
+            }
+            first += count;
+        }
+    }
+
+    fn said(&self, role: Role, text: &str) -> Tree {
+        let role = if role == Role::Assistant { "model" } else { "user" };
+        let words = |text: &str| Tree::Text(text.to_owned());
+        let part = Tree::Map(vec![("text".to_owned(), words(text))]);
+        Tree::Map(vec![("role".to_owned(), words(role)), ("parts".to_owned(), Tree::List(vec![part]))])
+    }
+
+    fn takes(&self, role: Role) -> bool {
+        role != Role::System
+    }
+
+    fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)> {
+        let parts = message.get("parts").map(Tree::items).unwrap_or_default().iter().enumerate();
+        let results = parts.filter_map(|(at, part)| Some((at, either(part, "functionResponse")?)));
+        let said = |result: &Tree| result.get("response").cloned().unwrap_or(Tree::Map(Vec::new()));
+        results.map(|(at, result)| (at, result.text_of("id"), said(result))).collect()
+    }
+
+    fn blank(&self, content: &Tree) -> Tree {
+        let Tree::Map(members) = content else { return content.clone() };
+        let blank = |(key, value): &(String, Tree)| match value {
+            Tree::List(lines) if lines.iter().all(Tree::is_string) => (key.clone(), Tree::List(Vec::new())),
+            text if text.is_string() => (key.clone(), Tree::Text(String::new())),
+            other => (key.clone(), other.clone()),
+        };
+        Tree::Map(members.iter().map(blank).collect())
+    }
+
+    fn is_answer(&self, message: &Tree) -> bool {
+        message.text_of("role").as_deref() == Some("model")
+    }
+
+    fn validate(&self, messages: &[Tree]) -> Result<(), String> {
+        validate(messages)
+    }
+}
+
+/// A name in one of its two spellings.
+fn case(dice: &mut Dice, camel: &'static str) -> &'static str {
+    if dice.one_in(2) { camel } else { snake(camel) }
+}
+
+fn snake(camel: &'static str) -> &'static str {
+    match camel {
+        "functionCall" => "function_call",
+        "functionResponse" => "function_response",
+        "inlineData" => "inline_data",
+        "systemInstruction" => "system_instruction",
+        "thoughtSignature" => "thought_signature",
+        other => other,
+    }
+}
+
+fn either<'t>(part: &'t Tree, camel: &'static str) -> Option<&'t Tree> {
+    part.get(camel).or_else(|| part.get(snake(camel)))
+}
+
+fn content(role: &str, parts: Vec<Node>) -> Node {
+    Node::map([("role", Node::text(role)), ("parts", Node::List(parts))])
+}
+
+/// The user needs no name.
+fn from_user(parts: Vec<Node>, dice: &mut Dice) -> Node {
+    if dice.one_in(3) { Node::map([("parts", Node::List(parts))]) } else { content("user", parts) }
+}
+
+fn text(text: &str) -> Node {
+    Node::map([("text", Node::text(text))])
+}
+
+fn thought(present: bool) -> Vec<Node> {
+    if present { vec![text("hm").with("thought", Node::raw("true"))] } else { Vec::new() }
+}
+
+/// What the provider ran by itself, and a part from the future.
+fn strange() -> Vec<Node> {
+    let code = Node::opaque([("language", Node::text("PYTHON")), ("code", Node::text("1"))]);
+    vec![
+        Node::map([("executableCode", code)]),
+        Node::map([("codeExecutionResult", Node::opaque([("output", Node::text("1"))]))]),
+        Node::map([("fromTheFuture", Node::raw("[{\"a\":1,\"a\":\"\\udfff\"}]"))]),
+    ]
+}
+
+/// Some clients have ids, some do without, some have them in calls only.
+fn has_id(first: usize, is_call: bool) -> bool {
+    match first % 3 {
+        0 => true,
+        1 => is_call,
+        _ => false,
+    }
+}
+
+/// In one content, or, as streams arrive, in one for each part.
+fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
+    let mut parts = thought(step.thinking);
+    parts.extend(step.text.as_ref().map(|words| text(words)));
+    for (at, call) in step.calls.iter().enumerate() {
+        let args = Node::opaque([("command", Node::text(&call.argument)), ("n", Node::raw("-0.50e+1"))]);
+        let mut function = Node::map([("name", Node::text(call.tool)), ("args", args)]);
+        if has_id(first, true) {
+            function = function.with("id", Node::text(id(first + at)));
+        }
+        let part = Node::map([(case(dice, "functionCall"), function)]);
+        let signature = case(dice, "thoughtSignature");
+        parts.push(if at == 0 { part.with(signature, Node::text("c2lnbmF0dXJl")) } else { part });
+    }
+    if dice.one_in(4) {
+        return parts.into_iter().map(|part| content("model", vec![part])).collect();
+    }
+    vec![content("model", parts)]
+}
+
+fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
+    let role = if dice.one_in(4) { "function" } else { "user" };
+    let mut parts: Vec<Node> =
+        step.calls.iter().enumerate().map(|(at, call)| result(call, first, at, dice)).collect();
+    parts.extend(step.aside.as_ref().map(|words| text(words)));
+    vec![content(role, parts)]
+}
+
+fn result(call: &Call, first: usize, at: usize, dice: &mut Dice) -> Node {
+    let key = if call.is_error { "error" } else { ["output", "result", "content"][dice.below(3)] };
+    let response = match &call.result {
+        Content::Missing | Content::Again(_) => Node::map([("code", Node::raw("0"))]),
+        Content::Text(text) => Node::map([(key, Node::text(text)), ("code", Node::raw("0"))]),
+        Content::Broken => Node::map([(key, Node::raw("\"x\\ud83e\""))]),
+        Content::Blocks(blocks) => {
+            let texts = blocks.iter().filter_map(|block| match block {
+                Block::Text(text) => Some(Node::text(text)),
+                _ => None,
+            });
+            let lines = Node::map([("lines", Node::List(texts.collect()))]);
+            if dice.one_in(2) { lines.with("stderr", Node::text("warning")) } else { lines }
+        }
+    };
+    let strange = Node::opaque([("output", Node::text("deeper")), ("a", Node::raw("1"))]);
+    let response = if dice.one_in(4) { response.with("data", strange) } else { response };
+    let mut function = Node::map([("name", Node::text(call.tool)), ("response", response)]);
+    if has_id(first, false) {
+        function = function.with("id", Node::text(id(first + at)));
+    }
+    if matches!(&call.result, Content::Blocks(blocks) if blocks.iter().any(|block| !matches!(block, Block::Text(_))))
+    {
+        let image = Node::opaque([("inlineData", Node::opaque([("data", Node::text("aGk="))]))]);
+        function = function.with("parts", Node::List(vec![image]));
+    }
+    Node::map([(case(dice, "functionResponse"), function)])
+}
+
+fn id(number: usize) -> String {
+    format!("mk{number:04}")
+}
+
+/// What the provider checks, as far as edits could break it. Contents of one speaker in a row are one.
+fn validate(messages: &[Tree]) -> Result<(), String> {
+    let role = |message: &Tree| {
+        if message.text_of("role").as_deref() == Some("model") { "model" } else { "user" }
+    };
+    let mut turns: Vec<(&str, Vec<&Tree>)> = Vec::new();
+    for message in messages {
+        let parts = message.get("parts").map(Tree::items).unwrap_or_default();
+        if parts.is_empty() {
+            return Err("no parts".into());
+        }
+        match turns.last_mut() {
+            Some((last, all)) if *last == role(message) => all.extend(parts),
+            _ => turns.push((role(message), parts.iter().collect())),
+        }
+    }
+    if turns.first().is_none_or(|(role, _)| *role != "user")
+        || turns.last().is_some_and(|(role, _)| *role == "model")
+    {
+        return Err("the user is not first and last".into());
+    }
+    let mut open: Vec<&Tree> = Vec::new();
+    for (role, parts) in turns {
+        let results: Vec<&Tree> = parts.iter().filter_map(|part| either(part, "functionResponse")).collect();
+        let names = |all: &[&Tree]| {
+            let mut names: Vec<_> = all.iter().map(|one| one.text_of("name")).collect();
+            names.sort();
+            names
+        };
+        if names(&open) != names(&results) {
+            return Err(format!("the {role}'s results do not answer the calls before"));
+        }
+        open = parts.iter().filter_map(|part| either(part, "functionCall")).collect();
+        if !open.is_empty() && role != "model" {
+            return Err("the user calls".into());
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err("calls without results".into()) }
+}

@@ -1,0 +1,149 @@
+//! Request bodies to conversations.
+
+use bytes::Bytes;
+
+use super::pair::pair;
+use crate::conversation::fingerprint::Hasher;
+use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role, Slots};
+use crate::json::Odd;
+use crate::json::scan::{self, Kind, Value};
+use crate::protocol::Unread;
+use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::content::{feed, seal_result, text_part};
+
+/// Left out of fingerprints: a signature does not change what is said, and clients spell it anew.
+const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
+
+pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let frame = Frame::read(bytes, "contents")?;
+    let (Some(list), Some(items)) = (frame.get("contents"), &frame.items) else { return Err(Unread::Shape) };
+    let mut messages = body::messages("gemini", bytes, items, memo, &content)?;
+    pair(&mut messages);
+    Ok(Conversation {
+        body: bytes.clone(),
+        array: list.span,
+        messages,
+        model: None,
+        session: None,
+        stream: false,
+        continues: false,
+    })
+}
+
+fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
+    let object = Object::read(raw, scan::document(raw)?)?;
+    let role = match object.text("role").as_deref() {
+        Some("user" | "function") => Role::User,
+        None if object.get("role").is_none() => Role::User,
+        Some("model") => Role::Assistant,
+        _ => return Err(Unread::Shape),
+    };
+    let list = object.of_kind("parts", Kind::Array).ok_or(Unread::Shape)?;
+    let mut hash = Hasher::default();
+    hash.update(&[role as u8]);
+    let items = scan::items(raw, list.span)?;
+    let parts: Vec<Part> =
+        items.into_iter().map(|item| part(raw, item, &mut hash)).collect::<Result<_, _>>()?;
+    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+}
+
+/// A part of a content: an object with one member that says what it is, and others beside it.
+struct Either<'a>(Object<'a>);
+
+impl Either<'_> {
+    /// A member under either of its names.
+    fn get(&self, camel: &str, snake: &str) -> Result<Option<Value>, Unread> {
+        match (self.0.get(camel), self.0.get(snake)) {
+            (Some(_), Some(_)) => Err(Odd::DuplicateKey.into()),
+            (one, other) => Ok(one.or(other).filter(|value| value.kind != Kind::Null)),
+        }
+    }
+}
+
+fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    let part = Either(Object::read(raw, item)?);
+    let is_signed = part.get("thoughtSignature", "thought_signature")?.is_some();
+    if let Some(call) = part.get("functionCall", "function_call")? {
+        return self::call(&Object::read(raw, call)?, item, hash);
+    }
+    if let Some(response) = part.get("functionResponse", "function_response")? {
+        return result(&Object::read(raw, response)?, item, is_signed, hash);
+    }
+    // What a model thought is not part of what was said: clients and providers drop it from old turns.
+    if part.0.is_true("thought") {
+        return Ok(Part::new(PartKind::Thinking, item.span));
+    }
+    if let Some(text) = part.0.of_kind("text", Kind::String) {
+        return Ok(text_part(raw, text, item.span, hash));
+    }
+    let media = part.get("inlineData", "inline_data")?.or(part.get("fileData", "file_data")?);
+    feed(raw, item, MARKS, hash)?;
+    Ok(Part::new(if media.is_some() { PartKind::Media } else { PartKind::Opaque }, item.span))
+}
+
+fn call(call: &Object<'_>, item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolCall, item.span);
+    part.tool = call.text("name");
+    part.call_id = Some(match call.text("id") {
+        Some(id) => id,
+        None => made_up(&part, call)?,
+    });
+    part.arguments = call.get("args").map(|args| Arguments::Value(args.span));
+    feed(call.bytes, call.value, MARKS, hash)?;
+    Ok(part)
+}
+
+/// An id that depends on the call alone, so that it stays what it is whatever becomes of its neighbours.
+fn made_up(part: &Part, call: &Object<'_>) -> Result<Box<str>, Unread> {
+    let mut hash = Hasher::default();
+    if let Some(args) = call.get("args") {
+        feed(call.bytes, args, &[], &mut hash)?;
+    }
+    let digest = hash.finish().to_string();
+    Ok(format!("{}#{}", part.tool.as_deref().unwrap_or_default(), &digest[..8]).into())
+}
+
+fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolResult, item.span);
+    part.call_id = response.text("id");
+    part.tool = response.text("name");
+    let mut digest = Hasher::default();
+    if let Some(said) = response.get("response") {
+        if said.kind == Kind::Object {
+            let said = Object::read(response.bytes, said)?;
+            part.is_error = said.get("error").is_some_and(|error| error.kind != Kind::Null);
+            if !is_signed {
+                fill_leaves(&mut part, &said)?;
+            }
+        }
+        feed(response.bytes, said, MARKS, &mut digest)?;
+    }
+    // Images of a result stand beside what it says.
+    if let Some(media) = response.get("parts") {
+        feed(response.bytes, media, MARKS, &mut digest)?;
+    }
+    hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
+    seal_result(&mut part, digest, hash);
+    Ok(part)
+}
+
+/// The texts of a response are its own members; if there are none, the first list of nothing but texts. What
+/// lies deeper is data, whose single texts make no sense when they are cut.
+fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
+    let own = said.values().filter(|value| value.kind == Kind::String);
+    part.leaves = own.map(|value| Leaf { span: value.span, slot: None }).collect();
+    if !part.leaves.is_empty() {
+        return Ok(());
+    }
+    for list in said.values().filter(|value| value.kind == Kind::Array) {
+        let items = scan::items(said.bytes, list.span)?;
+        if !items.is_empty() && items.iter().all(|item| item.kind == Kind::String) {
+            let in_list = |(slot, item): (usize, &Value)| Leaf { span: item.span, slot: Some(slot as u32) };
+            part.leaves = items.iter().enumerate().map(in_list).collect();
+            let items = items.iter().map(|item| item.span).collect();
+            part.slots = Some(Slots { array: list.span, items });
+            break;
+        }
+    }
+    Ok(())
+}

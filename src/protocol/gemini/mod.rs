@@ -1,0 +1,67 @@
+//! Google Gemini: `generateContent`, streamed and not.
+//!
+//! The model stands in the path. Calls and results may do without ids, and pair by name and order; a signature
+//! stands beside the part that it is for, which is then never edited. Names are written in camel case or with
+//! underscores; a part that uses both for one thing is not read.
+
+mod answer;
+mod error;
+mod index;
+mod pair;
+
+use bytes::Bytes;
+
+use super::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread, between, splice};
+use crate::conversation::{Conversation, Memo, Role};
+use crate::json::{Edits, string};
+use crate::plan::{self, Op, Plan, Refusal};
+
+/// The dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct Gemini;
+
+impl Protocol for Gemini {
+    fn name(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn list(&self) -> &'static str {
+        "contents"
+    }
+
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(body, memo)
+    }
+
+    /// `…/models/MODEL:verb`.
+    fn model_of_path<'p>(&self, path: &'p str) -> Option<&'p str> {
+        between(path, "/models/", ':')
+    }
+
+    /// There are no instructions within a history here.
+    fn message(&self, role: Role, text: &str) -> String {
+        let role = if role == Role::Assistant { "model" } else { "user" };
+        format!(r#"{{"role":"{role}","parts":[{{"text":{}}}]}}"#, string::encode(text))
+    }
+
+    fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
+        let instructs = |op: &Op| matches!(op, Op::Insert { role: Role::System, .. });
+        if plan.ops.iter().any(instructs) {
+            return Err(Refusal::Order.into());
+        }
+        plan::check(conversation, plan)?;
+        splice::lower(conversation, plan, &|role, text| self.message(role, text))
+    }
+
+    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
+        answer::reader(streamed)
+    }
+
+    fn fault(&self, fault: &Fault<'_>) -> String {
+        error::body(fault)
+    }
+
+    fn refused(&self, status: u16, body: &[u8]) -> Refused {
+        error::refused(status, body)
+    }
+}

@@ -1,0 +1,218 @@
+//! Usage and endings of answers.
+//!
+//! An answer that is not streamed is the response itself; in a stream, events carry it whole, and the last one
+//! has the usage. There is no end mark beside that event.
+
+use memchr::memmem;
+use serde_json::Value;
+
+use crate::protocol::reader::{self, Fold, count, text};
+use crate::protocol::{Answer, AnswerReader};
+use crate::usage::{Money, Partial, Reasoning, Tier};
+
+/// Events that end a stream, behind `"response.`.
+const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
+
+pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
+    reader::reader(streamed, Responses::default())
+}
+
+#[derive(Default)]
+struct Responses {
+    answer: Answer,
+    usage: Partial,
+}
+
+impl Responses {
+    fn response(&mut self, response: &Value) {
+        for (kept, key) in [(&mut self.answer.id, "id"), (&mut self.answer.model, "model")] {
+            if let Some(said) = text(response, &[key]) {
+                *kept = Some(said);
+            }
+        }
+        let status = text(response, &["status"]);
+        match status.as_deref() {
+            Some("completed" | "incomplete") => {
+                self.answer.complete = true;
+                self.answer.stop = text(response, &["incomplete_details", "reason"]).or(status);
+            }
+            Some("failed" | "cancelled") => self.answer.stop = status,
+            _ => {}
+        }
+        self.error(response);
+        if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
+            self.usage.fold(usage(figures));
+            self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
+            self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
+        }
+        let changes = response.get("input_transformations").and_then(Value::as_array);
+        let removed = changes.map_or(0, |changes| changes.iter().filter(|change| is_removed(change)).count());
+        self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed as u32);
+    }
+
+    fn error(&mut self, holder: &Value) {
+        if let Some(error) = holder.get("error").filter(|error| !error.is_null()) {
+            let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
+            self.answer.error = message.or_else(|| Some(error.to_string()));
+        }
+    }
+}
+
+impl Fold for Responses {
+    fn wants(&self, event: &[u8]) -> bool {
+        let ends = |at: usize| {
+            let rest = &event[at + b"\"response.".len()..];
+            ENDINGS.iter().any(|ending| rest.starts_with(ending))
+        };
+        self.answer.id.is_none()
+            || memmem::find_iter(event, b"\"response.").any(ends)
+            || memmem::find(event, b"\"error\"").is_some()
+    }
+
+    fn event(&mut self, event: &Value) {
+        match event.get("response") {
+            Some(response) => self.response(response),
+            None if text(event, &["type"]).as_deref() == Some("error") => {
+                self.answer.error = text(event, &["message"]);
+                self.error(event);
+            }
+            None => {}
+        }
+    }
+
+    fn whole(&mut self, document: &Value) {
+        self.response(document);
+    }
+
+    fn answer(&mut self) -> Answer {
+        Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
+    }
+}
+
+fn is_removed(change: &Value) -> bool {
+    let says = |key, word| text(change, &[key]).as_deref() == Some(word);
+    says("type", "reasoning") && says("action", "removed")
+}
+
+fn usage(figures: &Value) -> Partial {
+    let written = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
+    Partial {
+        cache_write_5m: written("ttl_30m_tokens"),
+        cache_write_12h: written("ttl_12h_tokens"),
+        reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
+        provider_cost: figures.get("cost").and_then(cost),
+        ..Partial::from_inclusive(
+            count(figures, &["input_tokens"]),
+            count(figures, &["input_tokens_details", "cached_tokens"]),
+            count(figures, &["input_tokens_details", "cache_write_tokens"]),
+            count(figures, &["output_tokens"]),
+        )
+    }
+}
+
+fn cost(value: &Value) -> Option<Money> {
+    Money::from_usd_str(&value.as_number()?.to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Tokens;
+
+    const FIGURES: &str = r#"{"input_tokens":5000,"input_tokens_details":{"cached_tokens":4096,"cache_write_tokens":512,"cache_write_tokens_details":{"ttl_30m_tokens":500,"ttl_12h_tokens":12}},"output_tokens":200,"output_tokens_details":{"reasoning_tokens":120},"total_tokens":5200}"#;
+
+    const TOKENS: Tokens = Tokens {
+        input: 392,
+        cache_read: 4096,
+        cache_write_5m: 500,
+        cache_write_1h: 0,
+        cache_write_12h: 12,
+        output: 200,
+        reasoning: 120,
+    };
+
+    fn answer(streamed: bool, text: &str) -> Answer {
+        let mut reader = reader(streamed);
+        for piece in text.as_bytes().chunks(7) {
+            reader.push(piece);
+        }
+        reader.finish()
+    }
+
+    fn response(status: &str, rest: &str) -> String {
+        format!(
+            r#"{{"id":"resp_1","status":"{status}","model":"gpt-x","error":null,"service_tier":"flex"{rest}}}"#
+        )
+    }
+
+    fn stream(end: &str, response: &str) -> String {
+        let start = r#"{"type":"response.created","response":{"id":"resp_1","status":"in_progress","model":"gpt-x","error":null,"usage":null}}"#;
+        format!(
+            "event: response.created\ndata: {start}\n\n\
+             data: {{\"type\":\"response.output_text.delta\",\"delta\":\"\\\"response.completed\\\"\"}}\n\n\
+             event: {end}\ndata: {{\"response\":{response},\"sequence_number\":9,\"type\":\"{end}\"}}\n\n"
+        )
+    }
+
+    #[test]
+    fn endings() {
+        let usage = format!(r#","usage":{FIGURES}"#);
+        let cut = format!(r#","incomplete_details":{{"reason":"max_output_tokens"}}{usage}"#);
+        for (status, rest, stop, complete) in [
+            ("completed", &usage, "completed", true),
+            ("incomplete", &cut, "max_output_tokens", true),
+            ("failed", &usage, "failed", false),
+        ] {
+            let response = response(status, rest);
+            let stream = stream(&format!("response.{status}"), &response);
+            for (streamed, text) in [(false, &response), (true, &stream)] {
+                let answer = answer(streamed, text);
+                assert_eq!(answer.usage.as_ref().map(|usage| usage.tokens), Some(TOKENS), "{text}");
+                assert_eq!(answer.usage.map(|usage| usage.tier), Some(Tier::Flex), "{text}");
+                assert_eq!((answer.stop.as_deref(), answer.complete), (Some(stop), complete), "{text}");
+                assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("resp_1"), Some("gpt-x")));
+                assert_eq!((answer.error, answer.reasoning_dropped), (None, 0), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_provider_removed_is_counted_once() {
+        let rest = r#","input_transformations":[{"type":"reasoning","id":"rs_1","action":"removed","reason":"prefix_mismatch"},{"type":"reasoning","action":"kept"},{"type":"image","action":"removed"}]"#;
+        let response = response("completed", rest);
+        let both = stream("response.in_progress", &response) + &stream("response.completed", &response);
+        assert_eq!(answer(true, &both).reasoning_dropped, 1);
+        assert_eq!(answer(false, &response).reasoning_dropped, 1);
+    }
+
+    #[test]
+    fn errors() {
+        let failed = response("failed", "").replace(
+            "\"error\":null",
+            r#""error":{"code":"context_length_exceeded","message":"Your input exceeds …"}"#,
+        );
+        let event = r#"{"type":"error","code":"server_error","message":"overloaded","param":null}"#;
+        let nested = r#"{"type":"error","error":{"type":"server_error","message":"overloaded"}}"#;
+        for (streamed, text, expected) in [
+            (true, stream("response.failed", &failed), "Your input exceeds …"),
+            (true, format!("data: {event}\n\n"), "overloaded"),
+            (
+                true,
+                format!("{}data: {nested}\n\n", stream("response.in_progress", &response("queued", ""))),
+                "overloaded",
+            ),
+            (false, r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(), "no"),
+        ] {
+            let answer = answer(streamed, &text);
+            assert_eq!((answer.error.as_deref(), answer.complete), (Some(expected), false), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_stream_says_who_was_answering() {
+        let whole = stream("response.completed", &response("completed", ""));
+        let cut = &whole[..whole.find("event: response.completed").unwrap()];
+        let answer = answer(true, cut);
+        assert_eq!((answer.id.as_deref(), answer.complete, answer.usage), (Some("resp_1"), false, None));
+    }
+}

@@ -1,0 +1,323 @@
+//! Request bodies to conversations.
+//!
+//! Who speaks decides what is newborn: what stands behind the last item of the model was put there by the
+//! client. So items that clients add (results, instructions, settings) are never the model's, and an item of an
+//! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
+
+use bytes::Bytes;
+
+use crate::conversation::fingerprint::Hasher;
+use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
+use crate::json::scan::{self, Kind, Value};
+use crate::protocol::Unread;
+use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::content::{feed, fill_result, seal_result, text_part};
+
+/// Left out of fingerprints: where marks stand does not change what is said.
+const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
+
+/// Types of parts with text.
+const TEXTS: &[&str] = &["input_text", "output_text", "text"];
+
+/// What an item is.
+#[derive(Clone, Copy)]
+enum Item {
+    /// Something said.
+    Message,
+    /// Reasoning, readable or not.
+    Reasoning,
+    /// The model's call of a tool that the client runs; the member with what it calls it with.
+    Call(&'static str),
+    /// What the tool answers: a text, a list of parts, or something that is no text.
+    Output,
+    /// What commands printed, each on its two channels.
+    Printed,
+    /// An answer in a form of its own, which is not looked into.
+    Sealed(&'static str),
+    /// Something that the client adds and that is not looked into.
+    Aside,
+    /// Anything else.
+    Unknown,
+}
+
+const ITEMS: &[(&str, Item)] = &[
+    ("message", Item::Message),
+    ("reasoning", Item::Reasoning),
+    ("function_call", Item::Call("arguments")),
+    ("function_call_output", Item::Output),
+    ("custom_tool_call", Item::Call("input")),
+    ("custom_tool_call_output", Item::Output),
+    ("shell_call", Item::Call("action")),
+    ("shell_call_output", Item::Printed),
+    // Its output is a document in a string: cut, it would be none.
+    ("local_shell_call", Item::Call("action")),
+    ("local_shell_call_output", Item::Sealed("output")),
+    ("apply_patch_call", Item::Call("operation")),
+    ("apply_patch_call_output", Item::Output),
+    ("computer_call", Item::Call("action")),
+    ("computer_call_output", Item::Output),
+    ("tool_search_call", Item::Call("arguments")),
+    ("tool_search_output", Item::Sealed("tools")),
+    ("additional_tools", Item::Aside),
+    ("agent_message", Item::Aside),
+    ("compaction_trigger", Item::Aside),
+    ("configuration_update", Item::Aside),
+    ("mcp_approval_response", Item::Aside),
+];
+
+pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let frame = Frame::read(bytes, "input")?;
+    let input = frame.get("input").ok_or(Unread::Shape)?;
+    let messages = match &frame.items {
+        Some(items) => body::messages("openai-responses", bytes, items, memo, &item)?,
+        None if input.kind == Kind::String => {
+            body::messages("openai-responses text", bytes, &[input], memo, &prompt)?
+        }
+        None => return Err(Unread::Shape),
+    };
+    let kept = |key| frame.get(key).is_some_and(|value| value.kind != Kind::Null);
+    Ok(Conversation {
+        body: bytes.clone(),
+        array: input.span,
+        messages,
+        model: frame.text("model"),
+        session: session(&frame)?,
+        stream: frame.is_true("stream"),
+        continues: kept("previous_response_id") || kept("conversation"),
+    })
+}
+
+/// What is called a session is believed before the key of a cache, which may be shared.
+fn session(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+    let given = [
+        frame.inner_text("client_metadata", "session_id")?,
+        frame.inner_text("metadata", "session_id")?,
+        frame.text("prompt_cache_key"),
+    ];
+    Ok(given.into_iter().flatten().find(|id| !id.is_empty()))
+}
+
+/// A history that is a single text: the same as one message of the user.
+fn prompt(raw: &[u8]) -> Result<MessageIndex, Unread> {
+    let text = scan::document(raw)?;
+    let mut hash = Hasher::default();
+    hash.update(&[Role::User as u8]);
+    let part = text_part(raw, text, text.span, &mut hash);
+    Ok(MessageIndex { role: Role::User, parts: [part].into(), fingerprint: hash.finish() })
+}
+
+fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
+    let object = Object::read(raw, scan::document(raw)?)?;
+    let kind = object.text("type");
+    let kind = kind.as_deref().unwrap_or("message");
+    let item = ITEMS.iter().find(|(name, _)| *name == kind).map_or(Item::Unknown, |(_, item)| *item);
+    let role = role(&object, kind, item)?;
+    let mut hash = Hasher::default();
+    hash.update(&[role as u8]);
+    let parts = match item {
+        Item::Message => message(&object, &mut hash)?,
+        // What a model thought is not part of what was said: clients and providers drop it from old turns.
+        Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
+        Item::Call(arguments) => vec![call(&object, kind, arguments, &mut hash)?],
+        _ if role == Role::Tool => vec![result(&object, item, &mut hash)?],
+        _ => vec![opaque(&object, &mut hash)?],
+    };
+    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+}
+
+fn role(object: &Object<'_>, kind: &str, item: Item) -> Result<Role, Unread> {
+    Ok(match item {
+        Item::Message => match object.text("role").as_deref() {
+            Some("user") => Role::User,
+            Some("assistant") => Role::Assistant,
+            Some("system" | "developer") => Role::System,
+            _ => return Err(Unread::Shape),
+        },
+        // What the provider ran by itself is the model's, with its result.
+        Item::Output | Item::Printed | Item::Sealed(_) if object.says("execution", "server") => {
+            Role::Assistant
+        }
+        Item::Output | Item::Printed | Item::Sealed(_) if call_id(object).is_some() => Role::Tool,
+        Item::Aside => Role::System,
+        Item::Unknown if kind.ends_with("_call_output") => Role::System,
+        _ => Role::Assistant,
+    })
+}
+
+fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
+    match object.get("content") {
+        Some(value) if value.kind == Kind::String => {
+            Ok(vec![text_part(object.bytes, value, value.span, hash)])
+        }
+        Some(value) if value.kind == Kind::Array => {
+            let items = scan::items(object.bytes, value.span)?;
+            items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
+        }
+        _ => Err(Unread::Shape),
+    }
+}
+
+fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    let block = Object::read(raw, item)?;
+    if let Some(text) = block.of_kind("text", Kind::String).filter(|_| block.is_one_of(TEXTS)) {
+        return Ok(text_part(raw, text, item.span, hash));
+    }
+    let media = block.is_one_of(&["input_image", "input_file", "input_audio"]);
+    feed(raw, item, MARKS, hash)?;
+    Ok(Part::new(if media { PartKind::Media } else { PartKind::Opaque }, item.span))
+}
+
+/// Its own id and its state are no part of what it says: clients that keep no state on the server leave them out.
+fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolCall, object.value.span);
+    part.call_id = call_id(object);
+    part.tool = object.text("name").or_else(|| kind.strip_suffix("_call").map(Box::from));
+    let with = object.get(arguments);
+    part.arguments = with.map(|value| match value.kind {
+        Kind::String => Arguments::Encoded(value.span),
+        _ => Arguments::Value(value.span),
+    });
+    hash.update(kind.as_bytes());
+    let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
+    for value in said {
+        hash.update(&[u8::from(value.is_some())]);
+        if let Some(value) = value {
+            feed(object.bytes, value, MARKS, hash)?;
+        }
+    }
+    Ok(part)
+}
+
+fn call_id(object: &Object<'_>) -> Option<Box<str>> {
+    let own = || object.text("id").filter(|_| object.says("type", "local_shell_call_output"));
+    object.text("call_id").or_else(own)
+}
+
+fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Unread> {
+    let mut part = Part::new(PartKind::ToolResult, object.value.span);
+    part.call_id = call_id(object);
+    part.tool = object.text("name");
+    part.is_error = object.says("type", "apply_patch_call_output") && object.says("status", "failed");
+    let output = object.get("output");
+    match item {
+        Item::Output => fill_result(&mut part, object.bytes, output, TEXTS, MARKS, hash)?,
+        Item::Sealed(member) => seal(&mut part, object, object.get(member), hash)?,
+        _ => {
+            part.leaves = printed(object, output)?.into();
+            seal(&mut part, object, output, hash)?;
+        }
+    }
+    Ok(part)
+}
+
+fn seal(part: &mut Part, object: &Object<'_>, said: Option<Value>, hash: &mut Hasher) -> Result<(), Unread> {
+    let mut digest = Hasher::default();
+    if let Some(value) = said {
+        feed(object.bytes, value, MARKS, &mut digest)?;
+    }
+    seal_result(part, digest, hash);
+    Ok(())
+}
+
+fn printed(object: &Object<'_>, output: Option<Value>) -> Result<Vec<Leaf>, Unread> {
+    let mut leaves = Vec::new();
+    let Some(list) = output.filter(|value| value.kind == Kind::Array) else { return Ok(leaves) };
+    for entry in scan::items(object.bytes, list.span)? {
+        let entry = Object::read(object.bytes, entry)?;
+        let channels = ["stdout", "stderr"].into_iter().filter_map(|name| entry.of_kind(name, Kind::String));
+        leaves.extend(channels.map(|text| Leaf { span: text.span, slot: None }));
+    }
+    Ok(leaves)
+}
+
+fn opaque(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
+    feed(object.bytes, object.value, MARKS, hash)?;
+    Ok(Part::new(PartKind::Opaque, object.value.span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::NoMemo;
+
+    fn read(items: &[&str]) -> Conversation {
+        let body = format!(r#"{{"input":[{}]}}"#, items.join(","));
+        conversation(&Bytes::from(body), &NoMemo).unwrap()
+    }
+
+    /// Behind the last item of the model stands what the client added, whatever its type.
+    #[test]
+    fn what_clients_add_is_newborn() {
+        let before = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
+        for added in [
+            r#"{"type":"function_call_output","call_id":"c","output":"x"}"#,
+            r#"{"type":"custom_tool_call_output","call_id":"c","output":[]}"#,
+            r#"{"type":"shell_call_output","call_id":"c","output":[]}"#,
+            r#"{"type":"local_shell_call_output","id":"c","output":"{}"}"#,
+            r#"{"type":"computer_call_output","call_id":"c","output":{}}"#,
+            r#"{"type":"apply_patch_call_output","call_id":"c","status":"completed"}"#,
+            r#"{"type":"tool_search_output","call_id":"c","tools":[]}"#,
+            r#"{"type":"future_call_output","call_id":"c"}"#,
+            r#"{"role":"user","content":"x"}"#,
+            r#"{"role":"developer","content":"x"}"#,
+            r#"{"role":"system","content":"x"}"#,
+            r#"{"type":"configuration_update"}"#,
+            r#"{"type":"additional_tools","tools":[]}"#,
+            r#"{"type":"agent_message"}"#,
+            r#"{"type":"mcp_approval_response"}"#,
+            r#"{"type":"compaction_trigger"}"#,
+        ] {
+            assert_eq!(read(&[before, added]).tail(), 1, "{added}");
+        }
+        for made in [
+            r#"{"type":"reasoning","summary":[]}"#,
+            r#"{"role":"assistant","content":"x"}"#,
+            r#"{"type":"web_search_call"}"#,
+            r#"{"type":"tool_search_output","call_id":null,"execution":"server","tools":[]}"#,
+            r#"{"type":"program_output","call_id":"p"}"#,
+            r#"{"type":"compaction","encrypted_content":"x"}"#,
+            r#"{"type":"item_reference","id":"x"}"#,
+            r#"{"type":"mcp_approval_request"}"#,
+            r#"{"type":"from_the_future"}"#,
+        ] {
+            assert_eq!(read(&[before, made]).tail(), 2, "{made}");
+        }
+    }
+
+    /// What names an item, its state, and how a text is written are no part of what it says.
+    #[test]
+    fn fingerprints_are_of_what_is_said() {
+        let of = |item: &str| read(&[item]).messages[0].index.fingerprint;
+        let same: &[&[&str]] = &[
+            &[
+                r#"{"role":"user","content":"x"}"#,
+                r#"{"type":"message","id":"msg_1","role":"user","content":[{"type":"input_text","text":"x"}]}"#,
+            ],
+            &[
+                r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#,
+                r#"{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"f","arguments":"{}"}"#,
+            ],
+            &[r#"{"type":"custom_tool_call","call_id":"c","name":"f","input":"{}"}"#],
+            &[r#"{"type":"function_call","call_id":"c","name":"f","namespace":"n","arguments":"{}"}"#],
+            &[
+                r#"{"type":"function_call_output","call_id":"c","output":"x"}"#,
+                r#"{"type":"function_call_output","id":"fco_1","call_id":"c","output":[{"type":"input_text","text":"x"}]}"#,
+            ],
+            &[r#"{"type":"function_call_output","call_id":"d","output":"x"}"#],
+            &[
+                r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}"#,
+                r#"{"type":"reasoning","summary":[{"text":"hm"}]}"#,
+            ],
+            &[r#"{"type":"item_reference","id":"a"}"#],
+            &[r#"{"type":"item_reference","id":"b"}"#],
+        ];
+        let all: Vec<_> =
+            same.iter().map(|items| items.iter().map(|item| of(item)).collect::<Vec<_>>()).collect();
+        for (at, group) in all.iter().enumerate() {
+            assert!(group.iter().all(|one| *one == group[0]), "{:?}", same[at]);
+            assert!(all[..at].iter().all(|other| other[0] != group[0]), "{:?}", same[at]);
+        }
+        let text = conversation(&Bytes::from(r#"{"input":"x"}"#), &NoMemo).unwrap();
+        assert_eq!(text.messages[0].index.fingerprint, of(same[0][0]));
+    }
+}

@@ -1,0 +1,53 @@
+//! OpenAI Responses over HTTP.
+//!
+//! The history is a list of items, or a single text; each item is a message of its own, and reasoning belongs to
+//! the item behind it. Items that are not known, compactions and references go as they came.
+
+mod answer;
+mod error;
+mod index;
+
+use bytes::Bytes;
+
+use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
+use crate::conversation::{Conversation, Memo, Role};
+use crate::json::string;
+
+/// The dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenAiResponses;
+
+impl Protocol for OpenAiResponses {
+    fn name(&self) -> &'static str {
+        "openai-responses"
+    }
+
+    fn list(&self) -> &'static str {
+        "input"
+    }
+
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(body, memo)
+    }
+
+    fn message(&self, role: Role, text: &str) -> String {
+        let role = match role {
+            Role::Assistant => "assistant",
+            Role::System => "system",
+            Role::User | Role::Tool => "user",
+        };
+        format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
+        answer::reader(streamed)
+    }
+
+    fn fault(&self, fault: &Fault<'_>) -> String {
+        openai::fault(fault)
+    }
+
+    fn refused(&self, status: u16, body: &[u8]) -> Refused {
+        error::refused(status, body)
+    }
+}
