@@ -117,9 +117,11 @@ impl<'a> Object<'a> {
         scan::get(self.bytes, &self.members, key)
     }
 
-    /// The values of its members, in order.
+    /// The values of its members in the order of their names: clients may write members in any order.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
-        self.members.iter().map(|member| member.value)
+        let mut members: Vec<&Member> = self.members.iter().collect();
+        members.sort_by_key(|member| member.name(self.bytes));
+        members.into_iter().map(|member| member.value)
     }
 
     pub(crate) fn of_kind(&self, key: &str, kind: Kind) -> Option<Value> {

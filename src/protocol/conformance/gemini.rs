@@ -60,12 +60,15 @@ impl Subject for Contents {
         &["thoughtSignature", "thought_signature"]
     }
 
-    /// There are none; signatures are what stands beside parts here.
+    /// There are none; signatures are what stands beside parts here. Results have none.
     fn mark(&self, message: &mut Node) {
         let Node::Map(members) = message else { return };
         let Some((_, Node::List(parts))) = members.iter_mut().find(|(key, _)| key == "parts") else { return };
+        let is_free = |key: &String| {
+            !self.marks().contains(&key.as_str()) && key != "functionResponse" && key != "function_response"
+        };
         if let Some(Node::Map(members)) = parts.last_mut()
-            && !members.iter().any(|(key, _)| self.marks().contains(&key.as_str()))
+            && members.iter().all(|(key, _)| is_free(key))
         {
             members.push(("thoughtSignature".to_owned(), Node::text("c2ln")));
         }
@@ -82,7 +85,9 @@ impl Subject for Contents {
         let Some(Tree::Map(members)) = result.get_mut("response") else { panic!("no response") };
         let texts = members.iter().any(|(_, value)| value.is_string());
         let mut first = 0;
-        for (_, value) in members {
+        let mut in_order: Vec<&mut (String, Tree)> = members.iter_mut().collect();
+        in_order.sort_by(|one, other| one.0.cmp(&other.0));
+        for (_, value) in in_order {
             let count = if texts { usize::from(value.is_string()) } else { value.items().len() };
             let own = leaves.iter().filter(|(leaf, _)| (first..first + count).contains(&(*leaf as usize)));
             // From the end, so that places stay what they are.

@@ -108,6 +108,8 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     part.call_id = response.text("id");
     part.tool = response.text("name");
     let mut digest = Hasher::default();
+    // What is signed is never edited, so it must not be taken for the same without its signature.
+    digest.update(&[u8::from(is_signed)]);
     if let Some(said) = response.get("response") {
         if said.kind == Kind::Object {
             let said = Object::read(response.bytes, said)?;
@@ -146,4 +148,46 @@ fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{NoMemo, PartId};
+
+    fn read(part: &str) -> Conversation {
+        let body = format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#);
+        conversation(&Bytes::from(body), &NoMemo).unwrap()
+    }
+
+    /// A decision names leaves by number: two parts that say the same must have the same leaves.
+    #[test]
+    fn leaves_do_not_depend_on_the_order_of_members() {
+        const FIRST: PartId = PartId { message: 0, part: 0 };
+        for (one, other, expected) in [
+            (r#""output":"a","error":"b""#, r#""error":"b","output":"a""#, &["b", "a"][..]),
+            (r#""x":["a","b"],"n":["c"]"#, r#""n":["c"],"x":["a","b"]"#, &["c"]),
+        ] {
+            let [one, other] = [one, other].map(|members| {
+                read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{{members}}}}}}}"#))
+            });
+            for conversation in [&one, &other] {
+                let leaves = conversation.part(FIRST).unwrap().leaves.len();
+                let texts: Vec<_> = (0..leaves).map(|leaf| conversation.text(FIRST, leaf).unwrap()).collect();
+                assert_eq!(texts, expected);
+            }
+            assert_eq!(one.messages[0].index.fingerprint, other.messages[0].index.fingerprint);
+        }
+    }
+
+    /// What is signed is not edited, so it is not what was decided about without a signature.
+    #[test]
+    fn a_signed_result_is_another_one() {
+        let result = r#""functionResponse":{"name":"f","response":{"output":"a"}}"#;
+        let [plain, signed] = [format!("{{{result}}}"), format!(r#"{{{result},"thoughtSignature":"c2ln"}}"#)]
+            .map(|part| read(&part).messages[0].index.clone());
+        assert_eq!((plain.parts[0].leaves.len(), signed.parts[0].leaves.len()), (1, 0));
+        assert_ne!(plain.parts[0].content, signed.parts[0].content);
+        assert_ne!(plain.fingerprint, signed.fingerprint);
+    }
 }
