@@ -69,6 +69,9 @@ impl Follow {
         let billed = answer.model.clone().or_else(|| self.facts.model.clone());
         let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
+        if let (Some(place), Some(answer)) = (place, &answer.id) {
+            self.core.lineage.answered(place, answer);
+        }
         let id = clock::new_id();
         let conversation = place
             .map(|place| place.thread.conversation.clone())

@@ -181,8 +181,9 @@ pub struct Conversation {
     pub session: Option<Box<str>>,
     /// The client asks for a stream.
     pub stream: bool,
-    /// The request continues a history that the provider keeps: what came before is not in the body.
-    pub continues: bool,
+    /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
+    /// came before is then not in the body.
+    pub continues: Option<Box<str>>,
 }
 
 impl Conversation {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use moka::sync::Cache;
 
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Digest};
 use crate::planner::Applied;
 use crate::store::Thread;
 
@@ -21,6 +21,8 @@ struct Sent {
 pub struct Memory {
     sent: Cache<Chain, Sent>,
     threads: Cache<String, Thread>,
+    /// Which thread an answer was given in.
+    answers: Cache<Digest, String>,
 }
 
 impl Memory {
@@ -33,6 +35,7 @@ impl Memory {
         Self {
             sent: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
             threads: Cache::builder().max_capacity(4096).build(),
+            answers: Cache::builder().max_capacity(4096).build(),
         }
     }
 
@@ -56,6 +59,14 @@ impl Memory {
 
     pub(super) fn applied(&self, chain: Chain) -> Option<Arc<[Applied]>> {
         self.sent.get(&chain).map(|sent| sent.applied)
+    }
+
+    pub(super) fn answered(&self, answer: Digest, thread: String) {
+        self.answers.insert(answer, thread);
+    }
+
+    pub(super) fn answered_in(&self, answer: Digest) -> Option<String> {
+        self.answers.get(&answer)
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Thread> {

@@ -9,7 +9,7 @@ mod memory;
 
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Conversation, PartId, Role};
+use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
 use crate::planner::{Applied, Decision, PartKey};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, Thread};
 
@@ -44,6 +44,8 @@ impl Relation {
 /// Where a request belongs.
 #[derive(Debug, Clone)]
 pub struct Place {
+    /// The empty history of its sender.
+    pub root: Chain,
     /// Its thread, with the head it had before this request.
     pub thread: Thread,
     /// How it relates to it.
@@ -89,16 +91,21 @@ impl Lineage {
         new_id: &dyn Fn() -> String,
         now_ms: i64,
     ) -> Result<Place, StoreError> {
-        let chains = chains(conversation, root);
+        let continued = conversation.continues.as_deref().map(|previous| kept(root, previous));
+        let chains = chains(conversation, continued.map_or(root, Chain));
         let Some((sent, threads)) = self.longest_sent(conversation, &chains)? else {
-            let thread = self.new_thread(None, caller, new_id, now_ms, root)?;
+            let (thread, relation) =
+                match continued.map(|answer| self.answerer(answer, caller)).transpose()? {
+                    Some(Some(thread)) => (thread, Relation::Continue),
+                    _ => (self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New),
+                };
             let (ends, applied) = (ends(conversation, &chains, 0), Arc::default());
-            return Ok(Place { thread, relation: Relation::New, sent: 0, chains, ends, applied });
+            return Ok(Place { root, thread, relation, sent: 0, chains, ends, applied });
         };
         let applied = self.decided(conversation, &chains, sent)?;
         let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
         let ends = ends(conversation, &chains, sent);
-        Ok(Place { thread, relation, sent, chains, ends, applied })
+        Ok(Place { root, thread, relation, sent, chains, ends, applied })
     }
 
     /// What was decided about a result that stands in an unknown history.
@@ -137,11 +144,27 @@ impl Lineage {
         self.memory.remember(place.head(), thread, applied);
     }
 
+    /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
+    /// came before.
+    pub fn answered(&self, place: &Place, answer: &str) {
+        self.memory.answered(kept(place.root, answer), place.thread.id.clone());
+    }
+
     /// From now on nothing of this thread is edited.
     pub fn set_aside(&self, place: &Place, now_ms: i64) {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
         self.memory.remember(place.head(), thread.clone(), Arc::default());
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
+    }
+
+    /// The thread of the same session in which an answer was given.
+    fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
+        let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };
+        let thread = match self.memory.thread(&id) {
+            Some(thread) => Some(thread),
+            None => self.store.thread(&id)?,
+        };
+        Ok(thread.filter(|thread| thread.session == caller.session))
     }
 
     /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
@@ -265,6 +288,11 @@ impl Lineage {
             at_ms: now_ms,
         })
     }
+}
+
+/// What stands for a history that the provider keeps.
+fn kept(root: Chain, name: &str) -> Digest {
+    Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
 }
 
 /// Whether a request may end with the first so many messages: not with the model's words.

@@ -286,3 +286,32 @@ fn gateways_share_a_store() {
     let place = one.place(&session("s"), &talk("u c1 r1 c2 r2 a u"));
     assert_eq!((place.sent, texts(&place)), (5, vec!["2:one".to_owned()]));
 }
+
+/// A history that the provider keeps is not in the body: the name of what is continued stands for it.
+#[test]
+fn a_kept_history_goes_on_in_its_thread() {
+    let desk = Desk::new();
+    let continuing = |answer: &str, text: &str| {
+        let body = format!(
+            r#"{{"previous_response_id":"{answer}","input":[{{"type":"function_call_output","call_id":"c","output":"{text}"}}]}}"#
+        );
+        let protocol = protocol::named("openai-responses").unwrap();
+        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let me = Caller::default();
+    let first = desk.send(&me, &talk("u"), &[]);
+    desk.lineage.answered(&first, "resp_1");
+    let second = desk.send(&me, &continuing("resp_1", "x"), &[]);
+    assert_eq!((second.relation, &second.thread.id), (Relation::Continue, &first.thread.id));
+    desk.lineage.answered(&second, "resp_2");
+    // The same words behind another answer are another history.
+    let third = desk.send(&me, &continuing("resp_2", "x"), &[]);
+    assert_eq!((third.relation, third.sent, &third.thread.id), (Relation::Continue, 0, &first.thread.id));
+    let again = desk.place(&me, &continuing("resp_2", "x"));
+    assert_eq!((again.relation, again.sent), (Relation::Retry, 1));
+    for (caller, answer) in [(&me, "resp_9"), (&session("other"), "resp_2")] {
+        let place = desk.place(caller, &continuing(answer, "y"));
+        assert_eq!(place.relation, Relation::New);
+        assert_ne!(place.thread.id, first.thread.id);
+    }
+}

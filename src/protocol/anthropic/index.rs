@@ -23,8 +23,15 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: frame.text("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
-        continues: frame.inner_text("thread", "type")?.as_deref() == Some("continue"),
+        continues: continues(&frame)?,
     })
+}
+
+fn continues(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+    if frame.inner_text("thread", "type")?.as_deref() != Some("continue") {
+        return Ok(None);
+    }
+    Ok(Some(frame.inner_text("thread", "previous_message_id")?.unwrap_or_default()))
 }
 
 /// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.

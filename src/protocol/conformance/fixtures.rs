@@ -86,7 +86,10 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
 fn describe(conversation: &Conversation) -> String {
     let mut out = format!(
         "model {:?}, session {:?}, stream {}, continues {}\n",
-        conversation.model, conversation.session, conversation.stream, conversation.continues
+        conversation.model,
+        conversation.session,
+        conversation.stream,
+        conversation.continues.is_some()
     );
     for (at, message) in conversation.messages.iter().enumerate() {
         let _ = writeln!(out, "{at} {:?}", message.index.role);

@@ -26,7 +26,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: None,
         session: None,
         stream: false,
-        continues: false,
+        continues: None,
     })
 }
 

@@ -29,7 +29,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
             .or_else(|| frame.text("session_id"))
             .filter(|id| !id.is_empty()),
         stream: frame.is_true("stream"),
-        continues: false,
+        continues: None,
     })
 }
 

@@ -75,7 +75,6 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         }
         None => return Err(Unread::Shape),
     };
-    let kept = |key| frame.get(key).is_some_and(|value| value.kind != Kind::Null);
     Ok(Conversation {
         body: bytes.clone(),
         array: input.span,
@@ -83,8 +82,21 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: frame.text("model"),
         session: session(&frame)?,
         stream: frame.is_true("stream"),
-        continues: kept("previous_response_id") || kept("conversation"),
+        continues: continues(&frame)?,
     })
+}
+
+fn continues(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+    let kept = |key| frame.get(key).is_some_and(|value| value.kind != Kind::Null);
+    if !kept("previous_response_id") && !kept("conversation") {
+        return Ok(None);
+    }
+    let named = [
+        frame.text("previous_response_id"),
+        frame.text("conversation"),
+        frame.inner_text("conversation", "id")?,
+    ];
+    Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
 }
 
 /// What is called a session is believed before the key of a cache, which may be shared.
