@@ -24,8 +24,8 @@ use http::HeaderValue;
 use http::request::Parts;
 
 use crate::lineage::Lineage;
-use crate::protocol::{self, Protocol};
-use crate::server::{Fault, Gateway, Inbound, Party, Prepared, Refusal, Route};
+use crate::protocol::{self, Protocol, Sieve};
+use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Route};
 use crate::shape;
 use crate::store::{Outputs, Store};
 use crate::usage::Catalogue;
@@ -106,7 +106,7 @@ impl Gateway for Sidecar {
         match purpose {
             Purpose::Count => {
                 let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body);
-                Prepared { body, exchange: None }
+                Prepared { body, ..Prepared::default() }
             }
             Purpose::Generate => self.generate(protocol, inbound).await,
         }
@@ -134,6 +134,11 @@ impl Sidecar {
         if rewritten.facts.model.is_none() {
             rewritten.facts.model = protocol.model_of_path(head.uri.path()).map(str::to_owned);
         }
+        let asks = self.core.routes.include_usage(&upstream);
+        let leaving = rewritten.body.as_ref().unwrap_or(&body);
+        let asked = if asks { protocol.ask_for_usage(leaving) } else { None };
+        let filter = asked.is_some().then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
+        rewritten.body = asked.or(rewritten.body);
         let start = follow::Start {
             received_at,
             prepared_at: Instant::now(),
@@ -142,6 +147,19 @@ impl Sidecar {
         };
         let exchange =
             follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, start);
-        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)) }
+        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter }
+    }
+}
+
+/// An answer without what was sent only because the gateway asked for it.
+struct Sifted(Sieve);
+
+impl Filter for Sifted {
+    fn pass(&mut self, piece: &Bytes) -> Bytes {
+        self.0.push(piece).into()
+    }
+
+    fn rest(&mut self) -> Bytes {
+        self.0.finish().into()
     }
 }

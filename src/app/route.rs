@@ -66,6 +66,8 @@ pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Proto
 pub(super) struct Served {
     pub(super) upstream: Arc<Upstream>,
     pub(super) dialects: Vec<String>,
+    /// Streams are asked for their usage.
+    pub(super) include_usage: bool,
 }
 
 impl Served {
@@ -84,6 +86,15 @@ pub(super) enum Routes {
 }
 
 impl Routes {
+    /// Whether streams of this upstream are asked for their usage.
+    pub(super) fn include_usage(&self, upstream: &Upstream) -> bool {
+        let all = match self {
+            Self::Single(served) => std::slice::from_ref(served),
+            Self::Named(all) => all,
+        };
+        all.iter().any(|served| served.include_usage && served.upstream.name() == upstream.name())
+    }
+
     pub(super) fn route(&self, head: &Parts) -> Route {
         let path = head.uri.path();
         let found = match self {
@@ -158,6 +169,7 @@ mod tests {
         Served {
             upstream: Arc::new(Upstream::new(Settings::new(name, base))),
             dialects: dialects.iter().map(|&name| name.to_owned()).collect(),
+            include_usage: false,
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// How long it may send nothing, from the request on.
     pub idle_timeout: Duration,
+    /// Whether streams are asked for their usage where the client did not ask.
+    pub include_usage: bool,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
 }
@@ -149,6 +151,7 @@ struct Entry {
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
     connect_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
+    include_usage: bool,
     ca_file: Option<PathBuf>,
 }
 
@@ -161,6 +164,7 @@ impl Entry {
             headers: self.headers.unwrap_or_default(),
             connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             idle_timeout: self.idle_timeout.unwrap_or(IDLE_TIMEOUT),
+            include_usage: self.include_usage,
             ca_file: self.ca_file,
         }
     }
@@ -202,6 +206,7 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
         headers: headers(section),
         connect_timeout: Some(connect_timeout),
         idle_timeout: Some(idle_timeout),
+        include_usage: section.value("include_usage", false),
         ca_file: section.path("ca_file"),
     }
 }

@@ -11,6 +11,7 @@ mod body;
 pub(crate) mod conformance;
 mod content;
 mod reader;
+mod sieve;
 mod splice;
 
 pub mod anthropic;
@@ -27,6 +28,7 @@ use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use body::Unread;
+pub use sieve::Sieve;
 pub use splice::Lowering;
 
 /// A wire dialect.
@@ -53,6 +55,17 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// Reads the usage and the end of an answer. `streamed` says whether it is an event stream.
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader>;
+
+    /// The body of a stream's request with the question for usage, for dialects that do not state it unasked;
+    /// `None` where there is nothing to ask.
+    fn ask_for_usage(&self, _body: &Bytes) -> Option<Bytes> {
+        None
+    }
+
+    /// Whether an event of a stream was only sent because of that question.
+    fn only_states_usage(&self, _event: &[u8]) -> bool {
+        false
+    }
 
     /// The body of an error that the gateway itself must report, in the shape that clients of this dialect read.
     fn fault(&self, fault: &Fault<'_>) -> String;

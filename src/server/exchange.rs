@@ -72,6 +72,20 @@ pub struct Prepared {
     pub body: Option<Bytes>,
     /// Follows what happens to the request from here on.
     pub exchange: Option<Box<dyn Exchange>>,
+    /// Takes something out of the answer to `body`, if that is an event stream. The upstream is then asked for
+    /// an answer without encoding.
+    pub filter: Option<Box<dyn Filter>>,
+}
+
+/// Takes something out of an event stream on its way to the client. The exchange sees the whole of it.
+///
+/// After a panic the rest of the stream passes unfiltered.
+pub trait Filter: Send {
+    /// Takes the next bytes, gives those that go on.
+    fn pass(&mut self, piece: &Bytes) -> Bytes;
+
+    /// The stream has come to its end: what was held back.
+    fn rest(&mut self) -> Bytes;
 }
 
 /// Follows one exchange.
@@ -171,6 +185,7 @@ impl std::fmt::Debug for Prepared {
         f.debug_struct("Prepared")
             .field("body", &self.body.as_ref().map(Bytes::len))
             .field("exchange", &self.exchange.is_some())
+            .field("filter", &self.filter.is_some())
             .finish()
     }
 }

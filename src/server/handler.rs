@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -19,7 +19,10 @@ use crate::upstream::{Clients, SendError};
 use super::Settings;
 use super::body::{self, Replay};
 use super::decode::{self, Coding};
-use super::exchange::{End, Fault, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target};
+use super::exchange::{
+    End, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target,
+};
+use super::filtered::{self, Filtered};
 use super::guard::{guard, guard_future};
 use super::headers::{self, Framing};
 use super::relay::{Answer, Relay};
@@ -60,6 +63,8 @@ struct Outgoing {
     body: Replay,
     /// How the client spelled its header names.
     spelling: Extensions,
+    /// The answer is to come without encoding.
+    plain_answer: bool,
 }
 
 impl<G: Gateway> Handler<G> {
@@ -126,7 +131,11 @@ impl<G: Gateway> Handler<G> {
         let original = Outgoing::whole(original, spelling);
         match prepared.body {
             None => self.forward(&head, target, original, tap).await,
-            Some(edited) => self.forward_edited(&head, target, original, edited, tap).await,
+            Some(edited) => {
+                let mut edited = Outgoing::edited(edited, original.spelling.clone());
+                edited.plain_answer = prepared.filter.is_some();
+                self.forward_edited(&head, target, original, edited, prepared.filter, tap).await
+            }
         }
     }
 
@@ -156,7 +165,7 @@ impl<G: Gateway> Handler<G> {
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
         match self.send(head, target, outgoing, &mut tap).await {
-            Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap)),
+            Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap, None)),
             Err(error) => self.fail(head, target, &error, tap),
         }
     }
@@ -167,23 +176,23 @@ impl<G: Gateway> Handler<G> {
         head: &Parts,
         target: &Target,
         original: Outgoing,
-        edited: Bytes,
+        edited: Outgoing,
+        filter: Option<Box<dyn Filter>>,
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
         self.stats.edited.increment();
-        let edited = Outgoing::edited(edited, original.spelling.clone());
         let response = match self.send(head, target, edited, &mut tap).await {
             Ok(response) => response,
             Err(error) => return self.fail(head, target, &error, tap),
         };
         if !response.status().is_client_error() {
-            return Ok(self.relay(response.map(Replay::streaming), target, tap));
+            return Ok(self.relay(response.map(Replay::streaming), target, tap, filter));
         }
         let (rejection, body) = response.into_parts();
         let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
         let reason = self.legible(&rejection.headers, body.read());
         match tap.rejected(rejection.status, &rejection.headers, &reason) {
-            Remedy::Deliver => Ok(self.relay(Response::from_parts(rejection, body), target, tap)),
+            Remedy::Deliver => Ok(self.relay(Response::from_parts(rejection, body), target, tap, None)),
             Remedy::SendOriginal => {
                 drop(body);
                 self.stats.originals_resent.increment();
@@ -215,6 +224,9 @@ impl<G: Gateway> Handler<G> {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers::to_upstream(head, upstream, outgoing.framing);
+        if outgoing.plain_answer {
+            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
         *request.extensions_mut() = outgoing.spelling;
         tap.sent(outgoing.form);
         self.clients.send(upstream, request).await
@@ -225,13 +237,19 @@ impl<G: Gateway> Handler<G> {
         response: Response<Replay<body::Received>>,
         target: &Target,
         mut tap: Tap,
+        filter: Option<Box<dyn Filter>>,
     ) -> Response<Answer> {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
         head.headers = headers::to_client(head.headers);
         tap.response(head.status, &head.headers);
+        let filter = filter.filter(|_| filtered::can_be_filtered(&mut head.headers));
         let relay = Relay::new(body, tap, target.upstream.timeouts().idle, &self.stats);
-        Response::from_parts(head, Answer::Relayed(Box::new(relay)))
+        let answer = match filter {
+            None => Answer::Relayed(Box::new(relay)),
+            Some(filter) => Answer::Filtered(Box::new(Filtered::new(relay, filter, &self.stats))),
+        };
+        Response::from_parts(head, answer)
     }
 
     fn fail(
@@ -277,17 +295,23 @@ impl<G: Gateway> Handler<G> {
 impl Outgoing {
     fn streamed(body: Replay, spelling: Extensions) -> Self {
         let open_ended = !body.is_end_stream() && body.size_hint().exact().is_none();
-        Self { form: Form::Original, framing: Framing::Streamed { open_ended }, body, spelling }
+        Self {
+            form: Form::Original,
+            framing: Framing::Streamed { open_ended },
+            body,
+            spelling,
+            plain_answer: false,
+        }
     }
 
     fn whole(original: Bytes, spelling: Extensions) -> Self {
         let framing = Framing::Whole { length: original.len() };
-        Self { form: Form::Original, framing, body: Replay::whole(original), spelling }
+        Self { form: Form::Original, framing, body: Replay::whole(original), spelling, plain_answer: false }
     }
 
     fn edited(edited: Bytes, spelling: Extensions) -> Self {
         let framing = Framing::Edited { length: edited.len() };
-        Self { form: Form::Edited, framing, body: Replay::whole(edited), spelling }
+        Self { form: Form::Edited, framing, body: Replay::whole(edited), spelling, plain_answer: false }
     }
 }
 

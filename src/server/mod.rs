@@ -12,6 +12,7 @@ mod body;
 mod connection;
 mod decode;
 mod exchange;
+mod filtered;
 mod guard;
 mod handler;
 mod headers;
@@ -25,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use self::exchange::{
-    End, Exchange, Fault, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target,
+    End, Exchange, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target,
 };
 pub use self::handler::REJECTION_LIMIT;
 pub use self::listener::{Bound, Drained, Running, Server};

@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::body::{Gathered, Received, Replay};
 use super::exchange::End;
+use super::filtered::Filtered;
 use super::stats::Stats;
 use super::tap::Tap;
 
@@ -32,6 +33,8 @@ pub(super) enum Answer {
     Own(Option<Bytes>),
     /// An upstream's.
     Relayed(Box<Relay>),
+    /// An upstream's, without a part of it.
+    Filtered(Box<Filtered>),
 }
 
 /// An upstream's answer, passed on.
@@ -88,7 +91,7 @@ impl Relay {
         relay
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if matches!(self.next, Next::More) {
             let piece = ready!(self.poll_piece(cx));
             if !piece.is_empty() {
@@ -206,18 +209,19 @@ impl Body for Answer {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Relayed(relay) => {
-                relay.poll(cx).map(|frame| frame.map(|frame| frame.map_err(Self::Error::from)))
-            }
-        }
+        let polled = match self.get_mut() {
+            Self::Own(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Relayed(relay) => relay.poll(cx),
+            Self::Filtered(filtered) => filtered.poll(cx),
+        };
+        polled.map(|frame| frame.map(|frame| frame.map_err(Self::Error::from)))
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Relayed(relay) => matches!(relay.next, Next::End),
+            Self::Filtered(_) => false,
         }
     }
 
@@ -225,6 +229,7 @@ impl Body for Answer {
         match self {
             Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Relayed(relay) => relay.source.size_hint(),
+            Self::Filtered(_) => SizeHint::default(),
         }
     }
 }

@@ -308,3 +308,90 @@ fn a_broken_stream_is_booked_as_a_lower_bound() {
     let record = &records(home.path())[0];
     assert_eq!((&record["output_is_lower_bound"], &record["tokens"]["input"]), (&json!(true), &json!(9)));
 }
+
+/// A stream that states its usage in one more chunk, if it was asked to.
+fn chat_stream(asked: bool) -> String {
+    let chunk = |rest: &str| format!("data: {{\"id\":\"c\",\"model\":\"gpt-4o\",{rest}}}\n\n");
+    let usage = chunk(r#""choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3}"#);
+    chunk(r#""choices":[{"delta":{"content":"hi"}}]"#)
+        + &chunk(r#""choices":[{"delta":{},"finish_reason":"stop"}]"#)
+        + if asked { &usage } else { "" }
+        + "data: [DONE]\n\n"
+}
+
+#[test]
+fn a_stream_is_asked_for_its_usage_and_nobody_notices() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        let asked = received.text().contains("\"include_usage\":true");
+        if asked && received.text().contains("\"model\":\"strict\"") {
+            return (400, r#"{"error":{"message":"unknown field","code":null}}"#.to_owned());
+        }
+        (200, chat_stream(asked))
+    });
+    let local = format!(
+        "{CONFIG}[upstream.local]\nbase_url = '{}'\nprotocols = ['openai-chat']\ninclude_usage = true\n",
+        upstream.url()
+    );
+    let gateway = Gateway::configured(home.path(), &local);
+    let post = |body: &str| {
+        let (status, answer) =
+            gateway.post("/local/v1/chat/completions", &[("accept-encoding", "gzip")], body);
+        (status, String::from_utf8(answer).unwrap())
+    };
+    let messages = r#""messages":[{"role":"user","content":"hi"}],"stream":true"#;
+    let open = format!("{{{messages}}}");
+    assert_eq!(post(&open), (200, chat_stream(false)));
+    let own = format!(r#"{{{messages},"stream_options":{{"include_usage":true}}}}"#);
+    assert_eq!(post(&own), (200, chat_stream(true)));
+    let strict = format!(r#"{{"model":"strict",{messages}}}"#);
+    assert_eq!(post(&strict), (200, chat_stream(false)));
+    gateway.stop();
+    let asked = format!(r#"{{{messages},"stream_options":{{"include_usage":true}}}}"#);
+    let asked_in_vain =
+        format!(r#"{{"model":"strict",{messages},"stream_options":{{"include_usage":true}}}}"#);
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!(sent, [asked, own, asked_in_vain, strict]);
+    let records = records(home.path());
+    let figures: Vec<&Value> = records.iter().map(|record| &record["tokens"]["input"]).collect();
+    assert_eq!(figures, [&json!(12), &json!(12), &Value::Null]);
+    assert!(records.iter().all(|record| record["edits"]["state"] == json!("unchanged")));
+}
+
+#[test]
+fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        let id = format!("resp_{}", received.text().matches("function_call_output").count());
+        let usage = json!({"input_tokens": 5, "output_tokens": 1});
+        (200, json!({"id": id, "status": "completed", "model": "gpt-5", "usage": usage}).to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let result = |at: usize, text: &str| json!({"type": "function_call_output", "call_id": at.to_string(), "output": text});
+    let call = |at: usize| json!({"type": "function_call", "call_id": at.to_string(), "name": "f", "arguments": "{}"});
+    let user = json!({"role": "user", "content": "hi"});
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    let all = json!([user, call(1), result(1, &first), call(2), result(2, &second)]);
+    let requests = [
+        json!({"model": "gpt-5", "input": [user]}),
+        json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [result(1, &first)]}),
+        json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": [result(2, &second)]}),
+        // The provider has forgotten it: all of it is sent again, as it was sent bit by bit.
+        json!({"model": "gpt-5", "input": all}),
+    ];
+    for request in &requests {
+        assert_eq!(gateway.post("/v1/responses", &[], &request.to_string()).0, 200);
+    }
+    gateway.stop();
+    let sent: Vec<Value> =
+        upstream.received().iter().map(|received| serde_json::from_slice(&received.body).unwrap()).collect();
+    for (at, request) in [(1, &sent[1]), (2, &sent[2])] {
+        let output = &request["input"][0]["output"];
+        assert!(output.as_str().unwrap().contains("bytes removed here"), "{at}");
+        assert_eq!(&sent[3]["input"][at * 2]["output"], output);
+    }
+    let records = records(home.path());
+    let of = |key: &str| records.iter().map(|record| record[key].clone()).collect::<Vec<_>>();
+    assert!(of("conversation")[..3].iter().all(|name| *name == records[0]["conversation"]));
+    assert_eq!(of("relation")[..3], [json!("new"), json!("continue"), json!("continue")]);
+}

@@ -138,12 +138,23 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the binary with its state in `home` and a configuration.
+    /// Starts the binary with its state in `home`, a configuration, and everything going to one upstream.
     pub(crate) fn start(home: &Path, config: &str, upstream: &str) -> Self {
+        Self::spawn(home, config, &["--upstream", upstream])
+    }
+
+    /// Starts the binary with the upstreams of its configuration.
+    pub(crate) fn configured(home: &Path, config: &str) -> Self {
+        Self::spawn(home, config, &[])
+    }
+
+    fn spawn(home: &Path, config: &str, arguments: &[&str]) -> Self {
         let file = home.join("gateway.toml");
         std::fs::write(&file, config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--upstream", upstream, "--config"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .arg("--config")
             .arg(&file)
             .env("XDG_STATE_HOME", home)
             .stdout(Stdio::piped())

@@ -3,6 +3,7 @@
 //! A tool result is a message of its own. Reasoning stands in members beside the content and is never touched.
 
 mod answer;
+mod asked;
 mod index;
 
 use bytes::Bytes;
@@ -39,6 +40,14 @@ impl Protocol for OpenAiChat {
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
         answer::reader(streamed)
+    }
+
+    fn ask_for_usage(&self, body: &Bytes) -> Option<Bytes> {
+        asked::ask(body)
+    }
+
+    fn only_states_usage(&self, event: &[u8]) -> bool {
+        asked::only_states_usage(event)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

@@ -1,0 +1,85 @@
+//! An answer on its way through a [`Filter`].
+//!
+//! What the filter lets pass goes on at once; a break stays a break. A filter that panics is taken away, and
+//! everything passes.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+use http_body::Frame;
+
+use super::decode::Coding;
+use super::exchange::Filter;
+use super::guard::guard;
+use super::relay::{Broken, Relay};
+use super::stats::Stats;
+
+/// A relayed answer, filtered.
+pub(super) struct Filtered {
+    relay: Relay,
+    filter: Option<Box<dyn Filter>>,
+    /// What comes behind the last data.
+    trailers: Option<Frame<Bytes>>,
+    stats: Arc<Stats>,
+}
+
+/// Whether an answer is one that can be filtered; if so, its length is no longer known.
+pub(super) fn can_be_filtered(headers: &mut HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let can_be = kind.starts_with(b"text/event-stream") && Coding::of(headers) == Some(Coding::Identity);
+    if can_be {
+        headers.remove(CONTENT_LENGTH);
+    }
+    can_be
+}
+
+impl Filtered {
+    pub(super) fn new(relay: Relay, filter: Box<dyn Filter>, stats: &Arc<Stats>) -> Self {
+        Self { relay, filter: Some(filter), trailers: None, stats: Arc::clone(stats) }
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(trailers)));
+        }
+        loop {
+            let frame = match ready!(self.relay.poll(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(broken)) => return Poll::Ready(Some(Err(broken))),
+                None => {
+                    let rest = self.rest();
+                    return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
+                }
+            };
+            let left = match frame.into_data() {
+                Ok(piece) => self.pass(piece),
+                Err(trailers) => {
+                    self.trailers = Some(trailers);
+                    self.rest()
+                }
+            };
+            if !left.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(left))));
+            }
+            if let Some(trailers) = self.trailers.take() {
+                return Poll::Ready(Some(Ok(trailers)));
+            }
+        }
+    }
+
+    fn pass(&mut self, piece: Bytes) -> Bytes {
+        let Some(filter) = &mut self.filter else { return piece };
+        guard(&self.stats, || filter.pass(&piece)).unwrap_or_else(|| {
+            self.filter = None;
+            piece
+        })
+    }
+
+    fn rest(&mut self) -> Bytes {
+        let Some(mut filter) = self.filter.take() else { return Bytes::new() };
+        guard(&self.stats, || filter.rest()).unwrap_or_default()
+    }
+}
