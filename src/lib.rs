@@ -22,8 +22,9 @@
 //! | [`conversation`] | the neutral, read-only index of a request | `json` |
 //! | [`plan`] | operations on it, their checks, their reference meaning | `conversation`, `json` |
 //! | [`shape`] | shortening of newborn tool results, one file per shaper | `conversation`, `plan` |
+//! | [`strategy`] | what may be done with old parts, and when it pays | `conversation`, `plan` |
 //! | [`protocol`] | one folder per wire dialect: bytes to index, plan to edits | `json`, `conversation`, `plan`, `sse`, `usage` |
-//! | [`planner`] | stored decisions and shapers to a plan | all above |
+//! | [`planner`] | stored decisions, shapers and events to a plan | all above |
 //!
 //! The shell: [`server`] and [`upstream`] move bytes; [`lineage`] finds the thread that a request continues;
 //! [`store`] keeps decisions; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
@@ -54,6 +55,7 @@ pub mod server;
 pub mod shape;
 pub mod sse;
 pub mod store;
+pub mod strategy;
 pub mod telemetry;
 pub mod upstream;
 pub mod usage;

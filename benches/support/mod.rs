@@ -5,12 +5,12 @@ pub(crate) mod session;
 pub(crate) mod text;
 
 use std::fmt::{self, Write as _};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use plimsoll::conversation::{Conversation, Memo, NoMemo, Role};
-use plimsoll::planner::{self, Applied, Outcome, Past};
+use plimsoll::planner::{self, Applied, Facts, Outcome, Past, Policy, Standing};
 use plimsoll::protocol::{self, Protocol, anthropic::Anthropic, openai_chat::OpenAiChat};
-use plimsoll::shape::Settings;
 
 use memo::{During, Known};
 use session::{Dialect, Session};
@@ -82,7 +82,9 @@ pub(crate) struct Case {
     known: Option<Known>,
     sent: usize,
     applied: Vec<Applied>,
-    settings: Settings,
+    policy: Policy,
+    /// What the last plan left. A request that is run again finds its own messages counted.
+    standing: Mutex<Option<Standing>>,
 }
 
 impl Case {
@@ -97,7 +99,8 @@ impl Case {
             known: Some(Known::nothing()),
             sent: 0,
             applied: Vec::new(),
-            settings: Settings::default(),
+            policy: Policy::default(),
+            standing: Mutex::default(),
         };
         if operation != Operation::Shape {
             case.play(operation == Operation::Pass);
@@ -134,9 +137,12 @@ impl Case {
     }
 
     fn plan(&self, conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
-        let past = Past { sent, applied, recover: &|_| None };
+        let mut standing = self.standing.lock().expect("nobody panics with it");
+        let past = Past { sent, applied, recover: &|_| None, standing: standing.take() };
         let recall = |id: &str| format!("full output: /home/me/.local/state/plimsoll/outputs/{id}");
-        planner::plan(conversation, &past, &self.settings, &recall)
+        let mut outcome = planner::plan(conversation, past, &self.policy, &Facts::default(), &recall);
+        *standing = Some(std::mem::take(&mut outcome.standing));
+        outcome
     }
 
     /// Plays the session up to the request before this one, which ends before the last message of the model.

@@ -12,15 +12,18 @@ use http::HeaderMap;
 use tokio::sync::watch;
 
 use super::memo::Indexes;
+use super::meter::Meter;
 use super::route::{Routes, Served};
 use super::touched::Touched;
 use super::{Core, Recall, Sidecar, housekeeping};
 use crate::admin;
 use crate::config::{self, Config};
 use crate::lineage::{Lineage, Memory};
+use crate::planner::Policy;
 use crate::server::{Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Outputs, Sqlite, Store, StoreError};
+use crate::strategy::clear;
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
 
@@ -128,7 +131,12 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         store,
         outputs,
         touched: Touched::new(),
-        shape: config.shape.clone(),
+        counting: Policy {
+            clear: clear::Settings { enabled: false, ..config.policy.clear.clone() },
+            ..config.policy.clone()
+        },
+        policy: config.policy.clone(),
+        meter: Meter::new(),
         recall: recall(config.outputs.recall, admin),
         prices: prices(&config.prices)?,
         observe: config.mode == config::Mode::Observe,

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
-use crate::ledger::{Bytes, Cost, Edits, Record, Timing};
+use crate::ledger::{Bytes, Cost, Edits, Event, Record, Timing, Window};
 use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Remedy};
 use crate::store::Batch;
@@ -77,6 +77,7 @@ impl Follow {
             .map(|place| place.thread.conversation.clone())
             .or_else(|| self.facts.caller.session.clone())
             .unwrap_or_else(|| id.clone());
+        self.learn(&answer);
         Record {
             time: clock::rfc3339(self.at_ms),
             conversation,
@@ -99,11 +100,25 @@ impl Follow {
             cost,
             bytes: self.bytes(),
             edits: self.edits(&answer),
+            window: self.facts.level.map(|level| Window {
+                prompt_tokens_estimate: level.prompt_tokens,
+                tokens: level.gauge.map(|gauge| gauge.window),
+                reserved: level.gauge.map(|gauge| gauge.reserve),
+                zone: level.gauge.map(|gauge| gauge.zone(&self.core.policy.window).as_str().to_owned()),
+            }),
             timing: self.timing(),
             answer: answer.id,
             stop: answer.stop,
             id,
         }
+    }
+
+    /// Teaches the meter how large the prompt really was.
+    fn learn(&self, answer: &Answer) {
+        let (Some(usage), Some(place)) = (&answer.usage, &self.facts.place) else { return };
+        let sent = if self.resent { self.start.received } else { self.start.sent };
+        let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
+        self.core.meter.learn(place.head(), model, messages, sent, usage.context_tokens());
     }
 
     fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
@@ -140,6 +155,13 @@ impl Follow {
             why: self.facts.why.clone(),
             parts,
             decided: self.facts.fresh as u32,
+            event: self.facts.event.as_ref().map(|event| Event {
+                reason: event.reason.as_str().to_owned(),
+                cleared: event.cleared,
+                freed_bytes: event.freed_bytes,
+                rewritten_bytes: event.rewritten_bytes,
+                first_message: event.first_message,
+            }),
             original_resent: self.resent,
             reasoning_dropped: answer.reasoning_dropped,
         }

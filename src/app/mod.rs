@@ -10,6 +10,7 @@ mod housekeeping;
 #[cfg(test)]
 mod laws;
 mod memo;
+mod meter;
 mod metrics;
 mod rewrite;
 mod route;
@@ -24,15 +25,16 @@ use http::HeaderValue;
 use http::request::Parts;
 
 use crate::lineage::Lineage;
+use crate::planner::Policy;
 use crate::protocol::{self, Protocol, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Route};
-use crate::shape;
 use crate::store::{Outputs, Store};
-use crate::usage::Catalogue;
+use crate::usage::{Catalogue, Vendor};
 
 pub use build::{App, StartError};
 
 use memo::Indexes;
+use meter::Meter;
 use route::{Purpose, Routes};
 use touched::Touched;
 
@@ -44,7 +46,10 @@ struct Core {
     store: Arc<dyn Store>,
     outputs: Outputs,
     touched: Touched,
-    shape: shape::Settings,
+    policy: Policy,
+    /// The same without events: what a prompt is counted by.
+    counting: Policy,
+    meter: Meter,
     recall: Recall,
     prices: Catalogue,
     /// Plan, but change nothing.
@@ -130,7 +135,8 @@ impl Gateway for Sidecar {
 impl Sidecar {
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
         let Inbound { head, body, upstream, received_at } = inbound;
-        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body).await;
+        let vendor = Vendor::of_host(upstream.base_url().domain());
+        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body, vendor).await;
         if rewritten.facts.model.is_none() {
             rewritten.facts.model = protocol.model_of_path(head.uri.path()).map(str::to_owned);
         }

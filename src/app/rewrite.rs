@@ -10,9 +10,12 @@ use bytes::Bytes;
 use super::{Core, clock};
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Applied, Outcome, Past, Save};
+use crate::planner::{self, Applied, Event, Level, Outcome, Past, Policy, Save, Standing};
 use crate::protocol::{self, Protocol};
 use crate::store::StoreError;
+use crate::strategy::gate::Rates;
+use crate::usage::cache_model::CacheKind;
+use crate::usage::{self, Price, Vendor};
 
 /// What became of a request.
 pub(super) struct Rewritten {
@@ -34,6 +37,10 @@ pub(super) struct Facts {
     /// The decisions in force on the wire, or, observing, those that would be.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
+    /// The change to old parts that this request carries.
+    pub(super) event: Option<Event>,
+    /// How full the window is, before the event.
+    pub(super) level: Option<Level>,
 }
 
 /// What was done.
@@ -71,6 +78,7 @@ struct Request<'a> {
     conversation: Conversation,
     root: Chain,
     caller: Caller,
+    vendor: Option<Vendor>,
     now_ms: i64,
 }
 
@@ -81,8 +89,9 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
+        vendor: Option<Vendor>,
     ) -> Rewritten {
-        let request = match Request::read(self, protocol, headers, body) {
+        let request = match Request::read(self, protocol, headers, body, vendor) {
             Ok(request) => request,
             Err(unread) => return Rewritten::unread(headers, unread.to_string()),
         };
@@ -102,12 +111,12 @@ impl Core {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Option<Bytes> {
-        let request = Request::read(self, protocol, headers, body).ok()?;
+        let request = Request::read(self, protocol, headers, body, None).ok()?;
         let place = request.place().ok()?;
         if place.thread.observe {
             return None;
         }
-        let mut outcome = request.plan(&place);
+        let mut outcome = request.plan_by(&place, &self.counting, None);
         if self.observe {
             outcome.forget_fresh();
         }
@@ -123,6 +132,11 @@ impl Rewritten {
         let caller = lineage::caller(headers, None);
         Self { body: None, facts: Facts { caller, why: Some(why), ..Facts::default() } }
     }
+
+    fn with(mut self, event: Option<Event>, level: Option<Level>) -> Self {
+        (self.facts.event, self.facts.level) = (event, level);
+        self
+    }
 }
 
 impl<'a> Request<'a> {
@@ -131,12 +145,13 @@ impl<'a> Request<'a> {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
+        vendor: Option<Vendor>,
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
         let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         let root = Chain::root(protocol.name(), &principal);
-        Ok(Self { core, protocol, conversation, root, caller, now_ms: clock::now_ms() })
+        Ok(Self { core, protocol, conversation, root, caller, vendor, now_ms: clock::now_ms() })
     }
 
     fn place(&self) -> Result<Place, StoreError> {
@@ -144,12 +159,36 @@ impl<'a> Request<'a> {
     }
 
     fn plan(&self, place: &Place) -> Outcome {
+        self.plan_by(place, &self.core.policy, self.core.lineage.standing(place))
+    }
+
+    fn plan_by(&self, place: &Place, policy: &Policy, standing: Option<Standing>) -> Outcome {
         let past = Past {
             sent: place.sent,
             applied: &place.applied,
             recover: &|key| self.core.lineage.recover(self.root, key),
+            standing,
         };
-        planner::plan(&self.conversation, &past, &self.core.shape, &|id| self.core.recall(id))
+        let facts = self.known(place);
+        planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
+    }
+
+    /// What is known of the world, for the gate.
+    fn known(&self, place: &Place) -> planner::Facts {
+        let model = self.conversation.model.as_deref();
+        let priced = model.and_then(|model| self.core.prices.find(model, self.vendor));
+        let price = priced.as_ref().map(|priced| &*priced.price);
+        let kind = CacheKind::of(self.protocol.name(), price);
+        let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
+        planner::Facts {
+            rates: price.and_then(Price::shares).map(|(read, write)| Rates { read, write }),
+            cold: place.sent > 0 && kind.idle_ms().is_some_and(|lasts| idle_ms > lasts),
+            window: price.and_then(|price| price.context_window),
+            measured: self.core.meter.measured(place.chains[place.sent]),
+            bytes_per_token: self.core.meter.bytes_per_token(model),
+            bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
+            ..planner::Facts::default()
+        }
     }
 
     async fn attempt(&self) -> Result<Rewritten, StoreError> {
@@ -158,12 +197,14 @@ impl<'a> Request<'a> {
             self.remember(&place, Arc::default());
             return Ok(self.done(place, None, State::SetAside, Arc::default(), 0));
         }
-        let outcome = self.plan(&place);
+        let mut outcome = self.plan(&place);
+        self.core.lineage.keep_standing(&place, std::mem::take(&mut outcome.standing));
         // A thread that was edited before stays as it was sent, whatever the mode is now.
         if self.core.observe && outcome.fresh == outcome.applied.len() {
             self.remember(&place, Arc::default());
             let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
-            return Ok(self.done(place, None, state, outcome.applied.into(), outcome.fresh));
+            let done = self.done(place, None, state, outcome.applied.into(), outcome.fresh);
+            return Ok(done.with(outcome.event, outcome.level));
         }
         if outcome.fresh == 0 || self.core.observe {
             return Ok(self.settled(place, outcome, None));
@@ -177,7 +218,8 @@ impl<'a> Request<'a> {
             Ok(()) => {
                 let (applied, fresh) = (Arc::from(outcome.applied), outcome.fresh);
                 self.core.lineage.sent(&place, Arc::clone(&applied));
-                Ok(self.done(place, Some(edited), State::Edited, applied, fresh))
+                let done = self.done(place, Some(edited), State::Edited, applied, fresh);
+                Ok(done.with(outcome.event, outcome.level))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
@@ -194,21 +236,17 @@ impl<'a> Request<'a> {
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
-        let applied: Arc<[Applied]> = outcome.applied.into();
+        let (applied, level): (Arc<[Applied]>, _) = (outcome.applied.into(), outcome.level);
         self.remember(&place, Arc::clone(&applied));
         if outcome.plan.is_empty() {
-            return Rewritten {
-                body: None,
-                facts: self.facts(Some(place), State::Unchanged, why, applied, 0),
-            };
+            let facts = self.facts(Some(place), State::Unchanged, why, applied, 0);
+            return Rewritten { body: None, facts }.with(None, level);
         }
         match protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo) {
             Ok(edited) => {
                 self.keep_alive(&place, &applied);
-                Rewritten {
-                    body: Some(edited),
-                    facts: self.facts(Some(place), State::Edited, why, applied, 0),
-                }
+                let facts = self.facts(Some(place), State::Edited, why, applied, 0);
+                Rewritten { body: Some(edited), facts }.with(None, level)
             }
             Err(error) => self.untouched(error.to_string()),
         }
@@ -276,6 +314,8 @@ impl<'a> Request<'a> {
             why,
             applied,
             fresh,
+            event: None,
+            level: None,
         }
     }
 }

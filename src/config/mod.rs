@@ -8,6 +8,7 @@
 //! One section, one file: it owns the section's type, its defaults and its checks. Nothing here reads a
 //! file, and nothing but an [`Environment`] reaches outside.
 
+mod clearing;
 mod document;
 mod environment;
 mod limits;
@@ -44,6 +45,7 @@ use reader::Reader;
 use section::Section;
 use value::Word;
 
+use crate::planner::Policy;
 use crate::shape;
 use crate::upstream::BaseUrl;
 
@@ -65,8 +67,8 @@ pub struct Config {
     pub upstreams: Upstreams,
     /// The bounds on memory, time and concurrency.
     pub limits: Limits,
-    /// What newborn tool results are shortened to.
-    pub shape: shape::Settings,
+    /// What is done to tool results, new and old.
+    pub policy: Policy,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
@@ -145,6 +147,10 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let limits = root.section("limits", limits::read);
     let mut shape = root.section("shape", |section| shaping::shape(section, shape::Settings::default()));
     shape.truncate = root.section("truncate", |section| shaping::truncate(section, shape.truncate));
+    let Policy { clear, window, .. } = Policy::default();
+    let clear = root.section("clear", |section| clearing::clear(section, clear));
+    let window = root.section("window", |section| clearing::window(section, window));
+    let policy = Policy { shape, clear, window };
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
@@ -156,5 +162,5 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let prices = root.section("prices", prices::read);
     let lineage = root.section("lineage", state::lineage);
     let log = root.section("log", log::read);
-    Config { mode, preset, listen, state, upstreams, limits, shape, outputs, ledger, prices, lineage, log }
+    Config { mode, preset, listen, state, upstreams, limits, policy, outputs, ledger, prices, lineage, log }
 }

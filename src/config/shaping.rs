@@ -83,7 +83,7 @@ fn patterns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).collect()
 }
 
-fn tools(section: &mut Section<'_, '_>, key: &'static str, default: Tools) -> Tools {
+pub(super) fn tools(section: &mut Section<'_, '_>, key: &'static str, default: Tools) -> Tools {
     let Some(list) = section.list::<Tools>(key) else { return default };
     let patterns = list.iter().flat_map(Tools::patterns).map(String::as_str);
     match Tools::new(patterns) {

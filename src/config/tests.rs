@@ -355,7 +355,7 @@ fn tool_overrides() {
     let shells = shipped.join(", ");
     let text = "[truncate]\nmax_lines = 10\nkeep = 'tail'\n[truncate.tool.Zap]\nmax_bytes = 5\n\
          [truncate.tool.'Bash, sh']\nkeep = 'head'\n";
-    let tools = good(text).shape.truncate.tools;
+    let tools = good(text).policy.shape.truncate.tools;
     let patterns: Vec<&[String]> = tools.iter().map(|(patterns, _)| patterns.patterns()).collect();
     assert_eq!(patterns[..2], [&["Zap".to_owned()][..], &["Bash".to_owned(), "sh".to_owned()][..]]);
     assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
@@ -363,7 +363,7 @@ fn tool_overrides() {
     let bytes = 50 << 10;
     assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both)]);
 
-    let own = good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).shape.truncate.tools;
+    let own = good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).policy.shape.truncate.tools;
     assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");
     assert_eq!(own[0].1.keep, Keep::Tail);
 }

@@ -133,6 +133,32 @@ impl Ranged for usize {
     }
 }
 
+/// A number that need not be whole.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(super) struct Share(pub(super) f64);
+
+impl FromValue for Share {
+    fn expected() -> Cow<'static, str> {
+        "a number such as 0.75".into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        let number = match (value.as_float(), value.as_integer()) {
+            (Some(number), _) => number.as_str().parse().ok(),
+            (_, Some(number)) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        let number: Option<f64> = number;
+        number.filter(|number| number.is_finite()).map(Self).ok_or(Fault::UNEXPECTED)
+    }
+}
+
+impl Ranged for Share {
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
 impl FromValue for ByteSize {
     fn expected() -> Cow<'static, str> {
         "a size such as \"50KiB\"".into()

@@ -6,7 +6,9 @@
 pub mod fingerprint;
 pub mod memo;
 pub mod model;
+mod tools;
 
 pub use fingerprint::{Chain, Digest, Fingerprint};
 pub use memo::{Memo, NoMemo};
 pub use model::{Arguments, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots};
+pub use tools::Tools;

@@ -201,6 +201,12 @@ impl Conversation {
             .map(move |(part, value)| (PartId { message: message as u32, part: part as u32 }, value))
     }
 
+    /// Whether the history carries reasoning.
+    pub fn has_reasoning(&self) -> bool {
+        let mut parts = self.messages.iter().flat_map(|message| &*message.index.parts);
+        parts.any(|part| part.kind == PartKind::Thinking)
+    }
+
     /// Where a span of a message's index stands in the body.
     pub fn absolute(&self, message: u32, span: Span) -> Span {
         span.shift(self.messages[message as usize].span.start as usize)

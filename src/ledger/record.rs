@@ -60,6 +60,8 @@ pub struct Record {
     pub bytes: Bytes,
     /// What was done to it.
     pub edits: Edits,
+    /// How full the model's window is with it; null when it was not read.
+    pub window: Option<Window>,
     /// How long things took.
     pub timing: Timing,
 }
@@ -134,10 +136,42 @@ pub struct Edits {
     pub parts: BTreeMap<String, u32>,
     /// How many of these were decided with this request.
     pub decided: u32,
+    /// A change to old parts, which the provider has to write to its cache again.
+    pub event: Option<Event>,
     /// The provider refused the edited request and was sent the original.
     pub original_resent: bool,
     /// Reasoning blocks that the provider says it dropped.
     pub reasoning_dropped: u32,
+}
+
+/// A change to old parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// Why it was allowed: `window`, `cold`, `uncached`, `break-even`, `budget`, `eager`.
+    pub reason: String,
+    /// How many results were cleared.
+    pub cleared: u32,
+    /// Bytes that this request and all later ones are spared.
+    pub freed_bytes: u64,
+    /// Bytes that the provider writes to its cache again, an estimate.
+    pub rewritten_bytes: u64,
+    /// The first message that changed, counted from 0.
+    pub first_message: u32,
+}
+
+/// How full the model's window is, before an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// The prompt's tokens: the provider's figure for the last request and an estimate of what is new.
+    pub prompt_tokens_estimate: u64,
+    /// What the model takes; null when that is not known.
+    pub tokens: Option<u64>,
+    /// Tokens kept free for the answer.
+    pub reserved: Option<u64>,
+    /// `green`, `yellow`, `orange`, `red`.
+    pub zone: Option<String>,
 }
 
 /// How long things took.
@@ -225,8 +259,21 @@ mod tests {
                 state: "edited".to_owned(),
                 parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
                 decided: 1,
+                event: Some(Event {
+                    reason: "break-even".to_owned(),
+                    cleared: 3,
+                    freed_bytes: 24_000,
+                    rewritten_bytes: 5_000,
+                    first_message: 4,
+                }),
                 ..Edits::default()
             },
+            window: Some(Window {
+                prompt_tokens_estimate: 42_000,
+                tokens: Some(200_000),
+                reserved: Some(4096),
+                zone: text("green"),
+            }),
             timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
         }
     }
@@ -246,7 +293,9 @@ mod tests {
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
-            r#""original_resent":false,"reasoning_dropped":0},"#,
+            r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
+            r#""first_message":4},"original_resent":false,"reasoning_dropped":0},"#,
+            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,
         );
         assert_eq!(full().row(0).record, expected);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use moka::sync::Cache;
 
 use crate::conversation::{Chain, Digest};
-use crate::planner::Applied;
+use crate::planner::{Applied, Standing};
 use crate::store::Thread;
 
 #[derive(Clone)]
@@ -23,6 +23,7 @@ pub struct Memory {
     threads: Cache<String, Thread>,
     /// Which thread an answer was given in.
     answers: Cache<Digest, String>,
+    standings: Cache<Chain, Arc<Standing>>,
 }
 
 impl Memory {
@@ -36,6 +37,12 @@ impl Memory {
             sent: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
             threads: Cache::builder().max_capacity(4096).build(),
             answers: Cache::builder().max_capacity(4096).build(),
+            standings: Cache::builder()
+                .weigher(|_: &Chain, standing: &Arc<Standing>| {
+                    u32::try_from(standing.weight() + 256).unwrap_or(u32::MAX)
+                })
+                .max_capacity(bytes)
+                .build(),
         }
     }
 
@@ -67,6 +74,15 @@ impl Memory {
 
     pub(super) fn answered_in(&self, answer: Digest) -> Option<String> {
         self.answers.get(&answer)
+    }
+
+    pub(super) fn keep_standing(&self, chain: Chain, standing: Standing) {
+        self.standings.insert(chain, Arc::new(standing));
+    }
+
+    /// Hands out what the last request of a history left. It goes on with the next one only.
+    pub(super) fn take_standing(&self, chain: Chain) -> Option<Standing> {
+        self.standings.remove(&chain).map(Arc::unwrap_or_clone)
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Thread> {

@@ -10,7 +10,7 @@ mod memory;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
-use crate::planner::{Applied, Decision, PartKey};
+use crate::planner::{Applied, Decision, PartKey, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, Thread};
 
 pub use client::{Caller, caller, principal};
@@ -112,6 +112,16 @@ impl Lineage {
     pub fn recover(&self, root: Chain, key: PartKey) -> Option<Decision> {
         let stored = self.store.recover(root, key).ok()??;
         Some(Decision::clone(&stored.decision))
+    }
+
+    /// What the plan of the history's last request left for this one.
+    pub fn standing(&self, place: &Place) -> Option<Standing> {
+        self.memory.take_standing(place.chains[place.sent])
+    }
+
+    /// Keeps what a plan leaves for the next request.
+    pub fn keep_standing(&self, place: &Place, standing: Standing) {
+        self.memory.keep_standing(place.head(), standing);
     }
 
     /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.

@@ -7,6 +7,9 @@ use crate::conversation::{Digest, PartId};
 use crate::plan::LeafEdit;
 use crate::shape::Rule;
 
+/// The rule of decisions that clear a result.
+pub const CLEAR: &str = "clear";
+
 /// What a result is, whatever history it stands in: its call's id and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
@@ -48,6 +51,11 @@ impl Decision {
     pub fn weight(&self) -> usize {
         let text = |edit: &LeafEdit| if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };
         std::mem::size_of::<Self>() + self.leaves.iter().map(|(_, edit)| text(edit) + 24).sum::<usize>()
+    }
+
+    /// Whether it clears the result.
+    pub fn is_clearing(&self) -> bool {
+        &*self.rules == CLEAR
     }
 
     /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.

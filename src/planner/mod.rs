@@ -1,19 +1,38 @@
 //! From stored decisions and shapers to a plan. Pure.
 //!
-//! Old parts get exactly what was stored for them. Newborn parts are decided here, once; the caller stores the
-//! decisions and saves the full texts before anything leaves, or drops both.
+//! Old parts get exactly what was stored for them, unless the gate lets an event through. Newborn parts are
+//! decided here, once; the caller stores the decisions and saves the full texts before anything leaves, or drops
+//! both.
 
 pub mod decision;
+mod deed;
+mod event;
+mod standing;
 
 use std::borrow::Cow;
 
 use crate::conversation::{Conversation, Digest, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
+use crate::strategy::{clear, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
+pub use event::{Event, Facts, Level};
+pub use standing::Standing;
+
+/// What the user wants.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// How newborn results are shortened.
+    pub shape: Settings,
+    /// How old ones are cleared.
+    pub clear: clear::Settings,
+    /// How full the window may get.
+    pub window: window::Settings,
+}
 
 /// What is known of a request's past.
+#[derive(Clone)]
 pub struct Past<'a> {
     /// The first so many messages were sent before.
     pub sent: usize,
@@ -21,6 +40,8 @@ pub struct Past<'a> {
     pub applied: &'a [Applied],
     /// What was once decided about a part that now stands in an unknown history, if anything.
     pub recover: &'a dyn Fn(PartKey) -> Option<Decision>,
+    /// What the plan of the last request of this history left for this one, if it is still there.
+    pub standing: Option<Standing>,
 }
 
 /// What shall be done with a request.
@@ -34,6 +55,14 @@ pub struct Outcome {
     pub fresh: usize,
     /// Full texts that new decisions refer to.
     pub saves: Vec<Save>,
+    /// The change to old parts, if there is one.
+    pub event: Option<Event>,
+    /// The decisions that the event's took the place of.
+    replaced: Vec<Applied>,
+    /// How full the window is, before the event.
+    pub level: Option<Level>,
+    /// For the thread's next request.
+    pub standing: Standing,
 }
 
 impl Outcome {
@@ -41,8 +70,23 @@ impl Outcome {
     pub fn forget_fresh(&mut self) {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
-        self.plan.ops.truncate(old);
+        self.applied.append(&mut self.replaced);
+        self.plan.ops = self.applied.iter().map(operation).collect();
         self.saves.clear();
+        self.event = None;
+    }
+
+    /// Puts the event's decisions in place of those about the same parts.
+    fn replace(&mut self, decided: Vec<Applied>, saves: Vec<Save>, event: Event) {
+        let parts: std::collections::HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
+        let (replaced, kept) = std::mem::take(&mut self.applied)
+            .into_iter()
+            .partition(|applied: &Applied| parts.contains(&applied.part));
+        (self.replaced, self.applied) = (replaced, kept);
+        self.fresh += decided.len();
+        self.applied.extend(decided);
+        self.saves.extend(saves);
+        self.event = Some(event);
     }
 }
 
@@ -52,8 +96,9 @@ pub type Recall<'a> = &'a dyn Fn(&str) -> String;
 /// Plans one request.
 pub fn plan(
     conversation: &Conversation,
-    past: &Past<'_>,
-    settings: &Settings,
+    past: Past<'_>,
+    policy: &Policy,
+    facts: &Facts,
     recall: Recall<'_>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -63,17 +108,54 @@ pub fn plan(
         }
     }
     let tail = conversation.tail();
-    recover(conversation, past, past.sent..tail, &mut outcome);
+    recover(conversation, &past, past.sent..tail, &mut outcome);
     let mut view = View::default();
     for message in past.sent.max(tail)..conversation.messages.len() {
         for (id, part) in conversation.parts_of(message) {
             if part.kind == PartKind::ToolResult {
-                decide(conversation, id, settings, recall, &mut view, &mut outcome);
+                decide(conversation, id, &policy.shape, recall, &mut view, &mut outcome);
             }
         }
     }
+    old_parts(conversation, past, policy, facts, recall, &mut outcome);
     outcome.plan.ops = outcome.applied.iter().map(operation).collect();
     outcome
+}
+
+/// Asks whether an event is due, and puts its decisions into the outcome.
+fn old_parts(
+    conversation: &Conversation,
+    past: Past<'_>,
+    policy: &Policy,
+    facts: &Facts,
+    recall: Recall<'_>,
+    outcome: &mut Outcome,
+) {
+    // What the client does not send cannot be cleared.
+    if conversation.continues.is_some() {
+        return;
+    }
+    let mut standing = past.standing.unwrap_or_default();
+    standing.advance(conversation, &outcome.applied, facts.rates(), &policy.clear);
+    let before = event::Before {
+        conversation,
+        standing: &standing,
+        applied: &outcome.applied,
+        sent: past.sent,
+        facts,
+    };
+    let level = before.level(&policy.window);
+    let chosen = before.choose(&policy.clear, &policy.window, &level).map(|choice| {
+        let (decided, saves) = before.decisions(&choice, recall);
+        (choice, decided, saves)
+    });
+    if let Some((choice, decided, saves)) = chosen.filter(|(_, decided, _)| !decided.is_empty()) {
+        choice.book(&mut standing, facts);
+        let event = choice.event(&decided);
+        outcome.replace(decided, saves, event);
+    }
+    outcome.level = Some(level);
+    outcome.standing = standing;
 }
 
 /// A decision fits the part it names only if the part still says what it said then.

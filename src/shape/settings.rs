@@ -1,6 +1,6 @@
 //! What the shapers can be told. Owned here, filled by `config`.
 
-use glob::{MatchOptions, Pattern, PatternError};
+pub use crate::conversation::Tools;
 
 /// Settings of all shapers.
 #[derive(Debug, Clone)]
@@ -66,48 +66,6 @@ pub enum Keep {
     Tail,
     /// Both, half of the budget each.
     Both,
-}
-
-/// A set of tool-name patterns (globs, case-insensitive).
-#[derive(Clone)]
-pub struct Tools {
-    patterns: Vec<String>,
-    compiled: Vec<Pattern>,
-}
-
-impl Tools {
-    /// Compiles the patterns.
-    ///
-    /// # Errors
-    /// The first pattern that is no glob, with what is wrong with it.
-    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, PatternError> {
-        let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
-        let compiled = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
-        Ok(Self { patterns, compiled })
-    }
-
-    /// Whether one of the patterns matches the tool's name.
-    pub fn matches(&self, tool: &str) -> bool {
-        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
-        self.compiled.iter().any(|pattern| pattern.matches_with(tool, options))
-    }
-
-    /// The patterns as they were written.
-    pub fn patterns(&self) -> &[String] {
-        &self.patterns
-    }
-}
-
-impl std::fmt::Debug for Tools {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.patterns.fmt(f)
-    }
-}
-
-impl PartialEq for Tools {
-    fn eq(&self, other: &Self) -> bool {
-        self.patterns == other.patterns
-    }
 }
 
 /// The marker of a cut, as shipped.

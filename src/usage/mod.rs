@@ -10,6 +10,7 @@
 //! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in
 //! `PRICES-NOTICE` beside this file.
 
+mod bound;
 pub mod cache_model;
 mod catalogue;
 mod cost;
@@ -22,6 +23,7 @@ mod rate;
 mod tokens;
 mod vendor;
 
+pub use bound::binds_reasoning;
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced};
 pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
 pub use decimal::AmountError;

@@ -50,6 +50,14 @@ impl Price {
         Self { base: Rates { input, output, ..Rates::default() }, ..Self::default() }
     }
 
+    /// What reading a token from the cache and writing it there cost, as shares of plain input; `None` where
+    /// input is free. A rate that is not listed is plain input.
+    pub fn shares(&self) -> Option<(f64, f64)> {
+        let input = self.base.input.picodollars();
+        let share = |rate: Option<Rate>| rate.map_or(1.0, |rate| rate.picodollars() as f64 / input as f64);
+        (input > 0).then(|| (share(self.base.cache_read), share(self.base.cache_write_5m)))
+    }
+
     /// The rates that replace the base rates for the whole request at a prompt of that many tokens.
     pub(super) fn long_context(&self, prompt: u64) -> Option<&Rates> {
         let crossed = self.above.iter().filter(|above| prompt > above.gt);

@@ -1,6 +1,7 @@
 //! The shipped `gateway.toml` is the defaults and their documentation; a wrong one is told everything at once.
 
 use plimsoll::config::{Config, SHIPPED, Upstreams};
+use plimsoll::planner::Policy;
 use plimsoll::shape;
 use plimsoll::shape::settings::Truncate;
 
@@ -28,7 +29,7 @@ exempt = ["["]
 [upstream.local]
 base_url = "example.com"
 protocols = []
-[clear]
+[clera]
 "#;
     let expected = r#"gateway.toml:1: `mode`: expected "rewrite" or "observe", got "rewirte"
   hint: did you mean `rewrite`?
@@ -42,7 +43,8 @@ gateway.toml:10: `truncate.max_line`: unknown key
 gateway.toml:11: `truncate.exempt[0]`: "[" is no pattern: invalid range pattern
 gateway.toml:13: `upstream.local.base_url`: expected a URL such as "https://api.example.com", got "example.com"
   hint: the scheme is https:// or http://
-gateway.toml:15: `clear`: unknown key"#;
+gateway.toml:15: `clera`: unknown key
+  hint: did you mean `clear`?"#;
     let problems = Config::from_toml(text, &environment).expect_err("everything is wrong with it");
     assert_eq!(problems.to_string(), expected);
     assert_eq!(problems.len(), 10);
@@ -52,7 +54,9 @@ gateway.toml:15: `clear`: unknown key"#;
 fn the_shipped_file_is_the_defaults() {
     let default = Config::default_with(&environment).expect("a home is all it needs");
     assert_same(&read(SHIPPED), &default);
-    assert_same_shape(&default.shape, &shape::Settings::default());
+    assert_same_shape(&default.policy.shape, &shape::Settings::default());
+    assert_eq!(default.policy.clear, Policy::default().clear);
+    assert_eq!(default.policy.window, Policy::default().window);
 }
 
 /// Whatever stands at rest in the shipped file can be set.
@@ -139,7 +143,7 @@ fn assert_same(a: &Config, b: &Config) {
         state,
         upstreams,
         limits,
-        shape,
+        policy,
         outputs,
         ledger,
         prices,
@@ -151,7 +155,9 @@ fn assert_same(a: &Config, b: &Config) {
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
     assert!(matches!(upstreams, Upstreams::Named(_)));
     assert!(prices.is_empty() && b.prices.is_empty());
-    assert_same_shape(shape, &b.shape);
+    assert_same_shape(&policy.shape, &b.policy.shape);
+    assert_eq!(policy.clear, b.policy.clear);
+    assert_eq!(policy.window, b.policy.window);
 }
 
 fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {

@@ -9,11 +9,13 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::app::memo::Indexes;
+use crate::app::meter::Meter;
 use crate::app::rewrite::Rewritten;
 use crate::app::route::Routes;
 use crate::app::touched::Touched;
 use crate::app::{Core, Recall};
 use crate::lineage::{Lineage, Memory};
+use crate::planner::Policy;
 use crate::protocol::Protocol;
 use crate::shape::Settings;
 use crate::shape::settings::{Keep, Tools};
@@ -55,7 +57,9 @@ impl Rig {
             store,
             outputs: self.outputs(),
             touched: Touched::new(),
-            shape: settings,
+            policy: Policy { shape: settings.clone(), ..Policy::default() },
+            counting: Policy { shape: settings, ..Policy::default() },
+            meter: Meter::new(),
             recall: Recall::Path,
             prices: Catalogue::embedded(),
             observe: false,
@@ -78,7 +82,7 @@ impl Rig {
         body: &Bytes,
     ) -> Rewritten {
         self.runtime.block_on(async {
-            let rewritten = core.rewrite(protocol, headers, body).await;
+            let rewritten = core.rewrite(protocol, headers, body, None).await;
             let _ = core.store.commit(Batch::default()).await;
             rewritten
         })

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::ledger::Cost;
+use crate::planner::decision::CLEAR;
 use crate::shape::Rule;
 
 fn demonstrate(home: &Home) -> (Outcome, Arc<Provider>) {
@@ -13,7 +14,7 @@ fn demonstrate(home: &Home) -> (Outcome, Arc<Provider>) {
 }
 
 #[test]
-fn it_saves_by_every_rule_and_breaks_no_prefix() {
+fn it_saves_by_every_rule_and_breaks_prefixes_in_events_only() {
     let home = Home::new(None).unwrap();
     let (outcome, provider) = demonstrate(&home);
     let (with, without) = sides(&outcome, &provider).unwrap();
@@ -22,15 +23,20 @@ fn it_saves_by_every_rule_and_breaks_no_prefix() {
 
     let rules: BTreeSet<&str> =
         outcome.records.iter().flat_map(|record| record.edits.parts.keys().map(String::as_str)).collect();
-    assert_eq!(rules, Rule::ALL.into_iter().map(Rule::as_str).collect());
+    assert_eq!(rules, Rule::ALL.into_iter().map(Rule::as_str).chain([CLEAR]).collect());
 
-    // What was sent once is read from the cache from then on.
-    let mut cached = 0;
+    // What was sent once is read from the cache from then on, up to where an event changed it.
+    let (mut cached, mut events) = (0, 0);
     for record in &outcome.records {
         let tokens = record.tokens.unwrap();
-        assert_eq!(tokens.cache_read, cached);
+        match record.edits.event {
+            Some(_) => assert!(tokens.cache_read < cached),
+            None => assert_eq!(tokens.cache_read, cached),
+        }
+        events += u32::from(record.edits.event.is_some());
         cached = tokens.cache_read + tokens.cache_write();
     }
+    assert!(events > 0);
 }
 
 #[test]

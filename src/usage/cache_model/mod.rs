@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use self::automatic::Automatic;
 use self::chain::Chain;
 use self::marked::Marked;
+use super::price::Price;
 use super::tokens::Tokens;
 
 /// How long Anthropic keeps an entry after its last use.
@@ -98,6 +99,31 @@ pub enum Writes {
 }
 
 impl CacheKind {
+    /// That of a model, by the dialect it is spoken to in and its price. Where reading costs what input costs,
+    /// there is none to speak of.
+    pub fn of(dialect: &str, price: Option<&Price>) -> Self {
+        let least = price.and_then(|price| price.cache_min);
+        let rates = price.map(|price| &price.base);
+        if rates.is_some_and(|rates| rates.cache_read.is_none_or(|read| read >= rates.input)) {
+            return Self::None;
+        }
+        match dialect {
+            "anthropic" => Self::anthropic(least.unwrap_or(1024)),
+            "gemini" => Self::gemini(least.unwrap_or(1024)),
+            _ if rates.is_some_and(|rates| rates.cache_write_5m.is_some()) => Self::openai(Writes::Billed),
+            _ => Self::openai(Writes::Free),
+        }
+    }
+
+    /// How long a prompt that nobody uses is kept, in milliseconds.
+    pub const fn idle_ms(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Marked { .. } => Some(Ttl::FiveMinutes.millis()),
+            Self::Automatic { idle_ms, .. } => Some(idle_ms),
+        }
+    }
+
     /// Anthropic's, for a model with that minimum.
     pub const fn anthropic(min_tokens: u64) -> Self {
         Self::Marked { min_tokens, lookback: 20 }

@@ -1,0 +1,88 @@
+//! What providers' figures teach: how large a thread's last prompt really was, and how many bytes of a request
+//! make a token of a model. Bounded, and lost with the process: what is not known is estimated.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use moka::sync::Cache;
+
+use crate::conversation::Chain;
+
+/// Threads whose last prompt is remembered.
+const THREADS: u64 = 4096;
+/// Models whose ratio is remembered.
+const MODELS: usize = 256;
+/// The share of the newest ratio in the learned one.
+const FOLLOW: f64 = 0.2;
+/// What is assumed before anything is learned.
+const USUAL: f64 = 4.0;
+/// Ratios outside of this are no text.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=12.0;
+/// Shorter prompts teach nothing: their frame is not in the body.
+const LEAST_TOKENS: u64 = 1024;
+
+/// Figures of the past.
+pub(super) struct Meter {
+    prompts: Cache<Chain, (usize, u64)>,
+    ratios: Mutex<HashMap<String, f64>>,
+}
+
+impl Meter {
+    pub(super) fn new() -> Self {
+        Self { prompts: Cache::builder().max_capacity(THREADS).build(), ratios: Mutex::default() }
+    }
+
+    /// Learns from an answer: a request that ended with `head`, had so many messages and `bytes`, was billed for
+    /// a prompt of `tokens`.
+    pub(super) fn learn(&self, head: Chain, model: Option<&str>, messages: usize, bytes: u64, tokens: u64) {
+        if tokens == 0 {
+            return;
+        }
+        self.prompts.insert(head, (messages, tokens));
+        let ratio = bytes as f64 / tokens as f64;
+        let Some(model) = model.filter(|_| tokens >= LEAST_TOKENS && PLAUSIBLE.contains(&ratio)) else {
+            return;
+        };
+        let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = ratios.get_mut(model) {
+            *known += FOLLOW * (ratio - *known);
+        } else if ratios.len() < MODELS {
+            ratios.insert(model.to_owned(), ratio);
+        }
+    }
+
+    /// The messages and tokens of the prompt that ended with `head`.
+    pub(super) fn measured(&self, head: Chain) -> Option<(usize, u64)> {
+        self.prompts.get(&head)
+    }
+
+    /// Bytes of a request to a token.
+    pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
+        let ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+        model.and_then(|model| ratios.get(model)).copied().unwrap_or(USUAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_follow_what_is_plausible() {
+        let meter = Meter::new();
+        let head = Chain::root("x", b"");
+        for (model, bytes, tokens, expected) in [
+            (None, 40_000, 10_000, 4.0),
+            (Some("m"), 30_000, 10_000, 3.0),
+            (Some("m"), 40_000, 10_000, 3.2),
+            (Some("m"), 400_000, 10_000, 3.2),
+            (Some("m"), 100, 10, 3.2),
+            (Some("m"), 100, 0, 3.2),
+        ] {
+            meter.learn(head, model, 1, bytes, tokens);
+            assert!((meter.bytes_per_token(model) - expected).abs() < 1e-9, "{bytes} {tokens}");
+        }
+        assert_eq!(meter.measured(head), Some((1, 10)));
+        assert_eq!(meter.measured(head.then(head.0)), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! `[clear]` and `[window]`: what may be done with old results, and how full the window may get.
+//!
+//! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
+
+use crate::strategy::clear::{Policy, Protect, Settings, Weights};
+use crate::strategy::gate::Reason;
+use crate::strategy::window;
+
+use super::section::Section;
+use super::shaping::tools;
+use super::value::{Share, Word};
+
+impl Word for Policy {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("worth", Self::Worth),
+        ("oldest", Self::Oldest),
+        ("lru", Self::Lru),
+        ("priority", Self::Priority),
+        ("type-ttl", Self::TypeTtl),
+        ("duplicate", Self::Duplicate),
+        ("hybrid", Self::Hybrid),
+    ];
+}
+
+impl Word for Reason {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("window", Self::Window),
+        ("cold", Self::Cold),
+        ("uncached", Self::Uncached),
+        ("break-even", Self::BreakEven),
+        ("budget", Self::Budget),
+        ("eager", Self::Eager),
+    ];
+}
+
+/// More tokens than any window has.
+const TOKENS: usize = 1_000_000_000;
+
+pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Settings {
+    let enabled = section.value("enabled", default.enabled);
+    let policy = section.value("policy", default.policy);
+    let gate = section.list("gate").unwrap_or(default.gate);
+    let protect = section.section("protect_tokens", |section| protect(section, default.protect));
+    Settings {
+        enabled,
+        policy,
+        gate,
+        protect: Protect { turns: number(section, "protect_turns", default.protect.turns), ..protect },
+        protected_tools: tools(section, "protected_tools", default.protected_tools),
+        errors: section.value("errors", default.errors),
+        smallest: tokens(section, "smallest", default.smallest),
+        minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
+        at_turns: section.value("at_turns", default.at_turns),
+        patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
+        ttl_turns: number(section, "ttl_turns", default.ttl_turns),
+        most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(default.most_loss)).0,
+        regret_tokens: tokens(section, "regret_tokens", default.regret_tokens),
+        weights: section.section("weights", |section| weights(section, default.weights)),
+    }
+}
+
+fn protect(section: &mut Section<'_, '_>, default: Protect) -> Protect {
+    Protect {
+        view_tokens: tokens(section, "view", default.view_tokens),
+        other_tokens: tokens(section, "other", default.other_tokens),
+        ..default
+    }
+}
+
+fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
+    let mut weight =
+        |key: &'static str, default: f64| section.within(key, Share(0.0)..=Share(1.0), Share(default)).0;
+    let weights = Weights {
+        oldest: weight("oldest", default.oldest),
+        lru: weight("lru", default.lru),
+        priority: weight("priority", default.priority),
+        type_ttl: weight("type_ttl", default.type_ttl),
+    };
+    let sum = weights.oldest + weights.lru + weights.priority + weights.type_ttl;
+    if (sum - 1.0).abs() > 1e-6 {
+        section.problem_here(format!("the weights must add up to 1, got {sum:.3}"), None);
+    }
+    weights
+}
+
+pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -> window::Settings {
+    let mut share =
+        |key: &'static str, default: f64| section.within(key, Share(0.05)..=Share(1.0), Share(default)).0;
+    let (trigger, target) = (share("trigger", default.trigger), share("target", default.target));
+    if target >= trigger {
+        section.problem("target", "must be below `window.trigger`", None);
+    }
+    let reserve_output = section.optional::<usize>("reserve_output").map(|tokens| tokens as u64);
+    window::Settings { trigger, target, reserve_output, ..default }
+}
+
+fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {
+    section.within(key, 0..=TOKENS, default as usize) as u64
+}
+
+fn number(section: &mut Section<'_, '_>, key: &'static str, default: u32) -> u32 {
+    section.within(key, 0..=1_000_000, default as usize) as u32
+}

@@ -1,0 +1,45 @@
+//! Tools by their names.
+
+use glob::{MatchOptions, Pattern, PatternError};
+
+/// A set of tool-name patterns (globs, case-insensitive).
+#[derive(Clone)]
+pub struct Tools {
+    patterns: Vec<String>,
+    compiled: Vec<Pattern>,
+}
+
+impl Tools {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// The first pattern that is no glob, with what is wrong with it.
+    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, PatternError> {
+        let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
+        let compiled = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
+        Ok(Self { patterns, compiled })
+    }
+
+    /// Whether one of the patterns matches the tool's name.
+    pub fn matches(&self, tool: &str) -> bool {
+        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
+        self.compiled.iter().any(|pattern| pattern.matches_with(tool, options))
+    }
+
+    /// The patterns as they were written.
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+}
+
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.patterns.fmt(f)
+    }
+}
+
+impl PartialEq for Tools {
+    fn eq(&self, other: &Self) -> bool {
+        self.patterns == other.patterns
+    }
+}

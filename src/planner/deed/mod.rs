@@ -1,0 +1,116 @@
+//! What a tool call does, told from its name and arguments: shows a file, changes one, searches, runs.
+//!
+//! A guess, and never more than a hint of what is worth keeping: nothing is edited differently for it, and
+//! whatever is not understood counts as having run something.
+
+mod names;
+mod paths;
+mod shell;
+
+use std::hash::Hasher as _;
+
+use serde_json::{Map, Value};
+
+use crate::strategy::{Class, Deed, View};
+
+use names::Kind;
+
+/// Longer arguments are looked at no further than this many bytes.
+const MAX_ARGUMENTS: usize = 64 * 1024;
+/// Where the arguments of shells hold the command, most usual first.
+const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
+
+/// What the call of `tool` with these arguments does.
+pub(super) fn of(tool: &str, arguments: &str) -> Deed {
+    let call = digest(tool, arguments);
+    let mut end = arguments.len().min(MAX_ARGUMENTS);
+    while !arguments.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = &arguments[..end];
+    let map = match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let named: Vec<Box<str>> = paths::named(&map);
+    let deed = match names::kind(tool, &map) {
+        Kind::Shell => shell::deed(&script(&map, text)),
+        Kind::Of(Class::View) => Deed {
+            class: Class::View,
+            views: named.iter().take(1).map(|path| view(path.clone(), &map)).collect(),
+            ..Deed::default()
+        },
+        Kind::Of(Class::Edit) => Deed {
+            class: Class::Edit,
+            edits: if named.is_empty() { paths::patched(text) } else { named.clone() }.into(),
+            ..Deed::default()
+        },
+        Kind::Of(class) => Deed { class, ..Deed::default() },
+    };
+    let mentions = if deed.mentions.is_empty() { named.into() } else { deed.mentions };
+    Deed { mentions, call, ..deed }
+}
+
+/// A hash that is the same in every run and on every machine.
+fn digest(tool: &str, arguments: &str) -> u64 {
+    let mut hasher = Fnv::default();
+    hasher.write(tool.as_bytes());
+    hasher.write_u8(0xff);
+    hasher.write(arguments.as_bytes());
+    hasher.finish()
+}
+
+/// FNV-1a.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl std::hash::Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// The command that a shell is given: a string, a list of words, or code that holds it in a literal.
+fn script(map: &Map<String, Value>, text: &str) -> String {
+    match COMMANDS.iter().find_map(|key| map.get(*key)) {
+        Some(Value::String(script)) => script.clone(),
+        Some(Value::Array(words)) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            match words.as_slice() {
+                [_, "-c" | "-lc", script, ..] => (*script).to_owned(),
+                words => words.join(" "),
+            }
+        }
+        _ if map.is_empty() => paths::literals_after(text, "cmd").unwrap_or_else(|| text.to_owned()),
+        _ => String::new(),
+    }
+}
+
+/// The lines that a reading tool is asked for.
+fn view(path: Box<str>, map: &Map<String, Value>) -> View {
+    let number =
+        |key: &str| map.get(key).and_then(Value::as_u64).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let (mut first, mut last) = (number("offset").unwrap_or(1).max(1), u32::MAX);
+    if let Some(limit) = number("limit") {
+        last = first.saturating_add(limit).saturating_sub(1);
+    }
+    if let Some([from, to]) = map.get("view_range").and_then(Value::as_array).map(Vec::as_slice) {
+        first = from.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+        last = to.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(u32::MAX);
+    }
+    View { path, first, last }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Paths in arguments, patches and command lines.
+
+use serde_json::{Map, Value};
+
+/// Members of arguments that name a file.
+const KEYS: &[&str] = &[
+    "file_path",
+    "path",
+    "filepath",
+    "filePath",
+    "notebook_path",
+    "filename",
+    "file",
+    "target_file",
+    "absolute_path",
+    "relative_path",
+];
+/// The most paths taken of one text.
+const MOST: usize = 32;
+
+/// The spelling that paths are compared by.
+pub(super) fn normal(path: &str) -> Box<str> {
+    let path = path.trim_matches(|c| c == '\'' || c == '"').replace('\\', "/");
+    path.trim_end_matches('/').to_lowercase().into()
+}
+
+/// The files that arguments name.
+pub(super) fn named(arguments: &Map<String, Value>) -> Vec<Box<str>> {
+    let named = KEYS.iter().filter_map(|key| arguments.get(*key)?.as_str());
+    named.filter(|path| !path.is_empty()).map(normal).collect()
+}
+
+/// The files that a patch changes.
+pub(super) fn patched(text: &str) -> Vec<Box<str>> {
+    let mut found: Vec<Box<str>> = Vec::new();
+    for verb in ["*** Update File: ", "*** Add File: ", "*** Delete File: "] {
+        for rest in text.split(verb).skip(1).take(MOST) {
+            // The patch may be inside of a JSON string, where a line ends with an escape.
+            let end = rest.find(['\n', '"']).unwrap_or(rest.len());
+            let line = &rest[..end];
+            let line = line.split("\\n").next().unwrap_or(line);
+            found.push(normal(line.trim()));
+        }
+    }
+    found
+}
+
+/// The literals after a key, in code that is no JSON: `tools.exec_command({cmd: "cat a"})`.
+pub(super) fn literals_after(text: &str, key: &str) -> Option<String> {
+    let mut found = String::new();
+    for rest in text.split(key).skip(1) {
+        let rest = rest.trim_start_matches(['"', '\'']).trim_start();
+        let Some(rest) = rest.strip_prefix(':').map(str::trim_start) else { continue };
+        let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'' | '`')) else { continue };
+        let mut letters = rest[1..].chars();
+        while let Some(letter) = letters.next().filter(|letter| *letter != quote) {
+            match letter {
+                '\\' => match letters.next() {
+                    Some('n') => found.push('\n'),
+                    Some(other) => found.push(other),
+                    None => break,
+                },
+                letter => found.push(letter),
+            }
+        }
+        found.push('\n');
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Whether a word of a command line looks like a file: it has a directory, or a name with an ending.
+pub(super) fn is_path(word: &str) -> bool {
+    let word = word.trim_matches(|c| c == '\'' || c == '"');
+    if word.is_empty()
+        || word.starts_with('-')
+        || (word.starts_with("s/") && word.matches('/').count() > 2)
+        || word.contains("://")
+        || word.contains(['$', '`', '(', ')', '{', '}', '=', '<', '>', '|', ' ', '\n', '@'])
+    {
+        return false;
+    }
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
+    let has_ending = ending.is_some_and(|ending| {
+        ending.len() <= 10
+            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+            && ending.chars().all(char::is_alphanumeric)
+    });
+    has_ending || (word.contains('/') && word.chars().all(|c| c.is_alphanumeric() || "/~.-_+*".contains(c)))
+}
+
+/// The files among the words of a command line.
+pub(super) fn among<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Box<str>> {
+    words.filter(|word| is_path(word)).take(MOST).map(normal).collect()
+}

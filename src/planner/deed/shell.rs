@@ -1,0 +1,190 @@
+//! What a script for a shell does. No shell: it is split into commands and words, and the commands are known
+//! by their first words.
+
+use crate::strategy::{Class, Deed, View};
+
+use super::paths;
+
+/// Longer scripts are looked at no further than this many bytes.
+const MAX_SCRIPT: usize = 4096;
+/// Commands that show files.
+const VIEWERS: &[&str] = &["cat", "nl", "head", "tail", "bat", "batcat", "less", "sed", "awk"];
+/// Commands that list and search.
+const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
+/// Commands that ask or change a repository.
+const VERSIONS: &[&str] = &["git", "gh", "glab"];
+/// Commands that do nothing to speak of.
+const NEUTRAL: &[&str] = &["cd", "export", "set", "pwd", "echo", "printf", "true"];
+/// Words before the command itself.
+const PREFIXES: &[&str] = &["sudo", "rtk", "time", "command"];
+/// Subcommands of git that change files.
+const GIT_EDITS: &[&str] =
+    &["checkout", "restore", "reset", "stash", "merge", "rebase", "cherry-pick", "pull", "apply", "switch"];
+/// Commands that change files.
+const EDITORS: &[&str] = &["tee", "apply_patch", "patch", "mv"];
+/// Options that make a tool rewrite files.
+const EDIT_OPTIONS: &[&str] = &["--fix", "--write", "-w"];
+
+/// What the script does.
+pub(super) fn deed(script: &str) -> Deed {
+    let patched = paths::patched(script);
+    if !patched.is_empty() {
+        return Deed {
+            class: Class::Edit,
+            mentions: patched.clone().into(),
+            edits: patched.into(),
+            ..Deed::default()
+        };
+    }
+    let mut end = script.len().min(MAX_SCRIPT);
+    while !script.is_char_boundary(end) {
+        end -= 1;
+    }
+    let script = &script[..end];
+    // What follows belongs to a file or a program, not to the command line.
+    let (line, has_document) = script.split_once("<<").map_or((script, false), |(line, _)| (line, true));
+    let commands = commands(line);
+    let mentions = paths::among(commands.iter().flatten().map(String::as_str));
+    let writes =
+        has_document && (line.contains('>') || script.lines().next().is_some_and(|l| l.contains('>')));
+    if writes || commands.iter().any(|words| changes_files(words)) {
+        return Deed {
+            class: Class::Edit,
+            edits: mentions.clone().into(),
+            mentions: mentions.into(),
+            ..Deed::default()
+        };
+    }
+    let (mut views, mut class) = (Vec::new(), None);
+    for words in &commands {
+        let Some((kind, shown)) = kind(words) else { continue };
+        views.extend(shown);
+        class = Some(class.map_or(kind, |other| heavier(other, kind)));
+    }
+    Deed {
+        class: class.unwrap_or(Class::Run),
+        views: views.into(),
+        mentions: mentions.into(),
+        ..Deed::default()
+    }
+}
+
+/// A script that shows a file is a view whatever else it does; then what runs something counts.
+fn heavier(a: Class, b: Class) -> Class {
+    let order = [Class::View, Class::Run, Class::Versions, Class::Search];
+    order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
+}
+
+/// What one command (a pipeline's first) does; `None`: nothing to speak of.
+fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
+    let words = without_prefixes(words);
+    let program = words.first()?;
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let stage = words.iter().position(|word| word == "|").unwrap_or(words.len());
+    let is_show = program == "git"
+        && words.iter().take(stage).any(|word| word == "show")
+        && words.iter().take(stage).any(|word| word.contains(':'));
+    if VIEWERS.contains(&program) || is_show {
+        let range = range(words);
+        let view = |path: Box<str>| {
+            let path = path.rsplit(':').next().map_or_else(|| path.clone(), Box::from);
+            View { path, first: range.0, last: range.1 }
+        };
+        let files = paths::among(words[1..stage].iter().map(String::as_str));
+        return Some((Class::View, files.into_iter().map(view).collect()));
+    }
+    if NEUTRAL.contains(&program) {
+        return None;
+    }
+    let searches = SEARCHERS.contains(&program)
+        || (program == "git"
+            && words.get(1).is_some_and(|word| matches!(word.as_str(), "grep" | "ls-files")));
+    let class = if searches {
+        Class::Search
+    } else if VERSIONS.contains(&program) {
+        Class::Versions
+    } else {
+        Class::Run
+    };
+    Some((class, Vec::new()))
+}
+
+fn without_prefixes(words: &[String]) -> &[String] {
+    let skip = words.iter().take_while(|word| PREFIXES.contains(&word.as_str())).count();
+    &words[skip..]
+}
+
+/// The lines that a viewing command prints.
+fn range(words: &[String]) -> (u32, u32) {
+    for word in words {
+        let lines = word.strip_suffix('p').and_then(|lines| lines.split_once(','));
+        if let Some((first, last)) = lines
+            && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
+        {
+            return (first, last);
+        }
+    }
+    if words.iter().any(|word| word == "head") {
+        let count =
+            words.iter().find_map(|word| word.strip_prefix('-')?.trim_start_matches('n').parse().ok());
+        let apart = words.windows(2).find_map(|pair| (pair[0] == "-n").then(|| pair[1].parse().ok())?);
+        return (1, apart.or(count).unwrap_or(10));
+    }
+    (1, u32::MAX)
+}
+
+fn changes_files(words: &[String]) -> bool {
+    let words = without_prefixes(words);
+    let Some(program) = words.first() else { return false };
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let option = |letter: char| {
+        words[1..].iter().any(|word| {
+            word.starts_with('-') && !word.starts_with("--") && word[1..].chars().take(4).any(|c| c == letter)
+        })
+    };
+    match program {
+        "sed" | "perl" => option('i'),
+        "git" => words[1..].iter().any(|word| GIT_EDITS.contains(&word.as_str())),
+        _ => {
+            EDITORS.contains(&program)
+                || words.iter().any(|word| EDIT_OPTIONS.contains(&word.as_str()))
+                || words.windows(2).any(|pair| pair[0] == "|" && pair[1] == "tee")
+        }
+    }
+}
+
+/// The commands of a script as lists of words; a pipeline is one, with `|` among its words.
+fn commands(script: &str) -> Vec<Vec<String>> {
+    let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), String::new());
+    let mut letters = script.chars().peekable();
+    let mut quote = None;
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (Some('\''), letter) => word.push(letter),
+            (_, '\\') => word.extend(letters.next()),
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, ';' | '\n' | '&' | '|') => {
+                end_word(&mut word, &mut words);
+                let doubled = letters.next_if_eq(&letter).is_some();
+                if letter == '|' && !doubled {
+                    words.push("|".to_owned());
+                } else {
+                    commands.push(std::mem::take(&mut words));
+                }
+            }
+            (None, letter) if letter.is_whitespace() => end_word(&mut word, &mut words),
+            (_, letter) => word.push(letter),
+        }
+    }
+    end_word(&mut word, &mut words);
+    commands.push(words);
+    commands.retain(|words: &Vec<String>| !words.is_empty());
+    commands
+}
+
+fn end_word(word: &mut String, words: &mut Vec<String>) {
+    if !word.is_empty() {
+        words.push(std::mem::take(word));
+    }
+}

@@ -1,0 +1,65 @@
+//! Calls as agents make them, and what is told of them.
+
+use super::*;
+
+fn told(deed: &Deed) -> String {
+    let views = deed.views.iter().map(|view| {
+        let lines = if view.is_range() { format!(":{}-{}", view.first, view.last) } else { String::new() };
+        format!(" {}{lines}", view.path)
+    });
+    let edits = deed.edits.iter().map(|path| format!(" !{path}"));
+    format!("{:?}{}", deed.class, views.chain(edits).collect::<String>())
+}
+
+#[test]
+fn calls() {
+    for (tool, arguments, expected) in [
+        ("Read", r#"{"file_path":"/w/src/A.rs"}"#, "View /w/src/a.rs"),
+        ("Read", r#"{"file_path":"/w/a.rs","offset":10,"limit":20}"#, "View /w/a.rs:10-29"),
+        ("mcp__fs__read_file", r#"{"path":"a.rs"}"#, "View a.rs"),
+        ("str_replace_editor", r#"{"command":"view","path":"a.py","view_range":[3,9]}"#, "View a.py:3-9"),
+        ("str_replace_editor", r#"{"command":"str_replace","path":"a.py"}"#, "Edit !a.py"),
+        ("Edit", r#"{"file_path":"a.rs","old_string":"x","new_string":"y"}"#, "Edit !a.rs"),
+        ("apply_patch", "*** Begin Patch\n*** Update File: src/a.rs\n@@\n", "Edit !src/a.rs"),
+        ("apply_patch", r#"{"input":"*** Begin Patch\n*** Add File: src/b.rs\n+x"}"#, "Edit !src/b.rs"),
+        ("Grep", r#"{"pattern":"x","path":"src"}"#, "Search"),
+        ("Task", "{}", "Delegate"),
+        ("web_fetch", "{}", "Fetch"),
+        ("TodoWrite", "{}", "Other"),
+        ("Bash", r#"{"command":"cat a.rs b.rs"}"#, "View a.rs b.rs"),
+        ("Bash", r#"{"command":"cd /w && sed -n '10,20p' src/a.rs"}"#, "View src/a.rs:10-20"),
+        ("Bash", r#"{"command":"cat a.rs | head -5"}"#, "View a.rs:1-5"),
+        ("Bash", r#"{"command":"head -n 7 a.rs"}"#, "View a.rs:1-7"),
+        ("Bash", r#"{"command":"git show HEAD:src/a.rs"}"#, "View src/a.rs"),
+        ("Bash", r#"{"command":"git log -3"}"#, "Versions"),
+        ("Bash", r#"{"command":"git grep foo; ls src/"}"#, "Search"),
+        ("Bash", r#"{"command":"cargo test 2>&1 | tail -5"}"#, "Run"),
+        ("Bash", r#"{"command":"cargo test && cat out.log"}"#, "View out.log"),
+        ("Bash", r#"{"command":"sed -i s/a/b/ src/a.rs"}"#, "Edit !src/a.rs"),
+        ("Bash", r#"{"command":"cat > a.py <<'EOF'\nprint(1)\nEOF"}"#, "Edit !a.py"),
+        ("Bash", r#"{"command":"git checkout -- src/a.rs"}"#, "Edit !src/a.rs"),
+        ("shell", r#"{"command":["bash","-lc","rg foo src"]}"#, "Search"),
+        ("shell", r#"{"command":["cat","src/a.rs"]}"#, "View src/a.rs"),
+        ("exec", "await tools.exec_command({cmd: \"cat src/a.rs\"})", "View src/a.rs"),
+        ("Bash", "", "Run"),
+        ("", "", "Other"),
+    ] {
+        assert_eq!(told(&of(tool, arguments)), expected, "{tool} {arguments}");
+    }
+}
+
+#[test]
+fn the_same_call_is_told_by_its_digest() {
+    let digest = |tool, arguments| of(tool, arguments).call;
+    assert_eq!(digest("a", "{}"), digest("a", "{}"));
+    assert_ne!(digest("a", "{}"), digest("b", "{}"));
+    assert_ne!(digest("a", "b"), digest("ab", ""));
+}
+
+proptest::proptest! {
+    #[test]
+    fn anything_is_some_deed(tool in "(Bash|Read|apply_patch|x)", arguments in "\\PC{0,200}", script in "[a-z;&|'\"\\\\ <>/.$-]{0,80}") {
+        of(&tool, &arguments);
+        of(&tool, &serde_json::json!({ "command": script }).to_string());
+    }
+}

@@ -1,0 +1,291 @@
+//! Changes to old parts: whether one is due, and what it is.
+
+use std::collections::HashSet;
+
+use crate::conversation::{Conversation, PartId};
+use crate::plan::LeafEdit;
+use crate::strategy::gate::{self, Candidate, Rates, Reason};
+use crate::strategy::window::{self, Gauge};
+use crate::strategy::{History, clear};
+
+use super::Recall;
+use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::standing::Standing;
+
+/// What the caller knows of the world at the time of a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Facts {
+    /// Tokens' prices, as shares of plain input; `None`: not known.
+    pub rates: Option<Rates>,
+    /// The provider's cache of this thread has expired, or there never was one.
+    pub cold: bool,
+    /// The prompt is not cached: nothing of it is marked, and the provider needs marks.
+    pub unmarked: bool,
+    /// What the model takes, in tokens, if that is known.
+    pub window: Option<u64>,
+    /// The provider's own figure for the last prompt of this thread: how many messages it had, and its tokens.
+    pub measured: Option<(usize, u64)>,
+    /// Bytes of a request's body to a token, as learned for this model.
+    pub bytes_per_token: f64,
+    /// The most tokens that the answer may have.
+    pub max_output: Option<u64>,
+    /// The money or tokens of the conversation are nearly spent.
+    pub over_budget: bool,
+    /// The model's reasoning is bound to what stands before it: only what must be is changed.
+    pub bound: bool,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            rates: None,
+            cold: false,
+            unmarked: false,
+            window: None,
+            measured: None,
+            bytes_per_token: clear::BYTES_PER_TOKEN as f64,
+            max_output: None,
+            over_budget: false,
+            bound: false,
+        }
+    }
+}
+
+impl Facts {
+    pub(super) fn rates(&self) -> Rates {
+        if self.unmarked { Rates { read: 1.0, write: 1.0 } } else { self.rates.unwrap_or(Rates::USUAL) }
+    }
+}
+
+/// A change to old parts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Why it was allowed.
+    pub reason: Reason,
+    /// How many results were cleared.
+    pub cleared: u32,
+    /// Bytes of text that later requests are spared.
+    pub freed_bytes: u64,
+    /// Bytes that the provider has to write to its cache again, an estimate.
+    pub rewritten_bytes: u64,
+    /// The first message that changes.
+    pub first_message: u32,
+}
+
+/// How the window stands with this request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// The prompt, an estimate in tokens, before an event.
+    pub prompt_tokens: u64,
+    /// The prompt in the model's window, if that is known.
+    pub gauge: Option<Gauge>,
+}
+
+/// The request before its event.
+pub(super) struct Before<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) standing: &'a Standing,
+    pub(super) applied: &'a [Applied],
+    /// Messages that were sent before; the rest may not be touched.
+    pub(super) sent: usize,
+    pub(super) facts: &'a Facts,
+}
+
+/// What to clear, and why.
+pub(super) struct Choice {
+    reason: Reason,
+    parts: Vec<PartId>,
+    freed: u64,
+    rewritten: u64,
+}
+
+impl Before<'_> {
+    fn history(&self) -> &History {
+        self.standing.history()
+    }
+
+    /// Where the window stands.
+    pub(super) fn level(&self, settings: &window::Settings) -> Level {
+        let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let bytes = |from: usize| -> u64 {
+            self.conversation.messages[from..].iter().map(|message| message.span.len() as u64).sum()
+        };
+        let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
+        let prompt_tokens = match self.facts.measured {
+            // The figure holds for what was sent then; what came since is estimated.
+            Some((messages, exact)) if messages <= self.conversation.messages.len() => {
+                let fresh_spared: u64 = self.spared_from(messages);
+                exact + tokens(bytes(messages).saturating_sub(fresh_spared))
+            }
+            _ => tokens((self.conversation.body.len() as u64).saturating_sub(spared)),
+        };
+        let gauge = self
+            .facts
+            .window
+            .map(|window| Gauge::new(prompt_tokens, window, self.facts.max_output, settings));
+        Level { prompt_tokens, gauge }
+    }
+
+    fn spared_from(&self, message: usize) -> u64 {
+        let later = self.applied.iter().filter(|applied| applied.part.message as usize >= message);
+        later.map(|applied| applied.decision.bytes_spared()).sum()
+    }
+
+    /// What to clear now, if anything.
+    pub(super) fn choose(
+        &self,
+        clear: &clear::Settings,
+        window: &window::Settings,
+        level: &Level,
+    ) -> Option<Choice> {
+        if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
+            return None;
+        }
+        let cleared: HashSet<PartId> =
+            self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
+        let items = self.history().items();
+        let gone =
+            |at: usize| cleared.contains(&items[at].part) || items[at].part.message as usize >= self.sent;
+        self.for_window(clear, window, level, &gone).or_else(|| self.for_money(clear, &gone))
+    }
+
+    /// Down to the target, in the policy's order.
+    fn for_window(
+        &self,
+        clear: &clear::Settings,
+        window: &window::Settings,
+        level: &Level,
+        gone: &dyn Fn(usize) -> bool,
+    ) -> Option<Choice> {
+        let excess = level.gauge.filter(|_| clear::allows(clear, Reason::Window))?.excess(window);
+        if excess == 0 {
+            return None;
+        }
+        let wanted = (excess as f64 * self.facts.bytes_per_token) as u64;
+        let (mut chosen, mut freed) = (Vec::new(), 0);
+        for candidate in clear::order(self.history(), gone, clear) {
+            if freed >= wanted {
+                break;
+            }
+            freed += u64::from(candidate.frees);
+            chosen.push(candidate);
+        }
+        chosen.sort_by_key(|candidate| candidate.item);
+        self.choice(Reason::Window, &chosen, clear)
+    }
+
+    fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Option<Choice> {
+        let (facts, rates) = (self.facts, self.facts.rates());
+        let turn_begins = self.conversation.messages[self.sent..].iter().any(|m| m.index.starts_turn());
+        if clear.at_turns && !turn_begins {
+            return None;
+        }
+        let candidates = clear::candidates(self.history(), gone, rates, clear);
+        let whole = [
+            (Reason::Cold, facts.cold),
+            (Reason::Budget, facts.over_budget && !facts.bound),
+            (Reason::Uncached, rates.is_uncached() && !facts.bound),
+            (Reason::Eager, !facts.bound),
+        ];
+        let due = whole.into_iter().find(|(reason, holds)| *holds && clear::allows(clear, *reason));
+        if let Some((reason, _)) = due {
+            return self.choice(reason, &candidates, clear);
+        }
+        if facts.bound || !clear::allows(clear, Reason::BreakEven) {
+            return None;
+        }
+        let tails = self.tails(gone);
+        let most = self.standing.account().allowance(clear.most_loss);
+        let cut = gate::break_even(&candidates, |item| tails[item], rates, clear.patience, most)?;
+        self.choice(Reason::BreakEven, &candidates[cut.from..], clear)
+    }
+
+    fn choice(&self, reason: Reason, chosen: &[Candidate], clear: &clear::Settings) -> Option<Choice> {
+        let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
+        if chosen.is_empty() || freed <= clear.minimum_tokens.saturating_mul(clear::BYTES_PER_TOKEN) {
+            return None;
+        }
+        let items = self.history().items();
+        let tails = self.tails(&|_| false);
+        let parts = chosen.iter().map(|candidate| items[candidate.item].part).collect();
+        let rewritten = tails[chosen[0].item].saturating_sub(freed);
+        Some(Choice { reason, parts, freed, rewritten })
+    }
+
+    /// For each item, the bytes from its start to the end of what was sent before, as they were sent.
+    fn tails(&self, gone: &dyn Fn(usize) -> bool) -> Vec<u64> {
+        let items = self.history().items();
+        let (mut tails, mut sum) = (vec![0; items.len()], 0_u64);
+        for (at, item) in items.iter().enumerate().rev() {
+            let is_old = (item.part.message as usize) < self.sent;
+            if is_old {
+                let bytes = if gone(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+                sum += u64::from(bytes);
+            }
+            tails[at] = sum;
+        }
+        tails
+    }
+
+    /// The decisions that carry a choice out.
+    pub(super) fn decisions(&self, choice: &Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+        let (mut decided, mut saves) = (Vec::new(), Vec::new());
+        for part in &choice.parts {
+            if let Some((applied, save)) = placeholder(self.conversation, *part, recall) {
+                decided.push(applied);
+                saves.push(save);
+            }
+        }
+        (decided, saves)
+    }
+}
+
+impl Choice {
+    /// Books it on the thread.
+    pub(super) fn book(&self, standing: &mut Standing, facts: &Facts) {
+        let rates = facts.rates();
+        let price = if facts.cold { 0.0 } else { self.rewritten as f64 * rates.rewrite() };
+        standing.book(self.freed, price, rates);
+    }
+
+    /// Its record, for what was really decided.
+    pub(super) fn event(&self, decided: &[Applied]) -> Event {
+        Event {
+            reason: self.reason,
+            cleared: decided.len() as u32,
+            freed_bytes: self.freed,
+            rewritten_bytes: self.rewritten,
+            first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),
+        }
+    }
+}
+
+/// The decision that a result is sent as a placeholder.
+fn placeholder(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
+    let part = conversation.part(id)?;
+    let content = part.content?;
+    let texts: Option<Vec<_>> = (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
+    let texts = texts?;
+    let call = conversation.call_of(id).and_then(|call| conversation.part(call));
+    let tool = part.tool.as_deref().or_else(|| call?.tool.as_deref()).unwrap_or("a tool");
+    let output = decision::output_id(&texts);
+    let before: usize = texts.iter().map(|text| text.len()).sum();
+    let text = clear::placeholder(tool, &texts, part.is_error, &recall(&output));
+    if text.len() >= before {
+        return None;
+    }
+    let after = text.len();
+    let mut leaves = vec![(0, LeafEdit::Replace(text.into()))];
+    leaves.extend((1..part.leaves.len()).map(|leaf| (leaf as u32, LeafEdit::Remove)));
+    let decision = Decision {
+        rules: decision::CLEAR.into(),
+        leaves,
+        content,
+        key: PartKey::of(part.call_id.as_deref(), content),
+        bytes_before: before as u64,
+        bytes_after: after as u64,
+        output: Some(output.clone()),
+    };
+    let save = Save { id: output, text: texts.concat() };
+    Some((Applied { part: id, decision: decision.into() }, save))
+}

@@ -1,0 +1,160 @@
+//! A thread's history, folded message by message as its requests went by.
+//!
+//! The fold gives the same result whether it goes on from the last request or starts anew, so what is kept
+//! between requests is for speed only.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::strategy::clear::{self, Settings};
+use crate::strategy::gate::{Account, Rates};
+use crate::strategy::{Deed, History, history};
+
+use super::decision::Applied;
+use super::deed;
+
+/// What is known of a thread up to some message.
+#[derive(Debug, Clone, Default)]
+pub struct Standing {
+    history: History,
+    /// The calls by their ids: what they do, and the tool's name.
+    calls: HashMap<Box<str>, (Arc<Deed>, Box<str>)>,
+    /// Messages that are in it.
+    messages: usize,
+    /// The last message is the model's.
+    answering: bool,
+    /// The request that ends here has been counted.
+    counted: bool,
+    account: Account,
+    /// Bytes of the last request, as they came and as they were sent.
+    last: (u64, u64),
+    /// Bytes that came since, and around the messages.
+    fresh: u64,
+}
+
+impl Standing {
+    /// The parts and what is noted about them.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// What the thread has cost, this request included if it goes without an event.
+    pub fn account(&self) -> Account {
+        self.account
+    }
+
+    /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
+    pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
+        self.account.paid += price - freed as f64 * rates.read;
+        self.last.1 = self.last.1.saturating_sub(freed);
+    }
+
+    /// Roughly the memory it takes, in bytes.
+    pub fn weight(&self) -> usize {
+        self.history.items().len() * 200 + self.calls.len() * 300
+    }
+
+    /// Takes in what the conversation has beyond what is known, each request in its turn, the one that is made
+    /// now included. `applied` are the decisions in force.
+    pub(super) fn advance(
+        &mut self,
+        conversation: &Conversation,
+        applied: &[Applied],
+        rates: Rates,
+        settings: &Settings,
+    ) {
+        if self.messages == 0 {
+            let messages = conversation.array.len();
+            self.fresh = (conversation.body.len() - messages) as u64;
+        }
+        let sizes: HashMap<PartId, u32> =
+            applied.iter().map(|applied| (applied.part, spared(applied))).collect();
+        for message in self.messages..conversation.messages.len() {
+            self.message(conversation, message, &sizes, rates, settings);
+        }
+        self.messages = conversation.messages.len();
+        self.count(rates, settings);
+    }
+
+    fn message(
+        &mut self,
+        conversation: &Conversation,
+        message: usize,
+        spared: &HashMap<PartId, u32>,
+        rates: Rates,
+        settings: &Settings,
+    ) {
+        let index = &conversation.messages[message].index;
+        let is_answer = index.role == Role::Assistant;
+        if is_answer && !self.answering {
+            self.count(rates, settings);
+            self.history.answered();
+            self.counted = false;
+        } else if index.starts_turn() {
+            self.history.turn_begins();
+        }
+        self.answering = is_answer;
+        for (id, part) in conversation.parts_of(message) {
+            let bytes = u32::try_from(part.span.len()).unwrap_or(u32::MAX);
+            let bytes = bytes.saturating_sub(spared.get(&id).copied().unwrap_or(0));
+            self.fresh += u64::from(bytes);
+            match part.kind {
+                PartKind::ToolResult => self.result(id, part, bytes, settings),
+                PartKind::ToolCall => {
+                    self.history.part(id, bytes);
+                    self.call(conversation, id, part);
+                }
+                _ => self.history.part(id, bytes),
+            }
+        }
+    }
+
+    /// Counts the request that ends with what is known, once.
+    fn count(&mut self, rates: Rates, settings: &Settings) {
+        if !std::mem::replace(&mut self.counted, true) {
+            let (direct, sent) = self.last;
+            self.account.direct += rates.read * direct as f64 + rates.write * self.fresh as f64;
+            self.account.paid += rates.read * sent as f64 + rates.write * self.fresh as f64;
+            self.last = (direct + self.fresh, sent + self.fresh);
+            self.fresh = 0;
+            clear::step(&mut self.history, rates, settings);
+        }
+    }
+
+    fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) {
+        let tool = part.tool.as_deref().unwrap_or_default();
+        let arguments = conversation.arguments(id);
+        let deed = Arc::new(deed::of(tool, arguments.as_deref().unwrap_or_default()));
+        self.history.call(&deed);
+        if let Some(id) = &part.call_id {
+            self.calls.insert(id.clone(), (deed, tool.into()));
+        }
+    }
+
+    fn result(&mut self, id: PartId, part: &Part, bytes: u32, settings: &Settings) {
+        let call = part.call_id.as_deref().and_then(|id| self.calls.get(id)).cloned();
+        let known = call.is_some();
+        let (deed, tool) = call.unwrap_or_default();
+        let named = part.tool.as_deref().unwrap_or(&tool);
+        let clearable = known
+            && super::all_text(part)
+            && !part.leaves.is_empty()
+            && !settings.protected_tools.matches(named);
+        let content = part.content.map_or(0, |digest| u128::from_le_bytes(digest.0));
+        let weight = clear::weight(bytes, &deed);
+        let is_error = part.is_error;
+        let result =
+            history::Outcome { deed, content, is_error, clearable, weight, ..history::Outcome::default() };
+        self.history.result(id, bytes, result);
+    }
+}
+
+/// Bytes that a result was sent shorter by when it was new. Clearing, which comes later, does not count.
+fn spared(applied: &Applied) -> u32 {
+    let decision = &applied.decision;
+    if decision.is_clearing() {
+        return 0;
+    }
+    u32::try_from(decision.bytes_spared()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,116 @@
+//! Which old tool results could go, and which goes first.
+//!
+//! A policy never decides that something goes; it says what may and in what order. Protected always: what the
+//! model has not answered yet, tools and results that a rule names, and the newest results of each kind up to a
+//! number of tokens.
+
+use super::gate::{Candidate, Rates, Reason};
+use super::history::{Class, History, Outcome};
+
+mod placeholder;
+mod score;
+mod settings;
+mod worth;
+
+pub use placeholder::placeholder;
+pub use settings::{Policy, Protect, Settings, Weights};
+pub use worth::weight;
+
+/// Bytes of text to a token, where policies weigh sizes against each other.
+pub const BYTES_PER_TOKEN: u64 = 4;
+/// Bytes of a placeholder, about.
+pub const PLACEHOLDER: u32 = 160;
+
+/// Lets a request pass: what could go by now has cost once more what it costs to be read.
+///
+/// Called once for every request of the thread, in order, whatever is cleared meanwhile.
+pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
+    if settings.policy == Policy::Worth {
+        return worth::step(history, rates, settings);
+    }
+    let places: Vec<usize> = open(history, settings);
+    let mut open = places.into_iter().peekable();
+    for (at, _, bytes, result) in history.results_mut() {
+        if open.next_if_eq(&at).is_some() {
+            result.rent += rates.read * f64::from(bytes.saturating_sub(PLACEHOLDER));
+        }
+    }
+}
+
+/// What may go now, in order of position. `gone` tells what was cleared already.
+pub fn candidates(
+    history: &History,
+    gone: &dyn Fn(usize) -> bool,
+    rates: Rates,
+    settings: &Settings,
+) -> Vec<Candidate> {
+    let open = match settings.policy {
+        Policy::Worth => worth::open(history, rates, settings),
+        _ => open(history, settings),
+    };
+    let candidate = |at: usize| {
+        let item = &history.items()[at];
+        let rent = item.result.as_ref()?.rent;
+        (!gone(at)).then(|| Candidate { item: at, frees: item.bytes.saturating_sub(PLACEHOLDER), rent })
+    };
+    open.into_iter().filter_map(candidate).collect()
+}
+
+/// What may go when the window is in reach, first what is to go first: everything but what is protected by
+/// name and the step in progress.
+pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<Candidate> {
+    let mut all: Vec<(f64, Candidate)> = Vec::new();
+    for (at, item) in history.items().iter().enumerate() {
+        let Some(result) = item.result.as_deref() else { continue };
+        if item.step < history.step() && may_go(item.bytes, result, settings) && !gone(at) {
+            let frees = item.bytes.saturating_sub(PLACEHOLDER);
+            let keep = score::keep(history, at, settings);
+            all.push((keep, Candidate { item: at, frees, rent: result.rent }));
+        }
+    }
+    // Older first, then larger, among what is worth the same.
+    all.sort_by(|(a, one), (b, other)| {
+        a.total_cmp(b).then(one.item.cmp(&other.item)).then(other.frees.cmp(&one.frees))
+    });
+    all.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Whether an event may happen for this reason.
+pub fn allows(settings: &Settings, reason: Reason) -> bool {
+    settings.enabled && settings.gate.contains(&reason)
+}
+
+fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
+    result.clearable
+        && bytes > settings.smallest_bytes()
+        && (!result.is_error || result.superseded || settings.errors)
+}
+
+/// The places of results outside of what is protected, in order.
+fn open(history: &History, settings: &Settings) -> Vec<usize> {
+    let (mut views, mut others) = (0_u64, 0_u64);
+    let protect = settings.protect;
+    let mut out = Vec::new();
+    for (at, item) in history.items().iter().enumerate().rev() {
+        let Some(result) = item.result.as_deref() else { continue };
+        if history.turn().saturating_sub(item.turn) < protect.turns || !may_go(item.bytes, result, settings) {
+            continue;
+        }
+        let (sum, limit) = match result.deed.class {
+            Class::View => (&mut views, protect.view_tokens),
+            _ => (&mut others, protect.other_tokens),
+        };
+        *sum += u64::from(item.bytes);
+        let beyond = *sum > limit.saturating_mul(BYTES_PER_TOKEN);
+        let due = match settings.policy {
+            Policy::Duplicate => result.superseded,
+            Policy::TypeTtl => history.turn() - item.turn > settings.ttl_turns,
+            _ => beyond,
+        };
+        if due && item.step < history.step() {
+            out.push(at);
+        }
+    }
+    out.reverse();
+    out
+}

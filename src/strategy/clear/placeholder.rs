@@ -1,0 +1,65 @@
+//! What stands in place of a cleared result.
+
+use std::borrow::Cow;
+
+/// The longest name of a tool that is written out.
+const NAME: usize = 64;
+
+/// The text in place of a result: which tool's it was, what it said in a word, and where it is now.
+pub fn placeholder(tool: &str, texts: &[Cow<'_, str>], is_error: bool, recall: &str) -> String {
+    let name: String = tool.chars().take(NAME).collect();
+    let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
+    let plural = if lines == 1 { "" } else { "s" };
+    let ended = exit_status(texts).map(|status| format!(", exit status {status}")).unwrap_or_default();
+    let failed = if is_error { ", an error" } else { "" };
+    format!("[plimsoll: result of {name} cleared ({lines} line{plural}{ended}{failed}); {recall}]")
+}
+
+/// The exit status that a command's result states in one of its first or last lines.
+fn exit_status(texts: &[Cow<'_, str>]) -> Option<i32> {
+    const NEAR: usize = 4;
+    let (first, last) = (texts.first()?, texts.last()?);
+    let lines = first.lines().take(NEAR).chain(last.lines().rev().take(NEAR));
+    lines.into_iter().find_map(status_in)
+}
+
+fn status_in(line: &str) -> Option<i32> {
+    let line = line.trim().to_ascii_lowercase();
+    let at = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
+    let rest = at.iter().find_map(|name| line.split_once(name))?.1;
+    let rest = rest.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '-');
+    let end = rest.char_indices().skip(1).find(|(_, c)| !c.is_ascii_digit()).map_or(rest.len(), |(at, _)| at);
+    rest.get(..end)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left() {
+        for (texts, is_error, expected) in [
+            (&["one line"][..], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
+            (&["a\nb\n", "c"], false, "[plimsoll: result of Bash cleared (3 lines); WHERE]"),
+            (
+                &["a\nb\nExit code 2"],
+                true,
+                "[plimsoll: result of Bash cleared (3 lines, exit status 2, an error); WHERE]",
+            ),
+            (
+                &["Process exited with code 0\nx"],
+                false,
+                "[plimsoll: result of Bash cleared (2 lines, exit status 0); WHERE]",
+            ),
+            (
+                &["<returncode>1</returncode>\nx"],
+                false,
+                "[plimsoll: result of Bash cleared (2 lines, exit status 1); WHERE]",
+            ),
+            (&["the exit code is not known"], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
+        ] {
+            let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
+            assert_eq!(placeholder("Bash", &texts, is_error, "WHERE"), expected);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Whether an event is due, and how deep it may cut.
+//!
+//! Breaking a cached prefix costs what is behind the cut: it is written again instead of read. An event
+//! happens only for one of the [`Reason`]s, and the ski-rental rule bounds the loss of the commonest: whatever
+//! the conversation does afterwards, at most twice what the best choice in hindsight would have cost.
+
+/// Why an event is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The prompt would pass the trigger of the model's window.
+    Window,
+    /// The provider's cache of this thread has expired.
+    Cold,
+    /// The prompt is paid in full every time.
+    Uncached,
+    /// What the stale tokens have cost has reached what clearing them costs.
+    BreakEven,
+    /// The conversation's own budget demands it.
+    Budget,
+    /// Always, as soon as the policy has something to clear: what agents do that write their own history.
+    Eager,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: &[Self] =
+        &[Self::Window, Self::Cold, Self::Uncached, Self::BreakEven, Self::Budget, Self::Eager];
+
+    /// Its name in the configuration and in the books.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Cold => "cold",
+            Self::Uncached => "uncached",
+            Self::BreakEven => "break-even",
+            Self::Budget => "budget",
+            Self::Eager => "eager",
+        }
+    }
+}
+
+/// What a prompt token costs, as a share of what plain input costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// Read from the provider's cache.
+    pub read: f64,
+    /// Written to it (plain input, where writing is free).
+    pub write: f64,
+}
+
+impl Rates {
+    /// What most providers ask: assumed where no price is known.
+    pub const USUAL: Self = Self { read: 0.1, write: 1.25 };
+
+    /// Whether reading from the cache is no cheaper than plain input.
+    pub fn is_uncached(self) -> bool {
+        self.read > 0.95
+    }
+
+    /// What it costs more to write a token again than to read it.
+    pub fn rewrite(self) -> f64 {
+        (self.write - self.read).max(0.0)
+    }
+}
+
+/// An old result that may go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// Its place among the history's items.
+    pub item: usize,
+    /// Bytes that each later request is spared.
+    pub frees: u32,
+    /// What its staying has cost so far, in bytes of plain input.
+    pub rent: f64,
+}
+
+/// What a thread has cost and would have cost, in bytes of plain input, by the gate's own reckoning: a perfect
+/// prefix cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Account {
+    /// As it was sent.
+    pub paid: f64,
+    /// Untouched.
+    pub direct: f64,
+}
+
+impl Account {
+    /// What an event may cost so that the thread, whatever follows, costs at most `loss` (a share) more than
+    /// untouched: without further events each request costs no more than untouched.
+    pub fn allowance(&self, loss: f64) -> f64 {
+        ((1.0 + loss) * self.direct - self.paid).max(0.0)
+    }
+}
+
+/// A cut that pays.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cut {
+    /// How many of the candidates stay: the first ones.
+    pub from: usize,
+    /// What the rent exceeds the price of cutting by, in bytes of plain input.
+    pub gain: f64,
+    /// What cutting costs now, in bytes of plain input.
+    pub price: f64,
+}
+
+/// The suffix of `candidates` (in order of position) whose rent exceeds the price of cutting before it by most.
+///
+/// `tail(item)` gives the bytes behind the start of an item, as they were sent, up to the end of what was sent;
+/// what is freed there is not written again. No cut costs more than `most`.
+pub fn break_even(
+    candidates: &[Candidate],
+    tail: impl Fn(usize) -> u64,
+    rates: Rates,
+    alpha: f64,
+    most: f64,
+) -> Option<Cut> {
+    let (mut best, mut rent, mut freed) = (None::<Cut>, 0.0, 0_u64);
+    for (from, candidate) in candidates.iter().enumerate().rev() {
+        rent += candidate.rent;
+        freed += u64::from(candidate.frees);
+        let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
+        let gain = rent - alpha * price;
+        let pays = gain >= 0.0 && candidate.rent > 0.0 && price <= most;
+        if pays && best.as_ref().is_none_or(|best| gain >= best.gain) {
+            best = Some(Cut { from, gain, price });
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates at the items 0, 10, 20 of a history of 100 bytes an item, 40 items long.
+    fn cut(rents: [f64; 3], alpha: f64) -> Option<usize> {
+        let candidates: Vec<Candidate> = rents
+            .iter()
+            .enumerate()
+            .map(|(at, rent)| Candidate { item: at * 10, frees: 90, rent: *rent })
+            .collect();
+        let tail = |item: usize| (40 - item as u64) * 100;
+        break_even(&candidates, tail, Rates { read: 0.1, write: 1.1 }, alpha, 4000.0).map(|cut| cut.from)
+    }
+
+    #[test]
+    fn the_suffix_with_the_largest_gain() {
+        // From the last one on: 2,000 bytes behind it, less 90. From the first on: 4,000 less 270.
+        for (rents, alpha, from) in [
+            ([0.0, 0.0, 0.0], 1.0, None),
+            ([0.0, 0.0, 1909.0], 1.0, None),
+            ([0.0, 0.0, 1910.0], 1.0, Some(2)),
+            ([0.0, 911.0, 1910.0], 1.0, Some(1)),
+            ([0.0, 909.0, 1910.0], 1.0, Some(2)),
+            ([3730.0, 0.0, 0.0], 1.0, Some(0)),
+            ([0.0, 0.0, 955.0], 0.5, Some(2)),
+        ] {
+            assert_eq!(cut(rents, alpha), from, "{rents:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Reason::ALL.len());
+    }
+}

@@ -1,0 +1,348 @@
+//! A thread as strategies see it: what stands where, how large it is, and what tool calls did.
+//!
+//! A history grows with its thread and is the same whether it was built in one go or message by message, so it
+//! may be kept between requests for speed and rebuilt at any time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::conversation::PartId;
+
+/// What a call does, as far as its name and arguments tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Class {
+    /// Shows files as they are.
+    View,
+    /// Changes files.
+    Edit,
+    /// Lists or searches.
+    Search,
+    /// Asks a version control system.
+    Versions,
+    /// Runs something.
+    Run,
+    /// Hands work to another agent.
+    Delegate,
+    /// Fetches from the network.
+    Fetch,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// A view of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The file, as the call spells it, in lower case.
+    pub path: Box<str>,
+    /// The first line that is shown.
+    pub first: u32,
+    /// The last line that is shown; `u32::MAX`: to the end.
+    pub last: u32,
+}
+
+impl View {
+    /// Whether it shows less than the whole file.
+    pub fn is_range(&self) -> bool {
+        self.first > 1 || self.last < u32::MAX
+    }
+
+    /// Whether everything that `other` shows is shown here too.
+    pub fn covers(&self, other: &Self) -> bool {
+        same_file(&self.path, &other.path) && self.first <= other.first && self.last >= other.last
+    }
+}
+
+/// What a call does, and to which files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deed {
+    /// The kind.
+    pub class: Class,
+    /// The files it shows.
+    pub views: Box<[View]>,
+    /// The files it changes.
+    pub edits: Box<[Box<str>]>,
+    /// Files it names.
+    pub mentions: Box<[Box<str>]>,
+    /// A digest of the tool's name and arguments: the same call made again has the same.
+    pub call: u64,
+}
+
+/// Whether two spellings mean one file: they are equal, or one is the end of the other.
+pub fn same_file(a: &str, b: &str) -> bool {
+    let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };
+    let short = short.trim_start_matches(['.', '~', '/']);
+    long == short
+        || (!short.is_empty()
+            && long.strip_suffix(short).is_some_and(|head| head.is_empty() || head.ends_with('/')))
+}
+
+/// The last component of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A tool result.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// What its call did.
+    pub deed: Arc<Deed>,
+    /// A digest of what it says.
+    pub content: u128,
+    /// The client says that the tool failed.
+    pub is_error: bool,
+    /// It may be replaced by a placeholder: it is text, its call is known, and no rule protects it.
+    pub clearable: bool,
+    /// The request that named one of its files last, or carried it first.
+    pub named: u32,
+    /// The turn of that request.
+    pub named_turn: u32,
+    /// How often later calls named its files.
+    pub references: u32,
+    /// A file that it shows was changed before it was read.
+    pub of_edited: bool,
+    /// A file that it shows was changed since.
+    pub edited: bool,
+    /// What it says stands further down again: the same text, or a later view of the same lines.
+    pub superseded: bool,
+    /// The call that it answers was made again later.
+    pub recalled: bool,
+    /// How much of it can be quoted, by its size and by what its file is, as its policy reckons.
+    pub weight: (f64, f64),
+    /// What its staying has cost beyond its worth, as its policy reckons, in bytes of plain input.
+    pub rent: f64,
+}
+
+/// One part of a history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Where it stands.
+    pub part: PartId,
+    /// The request that carried it first, counted from 0.
+    pub step: u32,
+    /// The turn it belongs to, counted from 0.
+    pub turn: u32,
+    /// Its bytes as they were sent first.
+    pub bytes: u32,
+    /// What it is, if it is a tool result.
+    pub result: Option<Box<Outcome>>,
+}
+
+/// How many requests back edits still count as recent.
+const RECENT: usize = 20;
+
+/// The parts of a thread, in order, and what later calls say about earlier results.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    items: Vec<Item>,
+    /// The results that show a file, by the file's name without its directory.
+    views: HashMap<Box<str>, Vec<usize>>,
+    /// Files that were changed, by the same.
+    edited: HashMap<Box<str>, Vec<Box<str>>>,
+    /// The newest result with a text.
+    texts: HashMap<u128, usize>,
+    /// The newest result of a call.
+    calls: HashMap<u64, usize>,
+    /// Calls that changed files, for each of the last requests.
+    edits: VecDeque<u32>,
+    step: u32,
+    turn: u32,
+}
+
+impl History {
+    /// The parts.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The results, with their places among the items, for a policy to note something.
+    pub fn results_mut(&mut self) -> impl DoubleEndedIterator<Item = (usize, u32, u32, &mut Outcome)> {
+        let results = self.items.iter_mut().enumerate();
+        results.filter_map(|(at, item)| Some((at, item.step, item.bytes, item.result.as_deref_mut()?)))
+    }
+
+    /// The number of the request that is made now: how often the model has answered.
+    pub fn step(&self) -> u32 {
+        self.step
+    }
+
+    /// The number of the user's turn, counted from 0.
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Calls that changed files in the answers to the last requests.
+    pub fn recent_edits(&self) -> u32 {
+        self.edits.iter().sum()
+    }
+
+    /// The model answers: what follows comes with the next request.
+    pub fn answered(&mut self) {
+        self.step += 1;
+        if self.edits.len() == RECENT {
+            self.edits.pop_front();
+        }
+        self.edits.push_back(0);
+    }
+
+    /// The user speaks.
+    pub fn turn_begins(&mut self) {
+        self.turn += u32::from(!self.items.is_empty());
+    }
+
+    /// A part that is no tool result.
+    pub fn part(&mut self, part: PartId, bytes: u32) {
+        self.items.push(Item { part, step: self.step, turn: self.turn, bytes, result: None });
+    }
+
+    /// The model calls a tool.
+    pub fn call(&mut self, deed: &Deed) {
+        if deed.class == Class::Edit
+            && let Some(now) = self.edits.back_mut()
+        {
+            *now += 1;
+        }
+        if let Some(&earlier) = self.calls.get(&deed.call)
+            && let Some(result) = &mut self.items[earlier].result
+        {
+            result.recalled = true;
+        }
+        let (step, turn) = (self.step, self.turn);
+        for path in deed.mentions.iter().chain(&deed.edits) {
+            let changes = deed.edits.contains(path);
+            self.showing(path, |result| {
+                result.references += u32::from(result.named < step);
+                (result.named, result.named_turn) = (step, turn);
+                result.edited |= changes;
+            });
+        }
+        for path in &deed.edits {
+            let known = self.edited.entry(file_name(path).into()).or_default();
+            if !known.iter().any(|other| same_file(other, path)) {
+                known.push(path.clone());
+            }
+        }
+    }
+
+    /// A tool answers.
+    pub fn result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
+        let at = self.items.len();
+        (result.named, result.named_turn) = (self.step, self.turn);
+        if let Some(earlier) = self.texts.insert(result.content, at)
+            && let Some(earlier) = &mut self.items[earlier].result
+        {
+            earlier.superseded = true;
+        }
+        self.calls.insert(result.deed.call, at);
+        if !result.is_error {
+            for view in &result.deed.views {
+                self.showing(&view.path, |earlier| {
+                    let all = &earlier.deed.views;
+                    earlier.superseded |= all.len() == 1 && view.covers(&all[0]);
+                });
+                let changed = self.edited.get(file_name(&view.path));
+                result.of_edited |=
+                    changed.is_some_and(|all| all.iter().any(|path| same_file(path, &view.path)));
+            }
+            for view in &result.deed.views {
+                let places = self.views.entry(file_name(&view.path).into()).or_default();
+                if places.last() != Some(&at) {
+                    places.push(at);
+                }
+            }
+        }
+        let item = Item { part, step: self.step, turn: self.turn, bytes, result: Some(Box::new(result)) };
+        self.items.push(item);
+    }
+
+    /// Calls `each` with the results that show a file.
+    fn showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
+        let Some(places) = self.views.get(file_name(path)) else { return };
+        for &at in places {
+            if let Some(result) = &mut self.items[at].result
+                && result.deed.views.iter().any(|view| same_file(&view.path, path))
+            {
+                each(result);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_any_spelling() {
+        for (a, b, same) in [
+            ("src/a.rs", "src/a.rs", true),
+            ("/w/src/a.rs", "src/a.rs", true),
+            ("./src/a.rs", "/w/src/a.rs", true),
+            ("a.rs", "/w/src/a.rs", true),
+            ("a.rs", "/w/src/ba.rs", false),
+            ("src/b.rs", "src/a.rs", false),
+            ("", "src/a.rs", false),
+        ] {
+            assert_eq!(same_file(a, b), same, "{a} {b}");
+            assert_eq!(same_file(b, a), same, "{b} {a}");
+        }
+    }
+
+    fn deed(class: Class, path: &str, lines: (u32, u32)) -> Deed {
+        let path: Box<str> = path.into();
+        let views = vec![View { path: path.clone(), first: lines.0, last: lines.1 }];
+        Deed {
+            class,
+            views: if class == Class::View { views.into() } else { Box::default() },
+            edits: if class == Class::Edit { [path.clone()].into() } else { Box::default() },
+            mentions: [path].into(),
+            call: u64::from(lines.0) << 8 | class as u64,
+        }
+    }
+
+    /// Plays calls, one a step, and tells what is noted about the results of the views.
+    fn notes(calls: &[(Class, &str, (u32, u32))]) -> Vec<String> {
+        let mut history = History::default();
+        for (at, (class, path, lines)) in calls.iter().enumerate() {
+            history.answered();
+            let deed = Arc::new(deed(*class, path, *lines));
+            history.call(&deed);
+            let part = PartId { message: at as u32, part: 0 };
+            let result = Outcome { deed, content: at as u128, clearable: true, ..Outcome::default() };
+            history.result(part, 100, result);
+        }
+        let mut out = Vec::new();
+        for (_, step, _, result) in history.results_mut().filter(|(.., result)| !result.deed.views.is_empty())
+        {
+            let flags = [
+                (result.superseded, "superseded"),
+                (result.edited, "edited"),
+                (result.of_edited, "of edited"),
+                (result.recalled, "recalled"),
+            ];
+            let flags: Vec<&str> = flags.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+            out.push(format!("{step}-{} x{} {}", result.named, result.references, flags.join(" ")));
+        }
+        out
+    }
+
+    #[test]
+    fn later_calls_say_something_about_earlier_results() {
+        const ALL: (u32, u32) = (1, u32::MAX);
+        for (calls, expected) in [
+            (&[(Class::View, "a.rs", ALL)][..], &["1-1 x0 "][..]),
+            (&[(Class::View, "a.rs", ALL), (Class::Run, "b.rs", ALL)], &["1-1 x0 "]),
+            (&[(Class::View, "a.rs", ALL), (Class::Run, "/w/a.rs", ALL)], &["1-2 x1 "]),
+            (&[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-2 x1 edited"]),
+            (&[(Class::View, "a.rs", (5, 9)), (Class::View, "a.rs", ALL)], &["1-2 x1 superseded", "2-2 x0 "]),
+            (&[(Class::View, "a.rs", ALL), (Class::View, "a.rs", (5, 9))], &["1-2 x1 ", "2-2 x0 "]),
+            (
+                &[(Class::View, "a.rs", ALL), (Class::View, "a.rs", ALL)],
+                &["1-2 x1 superseded recalled", "2-2 x0 "],
+            ),
+            (&[(Class::Edit, "a.rs", ALL), (Class::View, "a.rs", ALL)], &["2-2 x0 of edited"]),
+        ] {
+            assert_eq!(notes(calls), expected, "{calls:?}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What may be done with old parts, and when it pays.
+//!
+//! [`clear`] says which old tool results could go and what goes first; [`gate`] says whether an event is due and
+//! how deep it cuts; [`window`] says how full the model's window is. All of it is arithmetic on a [`History`]:
+//! nothing here reads a body, knows a wire format, keeps a clock or changes anything.
+
+pub mod clear;
+pub mod gate;
+pub mod history;
+pub mod window;
+
+pub use history::{Class, Deed, History, Item, View};

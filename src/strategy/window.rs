@@ -1,0 +1,209 @@
+//! How full the model's window is, how fast it fills, and how much must go.
+
+/// How full the window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Zone {
+    /// Plenty of room.
+    Green,
+    /// Time to prepare.
+    Yellow,
+    /// Time to act.
+    Orange,
+    /// It must be made room now.
+    Red,
+}
+
+impl Zone {
+    /// Its name in the books.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Orange => "orange",
+            Self::Red => "red",
+        }
+    }
+}
+
+/// When to act on the window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The share of the usable window at which an event is due.
+    pub trigger: f64,
+    /// The share that an event aims at.
+    pub target: f64,
+    /// Tokens kept free for the answer; `None`: what the request asks for.
+    pub reserve_output: Option<u64>,
+    /// Where yellow, orange and red begin, as shares of the usable window.
+    pub zones: [f64; 3],
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { trigger: 0.90, target: 0.60, reserve_output: None, zones: [0.50, 0.75, 0.90] }
+    }
+}
+
+/// The least that is kept free for an answer, in tokens.
+const LEAST_RESERVE: u64 = 4096;
+
+/// A prompt in a model's window, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gauge {
+    /// The prompt.
+    pub prompt: u64,
+    /// What the model takes, prompt and answer together.
+    pub window: u64,
+    /// What is kept free for the answer.
+    pub reserve: u64,
+}
+
+impl Gauge {
+    /// The gauge of a request that asks for at most `max_output` tokens. No more than half of the window is
+    /// ever reserved.
+    pub fn new(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Self {
+        let reserve = settings.reserve_output.or(max_output).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
+        Self { prompt, window, reserve }
+    }
+
+    /// Tokens that a prompt may have.
+    pub fn usable(&self) -> u64 {
+        self.window - self.reserve
+    }
+
+    /// The share of the usable window that is taken.
+    pub fn utilisation(&self) -> f64 {
+        self.prompt as f64 / (self.usable().max(1)) as f64
+    }
+
+    /// The zone; a bound belongs to the zone above it.
+    pub fn zone(&self, settings: &Settings) -> Zone {
+        let used = self.utilisation();
+        let [yellow, orange, red] = settings.zones;
+        match used {
+            _ if used >= red => Zone::Red,
+            _ if used >= orange => Zone::Orange,
+            _ if used >= yellow => Zone::Yellow,
+            _ => Zone::Green,
+        }
+    }
+
+    /// Tokens that must go to come down to the target, if the trigger is reached; else 0.
+    pub fn excess(&self, settings: &Settings) -> u64 {
+        if self.utilisation() < settings.trigger {
+            return 0;
+        }
+        self.prompt.saturating_sub((self.usable() as f64 * settings.target) as u64)
+    }
+
+    /// Steps until red at `velocity` tokens a step; `None` when it does not grow.
+    pub fn steps_until_red(&self, velocity: f64, settings: &Settings) -> Option<f64> {
+        let red = (self.usable() as f64 * settings.zones[2]).floor();
+        (velocity > 0.0).then(|| ((red - self.prompt as f64) / velocity).max(0.0))
+    }
+}
+
+/// Readings that the velocity is taken over: the steps between them are one fewer.
+const READINGS: usize = 6;
+/// The fewest readings that say anything.
+const FEWEST: usize = 3;
+/// A step this many times the usual is a spike.
+const SPIKE: f64 = 3.0;
+/// How quickly the usual follows, as the share of the newest velocity in it.
+const FOLLOW: f64 = 0.3;
+
+/// How fast a thread grows, over its prompts' tokens.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Velocity {
+    last: Vec<u64>,
+    usual: Option<f64>,
+    count: usize,
+}
+
+/// What a reading says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Tokens a step, over the last readings; 0 until there are enough.
+    pub velocity: f64,
+    /// The velocity is several times what was usual.
+    pub spike: bool,
+}
+
+impl Velocity {
+    /// Takes the next prompt's tokens.
+    pub fn read(&mut self, tokens: u64) -> Reading {
+        if self.last.len() == READINGS {
+            self.last.remove(0);
+        }
+        self.last.push(tokens);
+        self.count += 1;
+        if self.count < FEWEST {
+            return Reading { velocity: 0.0, spike: false };
+        }
+        let (first, last) = (self.last[0] as f64, tokens as f64);
+        let velocity = (last - first) / (self.last.len() - 1) as f64;
+        let spike = self.usual.is_some_and(|usual| usual > 0.0 && velocity > SPIKE * usual);
+        self.usual = Some(self.usual.map_or(velocity, |usual| FOLLOW * velocity + (1.0 - FOLLOW) * usual));
+        Reading { velocity, spike }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gauge(prompt: u64, window: u64) -> Gauge {
+        Gauge { prompt, window, reserve: 0 }
+    }
+
+    #[test]
+    fn zones_and_their_bounds() {
+        for (prompt, zone) in [
+            (63_999, Zone::Green),
+            (64_000, Zone::Yellow),
+            (96_000, Zone::Orange),
+            (115_199, Zone::Orange),
+            (115_200, Zone::Red),
+            (200_000, Zone::Red),
+        ] {
+            assert_eq!(gauge(prompt, 128_000).zone(&Settings::default()), zone, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn reserves() {
+        for (max_output, own, usable) in [
+            (None, None, 195_904),
+            (Some(1_000), None, 195_904),
+            (Some(64_000), None, 136_000),
+            (Some(190_000), None, 100_000),
+            (Some(64_000), Some(20_000), 180_000),
+        ] {
+            let settings = Settings { reserve_output: own, ..Settings::default() };
+            assert_eq!(Gauge::new(0, 200_000, max_output, &settings).usable(), usable, "{max_output:?}");
+        }
+    }
+
+    #[test]
+    fn what_must_go() {
+        let settings = Settings { trigger: 0.75, ..Settings::default() };
+        assert_eq!(gauge(95_999, 128_000).excess(&settings), 0);
+        assert_eq!(gauge(100_000, 128_000).excess(&settings), 23_200);
+    }
+
+    #[test]
+    fn velocity_and_steps_until_red() {
+        let series = [5000, 8000, 12_000, 18_000, 28_000, 45_000, 68_000, 90_000, 105_000, 118_000];
+        let velocities = [0.0, 0.0, 3500.0, 4333.3, 5750.0, 8000.0, 12_000.0, 15_600.0, 17_400.0, 18_000.0];
+        let mut velocity = Velocity::default();
+        for (tokens, expected) in series.into_iter().zip(velocities) {
+            let reading = velocity.read(tokens);
+            assert!((reading.velocity - expected).abs() < 0.1, "{tokens}: {reading:?}");
+            assert!(!reading.spike, "{tokens}");
+        }
+        let until = gauge(45_000, 128_000).steps_until_red(8000.0, &Settings::default());
+        assert!((until.unwrap() - 8.775).abs() < 0.01, "{until:?}");
+        assert_eq!(gauge(45_000, 128_000).steps_until_red(0.0, &Settings::default()), None);
+        assert_eq!(gauge(120_000, 128_000).steps_until_red(1.0, &Settings::default()), Some(0.0));
+    }
+}
