@@ -8,6 +8,7 @@ mod conversations;
 mod demo;
 mod figures;
 mod files;
+mod replay;
 mod report;
 mod serve;
 mod table;
@@ -50,6 +51,8 @@ enum Action {
     Report(report::Options),
     /// List the conversations, the newest first
     Conversations(conversations::Options),
+    /// Say what the gateway would have done to recorded conversations, and what that saves
+    Replay(replay::Options),
     /// Play a recorded session and print the bill with and without the gateway; needs no key
     Demo(demo::Options),
 }
@@ -110,6 +113,7 @@ pub fn main() -> ExitCode {
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
         Action::Conversations(options) => conversations::run(&options),
+        Action::Replay(options) => replay::run(&options),
         Action::Demo(options) => demo::run(&options),
     };
     match done {

@@ -10,9 +10,11 @@ mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod content;
+pub mod prompt;
 mod reader;
 mod sieve;
 mod splice;
+mod valid;
 
 pub mod anthropic;
 pub mod gemini;
@@ -28,8 +30,10 @@ use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use body::Unread;
+pub use prompt::Prompt;
 pub use sieve::Sieve;
 pub use splice::Lowering;
+pub use valid::Invalid;
 
 /// A wire dialect.
 pub trait Protocol: Send + Sync + std::fmt::Debug {
@@ -72,6 +76,15 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// What a provider's refusal is about.
     fn refused(&self, status: u16, body: &[u8]) -> Refused;
+
+    /// The request as the provider's prompt cache sees it.
+    fn prompt(&self, conversation: &Conversation) -> Prompt;
+
+    /// Whether the provider accepts the history, as far as its rules are known.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid>;
 
     /// The byte edits that carry out a plan.
     ///

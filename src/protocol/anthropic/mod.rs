@@ -9,6 +9,8 @@ mod index;
 
 use bytes::Bytes;
 
+use super::prompt::{self, Layout, Prompt};
+use super::valid::{self, Blanks, Invalid, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -16,6 +18,19 @@ use crate::json::string;
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Anthropic;
+
+const LAYOUT: Layout = Layout { before: &["tools", "system"], mark: Some("cache_control"), sealed: true };
+
+const RULES: Rules = Rules {
+    begins_with_user: true,
+    ends_with_client: true,
+    answers_at_once: true,
+    unique_ids: true,
+    blanks: Blanks::All,
+    instructions_before_answers: true,
+    reasoning_apart: true,
+    reasoning_followed: false,
+};
 
 impl Protocol for Anthropic {
     fn name(&self) -> &'static str {
@@ -42,6 +57,14 @@ impl Protocol for Anthropic {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        prompt::read(conversation, &LAYOUT)
+    }
+
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {

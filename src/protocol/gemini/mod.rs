@@ -11,6 +11,8 @@ mod pair;
 
 use bytes::Bytes;
 
+use super::prompt::{self, Layout, Prompt};
+use super::valid::{self, Blanks, Invalid, Rules};
 use super::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread, between, splice};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
@@ -19,6 +21,20 @@ use crate::plan::{self, Op, Plan, Refusal};
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Gemini;
+
+const LAYOUT: Layout =
+    Layout { before: &["systemInstruction", "system_instruction", "tools"], mark: None, sealed: false };
+
+const RULES: Rules = Rules {
+    begins_with_user: true,
+    ends_with_client: false,
+    answers_at_once: true,
+    unique_ids: false,
+    blanks: Blanks::Blocks,
+    instructions_before_answers: false,
+    reasoning_apart: false,
+    reasoning_followed: false,
+};
 
 impl Protocol for Gemini {
     fn name(&self) -> &'static str {
@@ -51,6 +67,14 @@ impl Protocol for Gemini {
         }
         plan::check(conversation, plan)?;
         splice::lower(conversation, plan, &|role, text| self.message(role, text))
+    }
+
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        prompt::read(conversation, &LAYOUT)
+    }
+
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {

@@ -8,6 +8,8 @@ mod index;
 
 use bytes::Bytes;
 
+use super::prompt::{self, Layout, Prompt};
+use super::valid::{self, Blanks, Invalid, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -15,6 +17,20 @@ use crate::json::string;
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiChat;
+
+/// Marks are not the provider's own here: its cache needs none.
+const LAYOUT: Layout = Layout { before: &["tools"], mark: Some("cache_control"), sealed: false };
+
+const RULES: Rules = Rules {
+    begins_with_user: false,
+    ends_with_client: false,
+    answers_at_once: true,
+    unique_ids: false,
+    blanks: Blanks::Blocks,
+    instructions_before_answers: false,
+    reasoning_apart: false,
+    reasoning_followed: false,
+};
 
 impl Protocol for OpenAiChat {
     fn name(&self) -> &'static str {
@@ -36,6 +52,14 @@ impl Protocol for OpenAiChat {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        prompt::read(conversation, &LAYOUT)
+    }
+
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {

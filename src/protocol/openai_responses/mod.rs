@@ -9,6 +9,8 @@ mod index;
 
 use bytes::Bytes;
 
+use super::prompt::{self, Layout, Prompt};
+use super::valid::{self, Blanks, Invalid, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -16,6 +18,19 @@ use crate::json::string;
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiResponses;
+
+const LAYOUT: Layout = Layout { before: &["tools", "instructions"], mark: None, sealed: true };
+
+const RULES: Rules = Rules {
+    begins_with_user: false,
+    ends_with_client: false,
+    answers_at_once: false,
+    unique_ids: false,
+    blanks: Blanks::Blocks,
+    instructions_before_answers: false,
+    reasoning_apart: false,
+    reasoning_followed: true,
+};
 
 impl Protocol for OpenAiResponses {
     fn name(&self) -> &'static str {
@@ -37,6 +52,14 @@ impl Protocol for OpenAiResponses {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        prompt::read(conversation, &LAYOUT)
+    }
+
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {

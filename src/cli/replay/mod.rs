@@ -1,0 +1,91 @@
+//! `plimsoll replay`: what a configuration would have done to recorded conversations.
+//!
+//! Every request is made again, planned, edited and proved as the gateway does it, and both versions are billed
+//! through a model of the provider's cache. Nothing is sent or stored; one file is in memory at a time.
+
+mod bodies;
+mod lines;
+mod price;
+mod quotes;
+mod report;
+mod session;
+mod side;
+mod transcript;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Failure, Source, books, files, say};
+use crate::config::Config;
+use crate::usage::{Catalogue, Price};
+use bodies::Marks;
+use report::Report;
+use session::Setting;
+use transcript::Transcript;
+
+/// The options of `plimsoll replay`.
+#[derive(Debug, Args)]
+#[command(after_long_help = report::SCHEMA)]
+pub(super) struct Options {
+    /// Recorded conversations, packed with gzip or not
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Take the prices of this model instead of the recorded one's
+    #[arg(long, value_name = "MODEL")]
+    prices: Option<String>,
+    /// Where the agent puts its cache marks
+    #[arg(long, value_enum, default_value_t = Marks::Placed)]
+    client_marks: Marks,
+    /// Seconds from one request to the next, which recordings do not say
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pace: u32,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Plays the files.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let config = files::load(&options.source)?;
+    let catalogue = catalogue(&config)?;
+    if let Some(model) = &options.prices
+        && price::find(&catalogue, model).is_none()
+    {
+        return Err(Failure::Usage(format!("no price is known for `{model}`")));
+    }
+    let setting = Setting {
+        shape: &config.shape,
+        catalogue: &catalogue,
+        prices: options.prices.as_deref(),
+        marks: options.client_marks,
+        pace_ms: u64::from(options.pace) * 1000,
+    };
+    let mut report = Report::default();
+    for file in &options.files {
+        let said = |error: String| Failure::Said(format!("{}: {error}", file.display()));
+        let transcript = Transcript::read(file).map_err(said)?;
+        report.add(session::play(&transcript, &setting).map_err(said)?);
+    }
+    if options.json {
+        return books::say_json(&report);
+    }
+    for line in report::table(&report).lines_within(books::WIDTH) {
+        say(&line);
+    }
+    books::say_notes(&report::notes(&report));
+    Ok(())
+}
+
+fn catalogue(config: &Config) -> Result<Catalogue, Failure> {
+    let prices = config.prices.iter().map(|given| {
+        let mut price = Price::new(given.input, given.output);
+        price.base.cache_read = given.cache_read;
+        price.base.cache_write_5m = given.cache_write_5m;
+        price.base.cache_write_1h = given.cache_write_1h;
+        (given.pattern().to_owned(), price)
+    });
+    Catalogue::with_overrides(prices.collect()).map_err(|error| Failure::Said(error.to_string()))
+}

@@ -1,0 +1,171 @@
+//! What clearing takes away: tool calls that quote what only cleared results said, and calls made again.
+//!
+//! A quote is a line of some length, line numbers aside, in the arguments of a call that stands in an earlier
+//! tool result. It is lost if nothing that was sent with the request that led to the call holds the line. Every
+//! line is hashed once; what a request costs grows with what is new or changed in it.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use super::lines::{self, Lines};
+use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::plan::LeafEdit;
+use crate::planner::{Applied, Decision};
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Xxh3Default>>;
+
+/// Counts over a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Tool calls.
+    pub(super) calls: u64,
+    /// Calls that quote a result.
+    pub(super) quoting: u64,
+    /// Calls that quote what was not sent.
+    pub(super) lost: u64,
+    /// Calls made again while their result was cleared.
+    pub(super) recalls: u64,
+}
+
+/// What was sent with the last request, line by line.
+#[derive(Default)]
+pub(super) struct Quotes {
+    pub(super) counts: Counts,
+    messages: usize,
+    lines: Map<u64, Holders>,
+    parts: Map<PartId, Held>,
+    /// Calls whose results were sent cleared.
+    cleared: Map<u64, u32>,
+}
+
+/// How many parts hold a line.
+#[derive(Default, Clone, Copy)]
+struct Holders {
+    results: u32,
+    sent: u32,
+}
+
+/// A part's lines.
+struct Held {
+    said: Lines,
+    /// What is sent instead, by which decision.
+    edited: Option<(Arc<Decision>, Lines)>,
+    /// The call that it answers.
+    call: Option<u64>,
+}
+
+impl Quotes {
+    /// Takes the next request: judges the calls that the last one led to, then notes what is sent now.
+    pub(super) fn request(&mut self, conversation: &Conversation, applied: &[Applied]) {
+        let first = self.messages == 0;
+        for at in self.messages..conversation.messages.len() {
+            for (id, part) in conversation.parts_of(at) {
+                if part.kind == PartKind::ToolCall {
+                    self.call(conversation, id, first);
+                }
+            }
+        }
+        for at in self.messages..conversation.messages.len() {
+            if conversation.messages[at].index.role != Role::System {
+                self.add(conversation, at);
+            }
+        }
+        self.messages = conversation.messages.len();
+        for applied in applied {
+            self.edit(conversation, applied);
+        }
+    }
+
+    fn call(&mut self, conversation: &Conversation, id: PartId, is_history: bool) {
+        self.counts.calls += 1;
+        if is_history {
+            return;
+        }
+        let quoted = lines::of_arguments(&conversation.arguments(id).unwrap_or_default());
+        let holders = quoted.iter().filter_map(|line| self.lines.get(line));
+        let (mut quotes, mut lost) = (false, false);
+        for holders in holders.filter(|holders| holders.results > 0) {
+            quotes = true;
+            lost |= holders.sent == 0;
+        }
+        self.counts.quoting += u64::from(quotes);
+        self.counts.lost += u64::from(lost);
+        let again =
+            call_key(conversation, id).is_some_and(|key| self.cleared.get(&key).is_some_and(|n| *n > 0));
+        self.counts.recalls += u64::from(again);
+    }
+
+    fn add(&mut self, conversation: &Conversation, message: usize) {
+        for (id, part) in conversation.parts_of(message) {
+            let said = match part.kind {
+                PartKind::ToolCall => lines::of_arguments(&conversation.arguments(id).unwrap_or_default()),
+                PartKind::Text | PartKind::ToolResult => {
+                    let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
+                    lines::of_texts(texts)
+                }
+                _ => continue,
+            };
+            let is_result = part.kind == PartKind::ToolResult;
+            for line in &said {
+                let holders = self.lines.entry(*line).or_default();
+                holders.results += u32::from(is_result);
+                holders.sent += 1;
+            }
+            if is_result {
+                let call = conversation.call_of(id).and_then(|call| call_key(conversation, call));
+                self.parts.insert(id, Held { said, edited: None, call });
+            }
+        }
+    }
+
+    /// Notes what is sent instead of a result.
+    fn edit(&mut self, conversation: &Conversation, applied: &Applied) {
+        let Some(held) = self.parts.get_mut(&applied.part) else { return };
+        if held.edited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &applied.decision)) {
+            return;
+        }
+        let sent = sent_lines(conversation, applied);
+        let was = held.edited.as_ref().map_or(&held.said, |(_, lines)| lines);
+        for line in was {
+            if let Some(holders) = self.lines.get_mut(line) {
+                holders.sent -= 1;
+            }
+        }
+        for line in &sent {
+            self.lines.entry(*line).or_default().sent += 1;
+        }
+        let was_cleared = held.edited.as_ref().is_some_and(|(known, _)| is_clearing(known));
+        if let Some(call) = held.call.filter(|_| is_clearing(&applied.decision) && !was_cleared) {
+            *self.cleared.entry(call).or_default() += 1;
+        }
+        held.edited = Some((Arc::clone(&applied.decision), sent));
+    }
+}
+
+/// Whether a decision takes the whole result away.
+fn is_clearing(decision: &Decision) -> bool {
+    decision.rules.split('+').any(|rule| rule.starts_with("clear"))
+}
+
+fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
+    let leaves = conversation.part(applied.part).map_or(0, |part| part.leaves.len());
+    let texts = (0..leaves).filter_map(|leaf| {
+        let edit = applied.decision.leaves.iter().find(|(at, _)| *at as usize == leaf);
+        match edit {
+            Some((_, LeafEdit::Replace(text))) => Some(std::borrow::Cow::Borrowed(&**text)),
+            Some((_, LeafEdit::Remove)) => None,
+            None => conversation.text(applied.part, leaf),
+        }
+    });
+    lines::of_texts(texts)
+}
+
+/// The tool and the arguments of a call.
+fn call_key(conversation: &Conversation, id: PartId) -> Option<u64> {
+    let tool = conversation.part(id)?.tool.as_deref().unwrap_or_default();
+    let arguments = conversation.arguments(id)?;
+    Some(xxh3_64(format!("{tool}\0{arguments}").as_bytes()))
+}

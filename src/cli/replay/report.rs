@@ -1,0 +1,228 @@
+//! What the replay of conversations says: JSON for programs, a table for people.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::session::Played;
+use crate::cli::figures;
+use crate::cli::table::{Align, Table};
+use crate::usage::{Money, Tokens};
+
+/// What the JSON says.
+pub(super) const SCHEMA: &str = "\
+JSON:
+  {\"files\": [FILE], \"total\": TOTAL}
+  FILE and TOTAL
+    requests         model calls
+    direct_usd       what the prompts cost without the gateway, in dollars; null without a known price
+    gateway_usd      what they cost with it
+    ratio            gateway_usd / direct_usd
+    output_usd       what the answers cost, on either side
+    events           changes of old parts, by reason
+    invalid          edited requests that the provider would refuse, although it accepts the original
+    untouched        requests that could not be read or proved, and went as they came
+    prefixes_broken  {direct, gateway}: requests that did not go on where the one before ended
+    calls            tool calls
+    quoting          calls that quote an earlier result
+    lost_quotes      calls that quote what was not sent any more
+    recalls          calls that were made again while their result was cleared
+    tokens           {direct, gateway}: prompt and output tokens by kind
+  FILE
+    id, model, priced_as   the recording, its model, the model whose prices were taken
+  TOTAL
+    worst_ratio, worst_id  the file with the largest ratio
+    unpriced               files without a known price; they are not in the sums of money
+
+Estimates: a token is taken for 4 bytes of text, an image for at most 1,600 tokens; the provider's cache is
+modelled as documented. Instructions and tools that a recording lacks are put before the prompt of both sides.
+The answers are the recorded ones, whatever was sent.";
+
+/// What was played.
+#[derive(Default, Serialize)]
+pub(super) struct Report {
+    pub(super) files: Vec<File>,
+    pub(super) total: Total,
+}
+
+/// A recording, or the sum.
+#[derive(Serialize, Default)]
+pub(super) struct Figures {
+    pub(super) requests: u64,
+    #[serde(serialize_with = "usd")]
+    pub(super) direct_usd: Option<Money>,
+    #[serde(serialize_with = "usd")]
+    pub(super) gateway_usd: Option<Money>,
+    pub(super) ratio: Option<f64>,
+    #[serde(serialize_with = "usd")]
+    pub(super) output_usd: Option<Money>,
+    pub(super) events: BTreeMap<&'static str, u64>,
+    pub(super) invalid: u64,
+    pub(super) untouched: u64,
+    pub(super) prefixes_broken: Both<u64>,
+    pub(super) calls: u64,
+    pub(super) quoting: u64,
+    pub(super) lost_quotes: u64,
+    pub(super) recalls: u64,
+    pub(super) tokens: Both<Tokens>,
+}
+
+/// A recording.
+#[derive(Serialize)]
+pub(super) struct File {
+    pub(super) id: String,
+    pub(super) model: Option<String>,
+    pub(super) priced_as: Option<String>,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+}
+
+/// The sum of all recordings.
+#[derive(Default, Serialize)]
+pub(super) struct Total {
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+    pub(super) worst_ratio: Option<f64>,
+    pub(super) worst_id: Option<String>,
+    pub(super) unpriced: u64,
+}
+
+#[derive(Serialize, Default, Clone, Copy)]
+pub(super) struct Both<T> {
+    pub(super) direct: T,
+    pub(super) gateway: T,
+}
+
+impl Report {
+    /// Adds a recording.
+    pub(super) fn add(&mut self, played: Played) {
+        let direct_usd = played.direct.prompts;
+        let gateway_usd = played.gateway.prompts;
+        let figures = Figures {
+            requests: played.requests,
+            direct_usd,
+            gateway_usd,
+            ratio: ratio(gateway_usd, direct_usd),
+            output_usd: played.direct.output,
+            events: played.events,
+            invalid: played.invalid,
+            untouched: played.untouched,
+            prefixes_broken: Both { direct: played.direct.broken, gateway: played.gateway.broken },
+            calls: played.counts.calls,
+            quoting: played.counts.quoting,
+            lost_quotes: played.counts.lost,
+            recalls: played.counts.recalls,
+            tokens: Both { direct: played.direct.tokens, gateway: played.gateway.tokens },
+        };
+        self.total.add(&played.id, &figures);
+        self.files.push(File { id: played.id, model: played.model, priced_as: played.priced_as, figures });
+    }
+}
+
+impl Total {
+    fn add(&mut self, id: &str, file: &Figures) {
+        let sum = &mut self.figures;
+        sum.requests += file.requests;
+        for (reason, count) in &file.events {
+            *sum.events.entry(reason).or_default() += count;
+        }
+        sum.invalid += file.invalid;
+        sum.untouched += file.untouched;
+        sum.prefixes_broken.direct += file.prefixes_broken.direct;
+        sum.prefixes_broken.gateway += file.prefixes_broken.gateway;
+        sum.calls += file.calls;
+        sum.quoting += file.quoting;
+        sum.lost_quotes += file.lost_quotes;
+        sum.recalls += file.recalls;
+        sum.tokens.direct += file.tokens.direct;
+        sum.tokens.gateway += file.tokens.gateway;
+        self.unpriced += u64::from(file.direct_usd.is_none());
+        for (sum, more) in [
+            (&mut sum.direct_usd, file.direct_usd),
+            (&mut sum.gateway_usd, file.gateway_usd),
+            (&mut sum.output_usd, file.output_usd),
+        ] {
+            *sum = more.map(|more| sum.unwrap_or_default() + more).or(*sum);
+        }
+        sum.ratio = ratio(sum.gateway_usd, sum.direct_usd);
+        if let Some(ratio) = file.ratio
+            && self.worst_ratio.is_none_or(|worst| ratio > worst)
+        {
+            self.worst_ratio = Some(ratio);
+            self.worst_id = Some(id.to_owned());
+        }
+    }
+}
+
+/// A ratio with four decimal places.
+fn ratio(part: Option<Money>, whole: Option<Money>) -> Option<f64> {
+    let (part, whole) = (part?.picodollars(), whole?.picodollars());
+    (whole > 0).then(|| (part as f64 / whole as f64 * 1e4).round() / 1e4)
+}
+
+/// Exact to far below a cent, which is all that a comparison needs.
+#[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+fn usd<S: serde::Serializer>(amount: &Option<Money>, serializer: S) -> Result<S::Ok, S::Error> {
+    amount.map(|amount| amount.picodollars() as f64 / 1e12).serialize(serializer)
+}
+
+/// The table for people.
+pub(super) fn table(report: &Report) -> Table {
+    let titles =
+        ["requests", "direct", "gateway", "ratio", "answers", "events", "invalid", "calls", "lost", "again"];
+    let mut columns = vec![("conversation", Align::Left)];
+    columns.extend(titles.map(|title| (title, Align::Right)));
+    let mut table = Table::new(&columns);
+    let all = || report.files.iter().map(|file| &file.figures).chain([&report.total.figures]);
+    let places = figures::places(all().flat_map(|file| [file.direct_usd, file.gateway_usd]).flatten());
+    for file in &report.files {
+        table.row(&row(&file.id, &file.figures, places));
+    }
+    table.row(&row("total", &report.total.figures, places));
+    table
+}
+
+fn row(name: &str, figures: &Figures, places: usize) -> [String; 11] {
+    let usd = |amount: Option<Money>| {
+        amount.map_or_else(|| "–".to_owned(), |amount| figures::dollars(amount, places))
+    };
+    [
+        name.to_owned(),
+        figures::count(figures.requests),
+        usd(figures.direct_usd),
+        usd(figures.gateway_usd),
+        figures.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}")),
+        usd(figures.output_usd),
+        figures::count(figures.events.values().sum()),
+        figures::count(figures.invalid),
+        figures::count(figures.calls),
+        figures::count(figures.lost_quotes),
+        figures::count(figures.recalls),
+    ]
+}
+
+/// What is said below the table.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let total = &report.total;
+    let mut notes = Vec::new();
+    if let Some(worst) = total.worst_ratio {
+        notes.push(format!("worst: {} at {worst:.3}", total.worst_id.as_deref().unwrap_or_default()));
+    }
+    let figures = &total.figures;
+    let lost = figures::percent(i128::from(figures.lost_quotes), i128::from(figures.calls));
+    notes.push(format!("calls that quote what was not sent any more: {lost}"));
+    for (reason, count) in &figures.events {
+        notes.push(format!("events, {reason}: {}", figures::count(*count)));
+    }
+    if total.unpriced > 0 {
+        let files = figures::counted(total.unpriced, "conversation", "conversations");
+        notes.push(format!("{files} without a known price: not in the sums of money"));
+    }
+    for file in report.files.iter().filter(|file| file.priced_as != file.model) {
+        if let Some(name) = &file.priced_as {
+            let model = file.model.as_deref().unwrap_or("unknown");
+            notes.push(format!("{}: {model} priced as {name}", file.id));
+        }
+    }
+    notes
+}

@@ -1,0 +1,247 @@
+//! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
+//!
+//! Hashes and lengths only, in one pass at memory speed: it is made twice for every request, of the original and
+//! of what was sent. A block's key does not depend on the cache mark that it carries, nor on whether a text
+//! stands alone or as the only member of a block. What cannot be read still is a block; nothing here fails.
+
+use memchr::{memchr_iter, memmem};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::conversation::{Arguments, Conversation, Part, PartId, PartKind, Role};
+use crate::json::scan::{self, Kind, Value};
+use crate::json::{Span, string};
+use crate::usage::cache_model::{self, PromptShape, Ttl};
+
+/// What an image or a document counts at most, in bytes of text: about 1,600 tokens, whatever its encoding.
+const MEDIA: usize = 6400;
+
+/// A prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The blocks: tools and instructions, then the messages.
+    pub blocks: Vec<Block>,
+    /// A mark that the provider puts on the last block itself.
+    pub automatic: Option<Ttl>,
+}
+
+/// A block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// A hash of what it says, its mark excluded.
+    pub key: u128,
+    /// Bytes of text, escapes undone.
+    pub bytes: u32,
+    /// The cache mark it carries.
+    pub mark: Option<Ttl>,
+    /// The part that it is, if it stands in a message.
+    pub part: Option<PartId>,
+}
+
+impl Prompt {
+    /// The shape of the prompt at that many bytes per token. Every block has at least one token.
+    pub fn shape(&self, bytes_per_token: f64) -> PromptShape {
+        let tokens = |bytes: u32| (f64::from(bytes) / bytes_per_token).round().max(1.0) as u64;
+        let blocks = self.blocks.iter();
+        let blocks = blocks.map(|block| cache_model::Block {
+            key: block.key,
+            tokens: tokens(block.bytes),
+            mark: block.mark,
+        });
+        PromptShape { blocks: blocks.collect(), automatic: self.automatic }
+    }
+
+    /// Bytes of text in all blocks.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
+    }
+
+    /// How many blocks stand before the messages.
+    pub fn frame(&self) -> usize {
+        self.blocks.iter().take_while(|block| block.part.is_none()).count()
+    }
+}
+
+/// Where a dialect keeps the beginning of a prompt, and how marks are named.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// Members of the frame that stand before the messages, in the provider's order.
+    pub(super) before: &'static [&'static str],
+    /// The member that marks a block, and, on the frame, the end of the prompt.
+    pub(super) mark: Option<&'static str>,
+    /// Reasoning is encrypted.
+    pub(super) sealed: bool,
+}
+
+/// The prompt of a request.
+pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
+    let mut prompt = Prompt::default();
+    frame(conversation, layout, &mut prompt);
+    for at in 0..conversation.messages.len() {
+        let role = conversation.messages[at].index.role;
+        for (id, part) in conversation.parts_of(at) {
+            prompt.blocks.push(part_block(conversation, id, role, part, layout));
+        }
+    }
+    prompt
+}
+
+/// What stands around the messages, read from a copy without them.
+fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
+    let (body, list) = (&conversation.body, conversation.array.range());
+    let (Some(head), Some(tail)) = (body.get(..list.start), body.get(list.end..)) else { return };
+    let bytes = [head, b"[]", tail].concat();
+    let Ok(members) = scan::document(&bytes).and_then(|root| scan::members_unchecked(&bytes, root.span))
+    else {
+        return;
+    };
+    for name in layout.before {
+        let Some(value) = scan::get(&bytes, &members, name) else { continue };
+        match value.kind {
+            Kind::Null => {}
+            Kind::Array => {
+                let items = scan::items(&bytes, value.span).unwrap_or_default();
+                prompt.blocks.extend(items.into_iter().map(|item| frame_block(&bytes, item, layout)));
+            }
+            _ => prompt.blocks.push(frame_block(&bytes, value, layout)),
+        }
+    }
+    prompt.automatic = layout.mark.and_then(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
+}
+
+fn frame_block(bytes: &[u8], value: Value, layout: &Layout) -> Block {
+    let raw = value.span.of(bytes);
+    let (key, mark) = key(b"F", raw, layout.mark);
+    Block { key, bytes: text_len(raw) as u32, mark, part: None }
+}
+
+fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> Block {
+    let raw = conversation.bytes_of(id.message, part.span);
+    let (key, mark) = match (part.kind, part.leaves.first()) {
+        (PartKind::Text, Some(leaf)) => {
+            text_key(role, raw, leaf.span.relative_to(part.span.start as usize), layout)
+        }
+        _ => key(&[role as u8, part.kind as u8], raw, layout.mark),
+    };
+    let bytes = part_len(conversation, id.message, part, layout).min(u32::MAX as usize) as u32;
+    Block { key, bytes, mark, part: Some(id) }
+}
+
+/// The key of a text: of its literal, and of what else its block says, if anything.
+fn text_key(role: Role, raw: &[u8], literal: Span, layout: &Layout) -> (u128, Option<Ttl>) {
+    let mut hash = Xxh3::new();
+    hash.update(&[b'T', role as u8]);
+    hash.update(literal.of(raw));
+    let (Some(head), Some(tail)) = (raw.get(..literal.start as usize), raw.get(literal.end as usize..))
+    else {
+        return (hash.digest128(), None);
+    };
+    let mut mark = None;
+    let rest = [head, b"\"\"", tail].concat();
+    let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
+    for member in members.unwrap_or_default() {
+        match member.name(&rest) {
+            b"type" | b"text" => {}
+            name if layout.mark.is_some_and(|mark| mark.as_bytes() == name) => {
+                mark = ttl(&rest, member.value);
+            }
+            _ => hash.update(member.span().of(&rest)),
+        }
+    }
+    (hash.digest128(), mark)
+}
+
+/// The key of a value, and the mark that was left out of it.
+fn key(tag: &[u8], raw: &[u8], mark: Option<&str>) -> (u128, Option<Ttl>) {
+    let mut hash = Xxh3::new();
+    hash.update(tag);
+    let (mut cuts, mut found) = (Vec::new(), None);
+    if let Some(name) = mark.filter(|name| memmem::find(raw, name.as_bytes()).is_some())
+        && let Ok(root) = scan::document(raw)
+    {
+        cut_marks(raw, root, name, &mut cuts, &mut found);
+    }
+    cuts.sort_unstable();
+    let mut from = 0;
+    for cut in cuts {
+        hash.update(raw.get(from..cut.start as usize).unwrap_or_default());
+        from = cut.end as usize;
+    }
+    hash.update(raw.get(from..).unwrap_or_default());
+    (hash.digest128(), found)
+}
+
+/// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.
+fn cut_marks(raw: &[u8], value: Value, name: &str, cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
+    let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
+    for (at, member) in members.iter().enumerate() {
+        let key = member.name(raw);
+        if key == name.as_bytes() {
+            let cut = match (at.checked_sub(1).map(|before| members[before]), members.get(at + 1)) {
+                (Some(before), _) => Span { start: before.value.span.end, end: member.value.span.end },
+                (None, Some(behind)) => Span { start: member.key.start, end: behind.key.start },
+                (None, None) => member.span(),
+            };
+            cuts.push(cut);
+            *found = found.or(ttl(raw, member.value));
+        } else if key == b"content" && member.value.kind == Kind::Array {
+            for item in scan::items(raw, member.value.span).unwrap_or_default() {
+                cut_marks(raw, item, name, cuts, found);
+            }
+        }
+    }
+}
+
+/// What a mark says; `None` for `null`.
+fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
+    let members = scan::members_unchecked(bytes, mark.span).ok()?;
+    let said = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
+    Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
+}
+
+/// Bytes that a part has for the model.
+fn part_len(conversation: &Conversation, message: u32, part: &Part, layout: &Layout) -> usize {
+    let len = |span: Span| text_len(conversation.bytes_of(message, span));
+    match part.kind {
+        PartKind::Text => part.leaves.iter().map(|leaf| len(leaf.span)).sum(),
+        PartKind::ToolCall => {
+            let arguments =
+                part.arguments.map(|(Arguments::Value(span) | Arguments::Encoded(span))| len(span));
+            arguments.map_or_else(
+                || len(part.span),
+                |arguments| arguments + part.tool.as_ref().map_or(0, |tool| tool.len()),
+            )
+        }
+        PartKind::ToolResult => result_len(conversation, message, part),
+        PartKind::Media => part.span.len().min(MEDIA),
+        // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
+        PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
+        PartKind::Thinking | PartKind::Opaque => len(part.span),
+    }
+}
+
+fn result_len(conversation: &Conversation, message: u32, part: &Part) -> usize {
+    let len = |span: Span| text_len(conversation.bytes_of(message, span));
+    let texts: usize = part.leaves.iter().map(|leaf| len(leaf.span)).sum();
+    let Some(slots) = &part.slots else {
+        return if part.leaves.is_empty() { len(part.span) } else { texts };
+    };
+    let is_text = |slot: usize| part.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
+    let others = slots.items.iter().enumerate().filter(|(slot, _)| !is_text(*slot));
+    texts + others.map(|(_, item)| item.len().min(MEDIA)).sum::<usize>()
+}
+
+/// The length of JSON as text: escapes undone, the quotes of a literal left out.
+fn text_len(raw: &[u8]) -> usize {
+    let mut len = raw.len();
+    let mut next = 0;
+    for at in memchr_iter(b'\\', raw) {
+        if at < next {
+            continue;
+        }
+        let unicode = raw.get(at + 1) == Some(&b'u');
+        // A character beyond ASCII has two bytes or three; four if it takes two escapes.
+        len = len.saturating_sub(if unicode { 4 } else { 1 });
+        next = at + if unicode { 6 } else { 2 };
+    }
+    if raw.first() == Some(&b'"') { len.saturating_sub(2) } else { len }
+}

@@ -1,0 +1,239 @@
+//! What providers demand of a history: who speaks when, calls and their results, no blank texts.
+//!
+//! The rules are the providers' own, said over the neutral index. Whoever edits a request proves by them that
+//! it is still accepted; they are never a reason to refuse a request as it came.
+
+use crate::conversation::{Conversation, Message, PartId, PartKind, Role};
+
+/// A rule that a history breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Invalid {
+    /// There is no message.
+    #[error("no messages")]
+    Empty,
+    /// It does not begin with the user.
+    #[error("message {0}: the first message is not the user's")]
+    First(usize),
+    /// It ends with the model.
+    #[error("message {0}: the last message is the model's")]
+    Last(usize),
+    /// A call has no result where it must.
+    #[error("message {0}: a call before it has no result")]
+    Unanswered(usize),
+    /// A result has no call before it.
+    #[error("message {0}: a result without a call")]
+    Orphan(usize),
+    /// An id is used twice.
+    #[error("message {0}: the id of an earlier call")]
+    Reused(usize),
+    /// A text is blank, or a message says nothing.
+    #[error("message {0}: blank")]
+    Blank(usize),
+    /// Instructions stand where none may.
+    #[error("message {0}: instructions out of place")]
+    Instructions(usize),
+    /// Reasoning of two answers runs together, or belongs to nothing.
+    #[error("message {0}: reasoning out of place")]
+    Reasoning(usize),
+}
+
+/// Which rules a provider has.
+#[derive(Debug)]
+pub(super) struct Rules {
+    /// The first message is the user's.
+    pub(super) begins_with_user: bool,
+    /// The last message is not the model's.
+    pub(super) ends_with_client: bool,
+    /// Results follow the calls at once, before anything else.
+    pub(super) answers_at_once: bool,
+    /// No id is used twice.
+    pub(super) unique_ids: bool,
+    /// Which blank texts are refused.
+    pub(super) blanks: Blanks,
+    /// Instructions stand at the end, or before an answer, and never first.
+    pub(super) instructions_before_answers: bool,
+    /// Reasoning is signed: that of two answers must not run together in one message.
+    pub(super) reasoning_apart: bool,
+    /// Reasoning is followed by what it led to.
+    pub(super) reasoning_followed: bool,
+}
+
+/// Which blank texts a provider refuses. Messages without any part are refused by all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blanks {
+    /// Any text of nothing but white space.
+    All,
+    /// Blocks with an empty text.
+    Blocks,
+}
+
+/// Whether the provider accepts the history.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub(super) fn check(conversation: &Conversation, rules: &Rules) -> Result<(), Invalid> {
+    let messages = &conversation.messages;
+    let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Err(Invalid::Empty) };
+    if rules.begins_with_user && first.index.role != Role::User {
+        return Err(Invalid::First(0));
+    }
+    if rules.ends_with_client && last.index.role == Role::Assistant {
+        return Err(Invalid::Last(messages.len() - 1));
+    }
+    let mut turnover = Turnover::default();
+    for at in 0..messages.len() {
+        order(messages, at, rules)?;
+        pairs(conversation, at, rules, &mut turnover)?;
+        blanks(conversation, at, rules.blanks)?;
+    }
+    if turnover.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(messages.len())) }
+}
+
+/// Calls that wait for their results.
+#[derive(Default)]
+struct Turnover<'a> {
+    open: Vec<&'a str>,
+    seen: std::collections::HashSet<&'a str>,
+}
+
+fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> {
+    let role = |at: usize| messages.get(at).map(|message| message.index.role);
+    let thinks = |at: usize| messages[at].index.parts.iter().any(|part| part.kind == PartKind::Thinking);
+    if rules.instructions_before_answers
+        && role(at) == Some(Role::System)
+        && !matches!(role(at + 1), None | Some(Role::Assistant | Role::System))
+    {
+        return Err(Invalid::Instructions(at));
+    }
+    let merged = at > 0 && role(at) == Some(Role::Assistant) && role(at - 1) == role(at);
+    if rules.reasoning_apart && merged && thinks(at - 1) && thinks(at) {
+        return Err(Invalid::Reasoning(at));
+    }
+    if rules.reasoning_followed && thinks(at) && role(at + 1) != Some(Role::Assistant) {
+        return Err(Invalid::Reasoning(at));
+    }
+    Ok(())
+}
+
+fn pairs<'a>(
+    conversation: &'a Conversation,
+    at: usize,
+    rules: &Rules,
+    turnover: &mut Turnover<'a>,
+) -> Result<(), Invalid> {
+    let message = &conversation.messages[at].index;
+    if rules.answers_at_once && matches!(message.role, Role::Assistant | Role::System) {
+        turnover.closed(at)?;
+    }
+    for part in &message.parts {
+        let id = part.call_id.as_deref();
+        match (part.kind, id) {
+            (PartKind::ToolCall, Some(id)) => {
+                if !turnover.seen.insert(id) && rules.unique_ids {
+                    return Err(Invalid::Reused(at));
+                }
+                turnover.open.push(id);
+            }
+            (PartKind::ToolResult, id) => {
+                let call = turnover.open.iter().position(|open| Some(*open) == id);
+                turnover.open.swap_remove(call.ok_or(Invalid::Orphan(at))?);
+            }
+            _ if rules.answers_at_once && message.role != Role::Assistant => turnover.closed(at)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Turnover<'_> {
+    fn closed(&self, at: usize) -> Result<(), Invalid> {
+        if self.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(at)) }
+    }
+}
+
+fn blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(), Invalid> {
+    /// A literal with more bytes than this is taken for a text that says something.
+    const LONG: usize = 256;
+    let is_blank = |id: PartId, leaf: usize| {
+        let text = conversation.text(id, leaf);
+        text.is_some_and(|text| if refused == Blanks::All { text.trim().is_empty() } else { text.is_empty() })
+    };
+    for (id, part) in conversation.parts_of(at) {
+        for (leaf, place) in part.leaves.iter().enumerate() {
+            let is_block = place.slot.is_some() || (part.kind == PartKind::Text && place.span != part.span);
+            // A result may be an empty string.
+            let judged = is_block || (part.kind == PartKind::Text && refused == Blanks::All);
+            if judged && place.span.len() <= LONG && is_blank(id, leaf) {
+                return Err(Invalid::Blank(at));
+            }
+        }
+    }
+    if conversation.messages[at].index.parts.is_empty() { Err(Invalid::Blank(at)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    fn check(dialect: &str, messages: &str) -> Option<Invalid> {
+        let protocol = protocol::named(dialect).unwrap();
+        let body = Bytes::from(format!(r#"{{"messages":[{messages}]}}"#));
+        protocol.valid(&protocol.index(&body, &NoMemo).unwrap()).err()
+    }
+
+    #[test]
+    fn anthropic_histories() {
+        const HI: &str = r#"{"role":"user","content":"hi"}"#;
+        const CALL: &str =
+            r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}"#;
+        const THINKS: &str =
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x"}]}"#;
+        const RESULT: &str = r#"{"type":"tool_result","tool_use_id":"a","content":""}"#;
+        let user = |blocks: &str| format!(r#"{{"role":"user","content":[{blocks}]}}"#);
+        let text = r#"{"type":"text","text":"x"}"#;
+        let system = r#"{"role":"system","content":"be brief"}"#;
+        let answered = format!("{HI},{CALL},{}", user(RESULT));
+        for (messages, expected) in [
+            (HI.to_owned(), None),
+            (answered.clone(), None),
+            (format!("{answered},{HI}"), None),
+            (format!("{HI},{CALL},{}", user(&format!("{RESULT},{text}"))), None),
+            (String::new(), Some(Invalid::Empty)),
+            (CALL.to_owned(), Some(Invalid::First(0))),
+            (format!("{HI},{CALL}"), Some(Invalid::Last(1))),
+            (format!("{HI},{CALL},{HI}"), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{CALL},{}", user(&format!("{text},{RESULT}"))), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{}", user(RESULT)), Some(Invalid::Orphan(1))),
+            (format!("{answered},{CALL},{}", user(RESULT)), Some(Invalid::Reused(3))),
+            (format!("{HI},{}", user("")), Some(Invalid::Blank(1))),
+            (format!("{HI},{}", user(r#"{"type":"text","text":" \n"}"#)), Some(Invalid::Blank(1))),
+            (format!("{HI},{system}"), None),
+            (format!("{HI},{system},{HI}"), Some(Invalid::Instructions(1))),
+            (format!("{HI},{CALL},{system},{}", user(RESULT)), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{THINKS},{THINKS},{HI}"), Some(Invalid::Reasoning(2))),
+        ] {
+            assert_eq!(check("anthropic", &messages), expected, "{messages}");
+        }
+    }
+
+    #[test]
+    fn chat_histories() {
+        const HI: &str = r#"{"role":"user","content":"hi"}"#;
+        const CALL: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+        const RESULT: &str = r#"{"role":"tool","tool_call_id":"a","content":"x"}"#;
+        for (messages, expected) in [
+            (format!("{HI},{CALL},{RESULT}"), None),
+            (format!("{HI},{CALL},{RESULT},{CALL},{RESULT}"), None),
+            (format!("{HI},{CALL}"), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{CALL},{HI},{RESULT}"), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{RESULT}"), Some(Invalid::Orphan(1))),
+            (r#"{"role":"assistant","content":null}"#.to_owned(), Some(Invalid::Blank(0))),
+        ] {
+            assert_eq!(check("openai-chat", &messages), expected, "{messages}");
+        }
+    }
+}
