@@ -57,7 +57,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("no price is known for `{model}`")));
     }
     let setting = Setting {
-        shape: &config.shape,
+        policy: &config.policy,
         catalogue: &catalogue,
         prices: options.prices.as_deref(),
         marks: options.client_marks,

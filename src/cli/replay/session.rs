@@ -13,15 +13,15 @@ use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Side};
 use super::transcript::{Request, Transcript};
 use crate::conversation::{Conversation, Memo, MessageIndex};
-use crate::planner::{self, Applied, Past};
+use crate::planner::{self, Applied, Facts, Past, Policy, Standing};
 use crate::protocol::{self, Protocol};
-use crate::shape;
-use crate::usage::Catalogue;
+use crate::strategy::gate::Rates;
+use crate::usage::{Catalogue, Price, binds_reasoning};
 use crate::usage::cache_model::CacheModel;
 
 /// With what a conversation is played.
 pub(super) struct Setting<'a> {
-    pub(super) shape: &'a shape::Settings,
+    pub(super) policy: &'a Policy,
     pub(super) catalogue: &'a Catalogue,
     /// The model whose prices hold in place of the recorded one's.
     pub(super) prices: Option<&'a str>,
@@ -89,6 +89,13 @@ struct Session {
     memo: Messages,
     sent: usize,
     applied: Vec<Applied>,
+    standing: Option<Standing>,
+    facts: Facts,
+    /// Its reasoning is bound to what stands before it.
+    binds: bool,
+    /// When the last request was sent, and how long the cache keeps it.
+    last_ms: u64,
+    idle_ms: Option<u64>,
     /// Tokens of instructions and tools that the recording lacks.
     recorded_hidden: Option<u64>,
     hidden: Option<u64>,
@@ -108,12 +115,24 @@ impl Session {
         recorded_hidden: Option<u64>,
     ) -> Self {
         let price = found.map(|found| Arc::clone(&found.price));
-        let cache = CacheModel::new(price::cache(protocol.name(), model, price.as_deref()));
+        let kind = price::cache(protocol.name(), model, price.as_deref());
+        let cache = CacheModel::new(kind);
+        let rates = price.as_deref().and_then(Price::shares);
+        let facts = Facts {
+            rates: rates.map(|(read, write)| Rates { read, write }),
+            window: price.as_ref().and_then(|price| price.context_window),
+            ..Facts::default()
+        };
         Self {
             protocol,
             memo: Messages::default(),
             sent: 0,
             applied: Vec::new(),
+            standing: None,
+            facts,
+            binds: binds_reasoning(model),
+            last_ms: 0,
+            idle_ms: kind.idle_ms(),
             recorded_hidden,
             hidden: None,
             direct: Side::new(cache.clone(), price.clone()),
@@ -130,6 +149,9 @@ impl Session {
             self.untouched += 1;
             return;
         };
+        let idle_ms = now_ms.saturating_sub(self.last_ms);
+        self.facts.cold = self.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
+        self.facts.bound = self.binds && original.has_reasoning();
         let edited = self.rewrite(&original, setting);
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
@@ -148,18 +170,24 @@ impl Session {
             None => self.gateway.send(&prompt, hidden, output, now_ms),
         }
         self.quotes.request(&original, &self.applied);
-        self.sent = original.messages.len();
+        (self.sent, self.last_ms) = (original.messages.len(), now_ms);
+        self.facts.measured = Some((self.sent, self.gateway.last_prompt()));
     }
 
     /// The request as it would be sent; `None`: as it came.
     fn rewrite(&mut self, original: &Conversation, setting: &Setting<'_>) -> Option<Conversation> {
-        let past = Past { sent: self.sent, applied: &self.applied, recover: &|_| None };
-        let mut outcome = planner::plan(original, &past, setting.shape, &recall);
+        let standing = self.standing.take();
+        let past = Past { sent: self.sent, applied: &self.applied, recover: &|_| None, standing };
+        let mut outcome = planner::plan(original, past, setting.policy, &self.facts, &recall);
+        self.standing = Some(std::mem::take(&mut outcome.standing));
         let mut edited = self.carry_out(original, &outcome);
         if edited.is_none() && outcome.fresh > 0 {
             outcome.forget_fresh();
             edited = self.carry_out(original, &outcome);
             self.untouched += 1;
+        }
+        if let Some(event) = &outcome.event {
+            *self.events.entry(event.reason.as_str()).or_default() += 1;
         }
         self.applied = outcome.applied;
         edited

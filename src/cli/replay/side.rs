@@ -14,6 +14,7 @@ pub(super) struct Side {
     cache: CacheModel,
     price: Option<Arc<Price>>,
     last: Vec<u128>,
+    last_prompt: u64,
     /// What prompts cost; `None` without a price.
     pub(super) prompts: Option<Money>,
     /// What answers cost; `None` without a price.
@@ -29,7 +30,12 @@ impl Side {
     pub(super) fn new(cache: CacheModel, price: Option<Arc<Price>>) -> Self {
         let nothing = price.as_ref().map(|_| Money::ZERO);
         let (last, tokens) = (Vec::new(), Tokens::default());
-        Self { cache, price, last, prompts: nothing, output: nothing, tokens, broken: 0 }
+        Self { cache, price, last, last_prompt: 0, prompts: nothing, output: nothing, tokens, broken: 0 }
+    }
+
+    /// Tokens of the last prompt.
+    pub(super) fn last_prompt(&self) -> u64 {
+        self.last_prompt
     }
 
     /// Bills a prompt, with `hidden` tokens in front that were not recorded, and an answer.
@@ -40,6 +46,7 @@ impl Side {
         }
         let tokens = self.cache.observe(0, &shape, now_ms).with_output(output, 0);
         self.tokens += tokens;
+        self.last_prompt = tokens.prompt();
         let usage = Usage { tokens, ..Usage::default() };
         let lines = self.price.as_ref().and_then(|price| cost(&usage, price));
         let add = |sum: Option<Money>, more: Option<Money>| sum.zip(more).map(|(sum, more)| sum + more);
