@@ -23,7 +23,7 @@ use crate::planner::Policy;
 use crate::server::{Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Outputs, Sqlite, Store, StoreError};
-use crate::strategy::clear;
+use crate::strategy::{clear, marks};
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
 
@@ -133,6 +133,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         touched: Touched::new(),
         counting: Policy {
             clear: clear::Settings { enabled: false, ..config.policy.clear.clone() },
+            marks: marks::Settings { marks: false, anchors: false },
             ..config.policy.clone()
         },
         policy: config.policy.clone(),

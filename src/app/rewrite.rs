@@ -186,6 +186,8 @@ impl<'a> Request<'a> {
             window: price.and_then(|price| price.context_window),
             measured: self.core.meter.measured(place.chains[place.sent]),
             bytes_per_token: self.core.meter.bytes_per_token(model),
+            now_ms: u64::try_from(self.now_ms).unwrap_or(0),
+            lasts_ms: kind.idle_ms().unwrap_or(0),
             bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
             ..planner::Facts::default()
         }
@@ -199,6 +201,9 @@ impl<'a> Request<'a> {
         }
         let mut outcome = self.plan(&place);
         self.core.lineage.keep_standing(&place, std::mem::take(&mut outcome.standing));
+        if self.core.observe {
+            outcome.leave_unmarked();
+        }
         // A thread that was edited before stays as it was sent, whatever the mode is now.
         if self.core.observe && outcome.fresh == outcome.applied.len() {
             self.remember(&place, Arc::default());
@@ -209,11 +214,10 @@ impl<'a> Request<'a> {
         if outcome.fresh == 0 || self.core.observe {
             return Ok(self.settled(place, outcome, None));
         }
-        let edited =
-            match protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo) {
-                Ok(edited) => edited,
-                Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string()))),
-            };
+        let edited = match self.carry_out(&outcome) {
+            Ok(edited) => edited,
+            Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string()))),
+        };
         match self.store(&place, &outcome).await {
             Ok(()) => {
                 let (applied, fresh) = (Arc::from(outcome.applied), outcome.fresh);
@@ -236,13 +240,18 @@ impl<'a> Request<'a> {
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
-        let (applied, level): (Arc<[Applied]>, _) = (outcome.applied.into(), outcome.level);
+        let (applied, level): (Arc<[Applied]>, _) = (outcome.applied.as_slice().into(), outcome.level);
         self.remember(&place, Arc::clone(&applied));
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, applied, 0);
             return Rewritten { body: None, facts }.with(None, level);
         }
-        match protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo) {
+        let carried_out = self.carry_out(&outcome).or_else(|error| {
+            // Marks are for money only: what was decided must look as it did in any case.
+            outcome.leave_unmarked();
+            if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
+        });
+        match carried_out {
             Ok(edited) => {
                 self.keep_alive(&place, &applied);
                 let facts = self.facts(Some(place), State::Edited, why, applied, 0);
@@ -250,6 +259,10 @@ impl<'a> Request<'a> {
             }
             Err(error) => self.untouched(error.to_string()),
         }
+    }
+
+    fn carry_out(&self, outcome: &Outcome) -> Result<Bytes, protocol::Unsafe> {
+        protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
     /// Notes, without waiting, that a request of this thread left.

@@ -1,10 +1,10 @@
-//! `[clear]` and `[window]`: what may be done with old results, and how full the window may get.
+//! `[clear]`, `[window]` and `[cache]`: what may be done with old results, and how full the window may get.
 //!
 //! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
 
 use crate::strategy::clear::{Policy, Protect, Settings, Weights};
 use crate::strategy::gate::Reason;
-use crate::strategy::window;
+use crate::strategy::{marks, window};
 
 use super::section::Section;
 use super::shaping::tools;
@@ -92,6 +92,13 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     }
     let reserve_output = section.optional::<usize>("reserve_output").map(|tokens| tokens as u64);
     window::Settings { trigger, target, reserve_output, ..default }
+}
+
+pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> marks::Settings {
+    marks::Settings {
+        marks: section.value("marks", default.marks),
+        anchors: section.value("anchors", default.anchors),
+    }
 }
 
 fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {

@@ -10,5 +10,7 @@ mod tools;
 
 pub use fingerprint::{Chain, Digest, Fingerprint};
 pub use memo::{Memo, NoMemo};
-pub use model::{Arguments, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots};
+pub use model::{
+    Arguments, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role, Slots,
+};
 pub use tools::Tools;

@@ -166,6 +166,29 @@ pub struct PartId {
     pub part: u32,
 }
 
+/// The cache marks of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// How many stand outside of the messages.
+    pub frame: usize,
+    /// Those on parts, in order, each with whether it is to last for long.
+    pub parts: Vec<(PartId, bool)>,
+    /// A mark as a member of a block.
+    pub member: &'static str,
+    /// The same for one that lasts for long.
+    pub long_member: &'static str,
+}
+
+impl Marks {
+    /// The most that a request may have.
+    pub const MOST: usize = 4;
+
+    /// How many more a request may have.
+    pub fn free(&self) -> usize {
+        Self::MOST.saturating_sub(self.frame + self.parts.len())
+    }
+}
+
 /// The index of one request body.
 #[derive(Debug, Clone)]
 pub struct Conversation {
@@ -184,6 +207,8 @@ pub struct Conversation {
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,
+    /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
+    pub marks: Option<Marks>,
 }
 
 impl Conversation {

@@ -47,6 +47,7 @@ pub enum Refusal {
 pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
     let mut edited = HashSet::new();
+    let mut marked = Vec::new();
     let mut moves = dropped.contains(&true);
     for op in &plan.ops {
         match op {
@@ -68,8 +69,18 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                 }
                 moves = true;
             }
+            Op::Mark { part, long } => {
+                check_mark(conversation, *part)?;
+                if dropped[part.message as usize] || marked.contains(&(*part, !long)) {
+                    return Err(Refusal::Conflict);
+                }
+                marked.push((*part, *long));
+            }
             Op::Drop { .. } => {}
         }
+    }
+    if !marked.is_empty() {
+        check_marks(conversation, marked)?;
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;
@@ -77,6 +88,32 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
         check_order(conversation, plan, &dropped)?;
     }
     Ok(())
+}
+
+/// Only what is understood, and is no reasoning, can carry a mark; an empty text cannot.
+fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    match part.kind {
+        PartKind::Thinking | PartKind::Opaque => Err(Refusal::Protected),
+        PartKind::Text if conversation.text(id, 0).is_none_or(|text| text.trim().is_empty()) => {
+            Err(Refusal::EmptyText)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All marks of a request together: each part has one, there are no more than a request may have, and those that
+/// last for long come first.
+fn check_marks(conversation: &Conversation, mut marked: Vec<(PartId, bool)>) -> Result<(), Refusal> {
+    let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
+    if marked.len() > own.free() {
+        return Err(Refusal::Conflict);
+    }
+    marked.extend(&own.parts);
+    marked.sort_unstable();
+    let twice = marked.windows(2).any(|pair| pair[0].0 == pair[1].0);
+    let late = marked.windows(2).any(|pair| !pair[0].1 && pair[1].1);
+    if twice || late { Err(Refusal::Conflict) } else { Ok(()) }
 }
 
 fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusal> {

@@ -33,6 +33,13 @@ pub enum Op {
         /// Leaf index and what becomes of it.
         leaves: Vec<(u32, LeafEdit)>,
     },
+    /// Marks the prompt for the provider's cache at the end of a part.
+    Mark {
+        /// The part.
+        part: PartId,
+        /// The mark is to last for long.
+        long: bool,
+    },
     /// Drops messages `first..end`.
     Drop {
         /// First message that goes.

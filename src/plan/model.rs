@@ -22,6 +22,9 @@ pub enum Mismatch {
     /// A message that was edited does not say what it should.
     #[error("message {0} is not as planned")]
     Wrong(usize),
+    /// The cache marks are not those that were planned.
+    #[error("wrong cache marks")]
+    Marks,
     /// Something outside the messages changed.
     #[error("the frame changed")]
     Frame,
@@ -36,6 +39,9 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
         (before.model == after.model, before.stream == after.stream, before.continues == after.continues);
     if frame != (true, true, true) || !same_frame(before, after) {
         return Err(Mismatch::Frame);
+    }
+    if !same_marks(before, plan, after) {
+        return Err(Mismatch::Marks);
     }
     let expected = expected(before, plan);
     if expected.len() != after.messages.len() {
@@ -87,6 +93,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
             Op::Text { part, leaves } => {
                 edits.entry(part.message as usize).or_default().insert(part.part, leaves);
             }
+            Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
             Op::Drop { first, end } => {
                 if let Some(range) = dropped.get_mut(*first..*end) {
                     range.fill(true);
@@ -127,6 +134,21 @@ fn says(
             let edits = edits.get(&old_id.part).copied().unwrap_or_default();
             same_head(old, new) && texts(before, old_id, old, edits) == plain_texts(after, new_id, new)
         })
+}
+
+/// Whether the marks are those from before and those of the plan. Where messages move, only their number counts.
+fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
+    let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
+        return before.marks.is_none() && after.marks.is_none();
+    };
+    let planned = plan.ops.iter().filter_map(|op| match op {
+        Op::Mark { part, long } => Some((*part, *long)),
+        _ => None,
+    });
+    let stays = !plan.ops.iter().any(|op| matches!(op, Op::Drop { .. } | Op::Insert { .. }));
+    let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).collect();
+    expected.sort_unstable();
+    old.frame == new.frame && (!stays || expected == new.parts)
 }
 
 fn same_head(old: &Part, new: &Part) -> bool {

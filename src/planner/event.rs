@@ -19,8 +19,6 @@ pub struct Facts {
     pub rates: Option<Rates>,
     /// The provider's cache of this thread has expired, or there never was one.
     pub cold: bool,
-    /// The prompt is not cached: nothing of it is marked, and the provider needs marks.
-    pub unmarked: bool,
     /// What the model takes, in tokens, if that is known.
     pub window: Option<u64>,
     /// The provider's own figure for the last prompt of this thread: how many messages it had, and its tokens.
@@ -31,6 +29,10 @@ pub struct Facts {
     pub max_output: Option<u64>,
     /// The money or tokens of the conversation are nearly spent.
     pub over_budget: bool,
+    /// The clock's reading, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// How long the provider keeps what is not used, in milliseconds.
+    pub lasts_ms: u64,
     /// The model's reasoning is bound to what stands before it: only what must be is changed.
     pub bound: bool,
 }
@@ -40,20 +42,22 @@ impl Default for Facts {
         Self {
             rates: None,
             cold: false,
-            unmarked: false,
             window: None,
             measured: None,
             bytes_per_token: clear::BYTES_PER_TOKEN as f64,
             max_output: None,
             over_budget: false,
+            now_ms: 0,
+            lasts_ms: 300_000,
             bound: false,
         }
     }
 }
 
 impl Facts {
-    pub(super) fn rates(&self) -> Rates {
-        if self.unmarked { Rates { read: 1.0, write: 1.0 } } else { self.rates.unwrap_or(Rates::USUAL) }
+    /// The rates that hold for a prompt, if it is `cached` at all.
+    pub(super) fn rates(&self, cached: bool) -> Rates {
+        if cached { self.rates.unwrap_or(Rates::USUAL) } else { Rates { read: 1.0, write: 1.0 } }
     }
 }
 
@@ -89,6 +93,10 @@ pub(super) struct Before<'a> {
     /// Messages that were sent before; the rest may not be touched.
     pub(super) sent: usize,
     pub(super) facts: &'a Facts,
+    /// The rates that hold for this prompt.
+    pub(super) rates: Rates,
+    /// A cut falls back to the nearest entry of the provider's cache, and there is a mark left to reach it by.
+    pub(super) anchored: bool,
 }
 
 /// What to clear, and why.
@@ -97,6 +105,15 @@ pub(super) struct Choice {
     parts: Vec<PartId>,
     freed: u64,
     rewritten: u64,
+}
+
+/// What the gate says.
+#[derive(Default)]
+pub(super) struct Verdict {
+    /// The event that is due.
+    pub(super) choice: Option<Choice>,
+    /// The part in front of which the next one would cut, if one were due.
+    pub(super) next: Option<PartId>,
 }
 
 impl Before<'_> {
@@ -132,21 +149,19 @@ impl Before<'_> {
     }
 
     /// What to clear now, if anything.
-    pub(super) fn choose(
-        &self,
-        clear: &clear::Settings,
-        window: &window::Settings,
-        level: &Level,
-    ) -> Option<Choice> {
+    pub(super) fn judge(&self, clear: &clear::Settings, window: &window::Settings, level: &Level) -> Verdict {
         if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
-            return None;
+            return Verdict::default();
         }
         let cleared: HashSet<PartId> =
             self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
         let items = self.history().items();
         let gone =
             |at: usize| cleared.contains(&items[at].part) || items[at].part.message as usize >= self.sent;
-        self.for_window(clear, window, level, &gone).or_else(|| self.for_money(clear, &gone))
+        match self.for_window(clear, window, level, &gone) {
+            Some(choice) => Verdict { choice: Some(choice), next: None },
+            None => self.for_money(clear, &gone),
+        }
     }
 
     /// Down to the target, in the policy's order.
@@ -174,30 +189,46 @@ impl Before<'_> {
         self.choice(Reason::Window, &chosen, clear)
     }
 
-    fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Option<Choice> {
-        let (facts, rates) = (self.facts, self.facts.rates());
+    fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Verdict {
+        let (facts, rates) = (self.facts, self.rates);
         let turn_begins = self.conversation.messages[self.sent..].iter().any(|m| m.index.starts_turn());
         if clear.at_turns && !turn_begins {
-            return None;
+            return Verdict::default();
         }
         let candidates = clear::candidates(self.history(), gone, rates, clear);
         let whole = [
-            (Reason::Cold, facts.cold),
+            (Reason::Cold, facts.cold && !facts.bound),
             (Reason::Budget, facts.over_budget && !facts.bound),
             (Reason::Uncached, rates.is_uncached() && !facts.bound),
             (Reason::Eager, !facts.bound),
         ];
         let due = whole.into_iter().find(|(reason, holds)| *holds && clear::allows(clear, *reason));
         if let Some((reason, _)) = due {
-            return self.choice(reason, &candidates, clear);
+            return Verdict { choice: self.choice(reason, &candidates, clear), next: None };
         }
         if facts.bound || !clear::allows(clear, Reason::BreakEven) {
-            return None;
+            return Verdict::default();
         }
         let tails = self.tails(gone);
         let most = self.standing.account().allowance(clear.most_loss);
-        let cut = gate::break_even(&candidates, |item| tails[item], rates, clear.patience, most)?;
-        self.choice(Reason::BreakEven, &candidates[cut.from..], clear)
+        let priced = |item: usize| tails[self.fallback(item)];
+        let cut = gate::break_even(&candidates, priced, rates, clear.patience, most);
+        let next = gate::nearest(&candidates, |item| tails[item], rates, most);
+        Verdict {
+            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], clear)),
+            next: next.map(|from| self.history().items()[candidates[from].item].part),
+        }
+    }
+
+    /// The item from which on the provider writes again after a cut before `item`.
+    fn fallback(&self, item: usize) -> usize {
+        if self.conversation.marks.is_none() {
+            return item;
+        }
+        let items = self.history().items();
+        let (now, lasts) = (self.facts.now_ms, self.facts.lasts_ms);
+        let entry = self.standing.entries().before(items[item].part, now, lasts).filter(|_| self.anchored);
+        entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
     }
 
     fn choice(&self, reason: Reason, chosen: &[Candidate], clear: &clear::Settings) -> Option<Choice> {
@@ -208,7 +239,7 @@ impl Before<'_> {
         let items = self.history().items();
         let tails = self.tails(&|_| false);
         let parts = chosen.iter().map(|candidate| items[candidate.item].part).collect();
-        let rewritten = tails[chosen[0].item].saturating_sub(freed);
+        let rewritten = tails[self.fallback(chosen[0].item)].saturating_sub(freed);
         Some(Choice { reason, parts, freed, rewritten })
     }
 
@@ -241,11 +272,18 @@ impl Before<'_> {
 }
 
 impl Choice {
+    /// The first part that changes.
+    pub(super) fn first(&self) -> Option<PartId> {
+        self.parts.first().copied()
+    }
+
     /// Books it on the thread.
-    pub(super) fn book(&self, standing: &mut Standing, facts: &Facts) {
-        let rates = facts.rates();
+    pub(super) fn book(&self, standing: &mut Standing, facts: &Facts, rates: Rates) {
         let price = if facts.cold { 0.0 } else { self.rewritten as f64 * rates.rewrite() };
         standing.book(self.freed, price, rates);
+        if let Some(first) = self.parts.first() {
+            standing.entries_mut().cut(*first);
+        }
     }
 
     /// Its record, for what was really decided.

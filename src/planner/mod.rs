@@ -11,9 +11,10 @@ mod standing;
 
 use std::borrow::Cow;
 
-use crate::conversation::{Conversation, Digest, Part, PartId, PartKind};
+use crate::conversation::{Conversation, Digest, Marks, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
+use crate::strategy::marks::{self, Chosen};
 use crate::strategy::{clear, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
@@ -29,6 +30,8 @@ pub struct Policy {
     pub clear: clear::Settings,
     /// How full the window may get.
     pub window: window::Settings,
+    /// What may be done about cache marks.
+    pub marks: marks::Settings,
 }
 
 /// What is known of a request's past.
@@ -61,6 +64,8 @@ pub struct Outcome {
     replaced: Vec<Applied>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
+    /// The cache marks that are added.
+    pub marks: Chosen,
     /// For the thread's next request.
     pub standing: Standing,
 }
@@ -71,9 +76,21 @@ impl Outcome {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
         self.applied.append(&mut self.replaced);
-        self.plan.ops = self.applied.iter().map(operation).collect();
         self.saves.clear();
         self.event = None;
+        self.operate();
+    }
+
+    /// Adds no cache marks.
+    pub fn leave_unmarked(&mut self) {
+        self.marks = Chosen::default();
+        self.operate();
+    }
+
+    /// Makes the plan of the decisions and marks.
+    fn operate(&mut self) {
+        let marks = self.marks.parts().iter().map(|(part, long)| Op::Mark { part: *part, long: *long });
+        self.plan.ops = self.applied.iter().map(operation).chain(marks).collect();
     }
 
     /// Puts the event's decisions in place of those about the same parts.
@@ -118,7 +135,7 @@ pub fn plan(
         }
     }
     old_parts(conversation, past, policy, facts, recall, &mut outcome);
-    outcome.plan.ops = outcome.applied.iter().map(operation).collect();
+    outcome.operate();
     outcome
 }
 
@@ -135,27 +152,77 @@ fn old_parts(
     if conversation.continues.is_some() {
         return;
     }
+    let is_marked = conversation.marks.as_ref().is_none_or(|marks| marks.free() < Marks::MOST);
+    let cached = is_marked || policy.marks.marks;
+    let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
-    standing.advance(conversation, &outcome.applied, facts.rates(), &policy.clear);
+    standing.advance(conversation, &outcome.applied, rates, &policy.clear);
     let before = event::Before {
         conversation,
         standing: &standing,
         applied: &outcome.applied,
         sent: past.sent,
         facts,
+        rates,
+        anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
     let level = before.level(&policy.window);
-    let chosen = before.choose(&policy.clear, &policy.window, &level).map(|choice| {
+    let verdict = before.judge(&policy.clear, &policy.window, &level);
+    let chosen = verdict.choice.map(|choice| {
         let (decided, saves) = before.decisions(&choice, recall);
         (choice, decided, saves)
     });
+    let mut cut = verdict.next;
     if let Some((choice, decided, saves)) = chosen.filter(|(_, decided, _)| !decided.is_empty()) {
-        choice.book(&mut standing, facts);
+        choice.book(&mut standing, facts, rates);
+        cut = choice.first();
         let event = choice.event(&decided);
         outcome.replace(decided, saves, event);
     }
+    let begins = past.sent == 0 && !conversation.messages.iter().any(|message| message.index.has_results());
+    if !begins {
+        outcome.marks =
+            place_marks(conversation, policy, facts, is_marked, cut, outcome.event.is_some(), &standing);
+    }
+    let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
+    let all: Vec<PartId> = client.chain(outcome.marks.parts()).map(|(part, _)| *part).collect();
+    standing.entries_mut().sent(all.into_iter(), facts.now_ms);
     outcome.level = Some(level);
     outcome.standing = standing;
+}
+
+/// The cache marks to add: where a client sets none, the end of the prompt and of the one before; and an anchor
+/// in front of the cut that was made, or is to be expected.
+fn place_marks(
+    conversation: &Conversation,
+    policy: &Policy,
+    facts: &Facts,
+    is_marked: bool,
+    cut: Option<PartId>,
+    is_event: bool,
+    standing: &Standing,
+) -> Chosen {
+    let mut chosen = Chosen::default();
+    let entries = standing.entries();
+    if !is_marked && policy.marks.marks {
+        let end =
+            conversation.messages.len().checked_sub(1).and_then(|last| marks::end_of(conversation, last));
+        chosen.add(conversation, end);
+        let last = end.and_then(|end| entries.before(end, facts.now_ms, facts.lasts_ms));
+        chosen.add(conversation, last);
+    }
+    if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
+        let entry = entries.before(cut, facts.now_ms, facts.lasts_ms);
+        let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
+        let before = if cut.part > 0 {
+            Some(fresh)
+        } else {
+            (cut.message as usize).checked_sub(1).and_then(|message| marks::end_of(conversation, message))
+        };
+        // An event can only fall back to an entry that is there.
+        chosen.add(conversation, if is_event { entry } else { before });
+    }
+    chosen
 }
 
 /// A decision fits the part it names only if the part still says what it said then.

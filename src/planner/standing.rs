@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
+use crate::strategy::marks::Entries;
 use crate::strategy::{Deed, History, history};
 
 use super::decision::Applied;
@@ -27,6 +28,8 @@ pub struct Standing {
     /// The request that ends here has been counted.
     counted: bool,
     account: Account,
+    /// What the provider's cache holds, where it needs marks.
+    entries: Entries,
     /// Bytes of the last request, as they came and as they were sent.
     last: (u64, u64),
     /// Bytes that came since, and around the messages.
@@ -42,6 +45,16 @@ impl Standing {
     /// What the thread has cost, this request included if it goes without an event.
     pub fn account(&self) -> Account {
         self.account
+    }
+
+    /// What the provider's cache holds of the thread.
+    pub(super) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// The same, to note what this request changes.
+    pub(super) fn entries_mut(&mut self) -> &mut Entries {
+        &mut self.entries
     }
 
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
@@ -97,6 +110,8 @@ impl Standing {
         self.answering = is_answer;
         for (id, part) in conversation.parts_of(message) {
             let bytes = u32::try_from(part.span.len()).unwrap_or(u32::MAX);
+            // Sealed reasoning is longer than what it says.
+            let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let bytes = bytes.saturating_sub(spared.get(&id).copied().unwrap_or(0));
             self.fresh += u64::from(bytes);
             match part.kind {

@@ -27,6 +27,7 @@ pub(crate) fn lower(
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
+            Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
             Op::Drop { first, end } => list.drop.extend(*first..*end),
             Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
         }
@@ -36,6 +37,21 @@ pub(crate) fn lower(
         edits.extend(container::edits(conversation.array, &elements, &list));
     }
     Edits::new(edits).map_err(|_| Lowering::Overlap)
+}
+
+/// A mark is the last member of its block. A message that is a string becomes a list with one block.
+fn mark(conversation: &Conversation, id: PartId, long: bool, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    let marks = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
+    let member = if long { marks.long_member } else { marks.member };
+    let at = conversation.absolute(id.message, part.span);
+    if at.of(&conversation.body).starts_with(b"{") {
+        edits.push(Edit::insert(at.end - 1, format!(",{member}")));
+    } else {
+        edits.push(Edit::insert(at.start, r#"[{"type":"text","text":"#));
+        edits.push(Edit::insert(at.end, format!(",{member}}}]")));
+    }
+    Ok(())
 }
 
 fn text(

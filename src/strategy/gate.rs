@@ -128,6 +128,28 @@ pub fn break_even(
     best
 }
 
+/// Where the next cut is to be expected: the suffix that comes nearest to paying, among those that do not cost
+/// much more than `most`.
+pub fn nearest(
+    candidates: &[Candidate],
+    tail: impl Fn(usize) -> u64,
+    rates: Rates,
+    most: f64,
+) -> Option<usize> {
+    const SOON: f64 = 1.1;
+    let (mut best, mut rent, mut freed) = (None::<(usize, f64)>, 0.0, 0_u64);
+    for (from, candidate) in candidates.iter().enumerate().rev() {
+        rent += candidate.rent;
+        freed += u64::from(candidate.frees);
+        let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
+        let share = rent / price.max(1.0);
+        if price <= most * SOON && best.is_none_or(|(_, most)| share >= most) {
+            best = Some((from, share));
+        }
+    }
+    best.map(|(from, _)| from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::conversation::{Chain, Conversation, Memo, Role};
 use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
-use crate::protocol::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread};
+use crate::protocol::{AnswerReader, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread};
 use crate::store::{
     Batch, Boundary, LedgerEntry, LedgerFilter, Store, StoreError, Stored, StoredDecision, Thread,
 };
@@ -126,6 +126,14 @@ impl Protocol for Clumsy {
 
     fn message(&self, role: Role, text: &str) -> String {
         self.inner.message(role, text)
+    }
+
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        self.inner.prompt(conversation)
+    }
+
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        self.inner.valid(conversation)
     }
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {

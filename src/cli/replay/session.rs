@@ -16,8 +16,8 @@ use crate::conversation::{Conversation, Memo, MessageIndex};
 use crate::planner::{self, Applied, Facts, Past, Policy, Standing};
 use crate::protocol::{self, Protocol};
 use crate::strategy::gate::Rates;
-use crate::usage::{Catalogue, Price, binds_reasoning};
 use crate::usage::cache_model::CacheModel;
+use crate::usage::{Catalogue, Price, binds_reasoning};
 
 /// With what a conversation is played.
 pub(super) struct Setting<'a> {
@@ -120,6 +120,7 @@ impl Session {
         let rates = price.as_deref().and_then(Price::shares);
         let facts = Facts {
             rates: rates.map(|(read, write)| Rates { read, write }),
+            lasts_ms: kind.idle_ms().unwrap_or(0),
             window: price.as_ref().and_then(|price| price.context_window),
             ..Facts::default()
         };
@@ -151,6 +152,7 @@ impl Session {
         };
         let idle_ms = now_ms.saturating_sub(self.last_ms);
         self.facts.cold = self.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
+        self.facts.now_ms = now_ms;
         self.facts.bound = self.binds && original.has_reasoning();
         let edited = self.rewrite(&original, setting);
         let prompt = self.protocol.prompt(&original);

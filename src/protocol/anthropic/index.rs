@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::marks;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
@@ -16,6 +17,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
     let frame = Frame::read(bytes, "messages")?;
     let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
     let messages = body::messages("anthropic", bytes, items, memo, &message)?;
+    let marks = marks::read(bytes, list.span, &messages);
     Ok(Conversation {
         body: bytes.clone(),
         array: list.span,
@@ -24,6 +26,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
         continues: continues(&frame)?,
+        marks: Some(marks),
     })
 }
 

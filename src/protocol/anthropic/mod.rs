@@ -6,6 +6,7 @@
 mod answer;
 mod error;
 mod index;
+mod marks;
 
 use bytes::Bytes;
 

@@ -124,7 +124,7 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
 }
 
 /// Operations as a list: `{"text":[message,part],"leaves":{"0":"new","1":null}}`, `{"drop":[first,end]}`,
-/// `{"insert":before,"role":"user","text":"…"}`.
+/// `{"insert":before,"role":"user","text":"…"}`, `{"mark":[message,part],"long":true}`.
 fn plan(text: &str) -> Plan {
     let ops: Vec<Value> = serde_json::from_str(text).unwrap();
     Plan { ops: ops.iter().map(operation).collect() }
@@ -141,6 +141,11 @@ fn operation(op: &Value) -> Op {
         };
         let part = PartId { message: message as u32, part: part as u32 };
         return Op::Text { part, leaves: leaves.iter().map(edit).collect() };
+    }
+    if !op["mark"].is_null() {
+        let (message, part) = pair(&op["mark"]);
+        let part = PartId { message: message as u32, part: part as u32 };
+        return Op::Mark { part, long: op["long"] == true };
     }
     if !op["drop"].is_null() {
         let (first, end) = pair(&op["drop"]);

@@ -88,6 +88,7 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
                 (LeafEdit::Remove, None) => false,
             })
         }
+        Op::Mark { .. } => edit.at.is_empty() && inside,
         Op::Drop { .. } => {
             let mut messages = conversation.messages.iter().enumerate();
             edit.text.is_empty()

@@ -162,6 +162,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             Op::Text { part, leaves } => {
                 subject.edit(&mut messages[part.message as usize], part.part as usize, leaves);
             }
+            Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
             Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
         }
@@ -176,6 +177,20 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     out.extend(inserted.pop().unwrap_or_default());
     *messages = out;
     root
+}
+
+/// Marks a block, the way of the only dialect that has marks.
+fn mark(message: &mut Tree, part: usize, long: bool) {
+    let content = message.get_mut("content").expect("marks stand in the content");
+    if content.is_string() {
+        let block =
+            vec![("type".to_owned(), Tree::Raw("\"text\"".to_owned())), ("text".to_owned(), content.clone())];
+        *content = Tree::List(vec![Tree::Map(block)]);
+    }
+    let Tree::List(blocks) = content else { panic!("no blocks") };
+    let Tree::Map(block) = &mut blocks[part] else { panic!("no block") };
+    let mark = if long { r#"{"type":"ephemeral","ttl":"1h"}"# } else { r#"{"type":"ephemeral"}"# };
+    block.push(("cache_control".to_owned(), Tree::parse(mark)));
 }
 
 /// Edits content that is a string or a list of blocks of which those with text are leaves.

@@ -27,6 +27,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         session: None,
         stream: false,
         continues: None,
+        marks: None,
     })
 }
 

@@ -30,6 +30,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
             .filter(|id| !id.is_empty()),
         stream: frame.is_true("stream"),
         continues: None,
+        marks: None,
     })
 }
 

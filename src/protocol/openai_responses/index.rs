@@ -83,6 +83,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         session: session(&frame)?,
         stream: frame.is_true("stream"),
         continues: continues(&frame)?,
+        marks: None,
     })
 }
 

@@ -1,0 +1,137 @@
+//! Where the gateway marks a prompt for the provider's cache.
+//!
+//! A provider with marks reads from the cache only up to a mark, or to an entry a few blocks before one. A client
+//! marks the end of the prompt; a cut further up would then fall back to the instructions. An anchor, a mark where
+//! the next event would cut, keeps an entry alive there, and costs nothing: what it marks is read anyway.
+
+use crate::conversation::{Conversation, PartId, PartKind};
+
+/// What the gateway may do about marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Mark the prompts of clients that do not.
+    pub marks: bool,
+    /// Use free marks as anchors.
+    pub anchors: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { marks: true, anchors: true }
+    }
+}
+
+/// Entries that are remembered of a thread.
+const MOST: usize = 64;
+/// An entry this much younger than the provider's time is taken to be there still, in milliseconds.
+const MARGIN_MS: u64 = 20_000;
+
+/// Entries of the provider's cache that a thread has written, as far as is known: the last part of each, and
+/// when it was marked last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entries(Vec<(PartId, u64)>);
+
+impl Entries {
+    /// The longest entry before a part that is still there.
+    pub fn before(&self, part: PartId, now_ms: u64, lasts_ms: u64) -> Option<PartId> {
+        let fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < lasts_ms;
+        let found = self.0.iter().filter(|(entry, at)| *entry < part && fresh(*at));
+        found.map(|(entry, _)| *entry).max()
+    }
+
+    /// A request with these marks was sent.
+    pub fn sent(&mut self, marks: impl Iterator<Item = PartId>, now_ms: u64) {
+        for part in marks {
+            self.0.retain(|(entry, _)| *entry != part);
+            self.0.push((part, now_ms));
+        }
+        if let Some(excess) = self.0.len().checked_sub(MOST) {
+            self.0.drain(..excess);
+        }
+    }
+
+    /// What stands at a part and behind it has changed.
+    pub fn cut(&mut self, part: PartId) {
+        self.0.retain(|(entry, _)| *entry < part);
+    }
+}
+
+/// Marks to add to a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chosen(Vec<(PartId, bool)>);
+
+impl Chosen {
+    /// The parts, and whether a mark is to last for long.
+    pub fn parts(&self) -> &[(PartId, bool)] {
+        &self.0
+    }
+
+    /// Marks a part if it, or one before it, can carry a mark, and there is room for one more.
+    pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>) {
+        let Some(marks) = &conversation.marks else { return };
+        let Some(part) = part.and_then(|part| markable(conversation, part)) else { return };
+        let taken = marks.parts.iter().chain(&self.0).any(|(other, _)| *other == part);
+        if !taken && self.0.len() < marks.free() {
+            // Marks that last for long come first: one before such a mark must be one itself.
+            let long = marks.parts.iter().any(|(other, long)| *other > part && *long);
+            self.0.push((part, long));
+        }
+    }
+}
+
+/// The part itself or the nearest one before it that can carry a mark.
+fn markable(conversation: &Conversation, part: PartId) -> Option<PartId> {
+    let parts = (0..=part.message as usize).rev().flat_map(|message| {
+        let parts: Vec<_> = conversation.parts_of(message).collect();
+        parts.into_iter().rev()
+    });
+    let mut before = parts.skip_while(|(id, _)| *id > part);
+    let found = before.find(|(id, part)| match part.kind {
+        PartKind::Thinking | PartKind::Opaque => false,
+        PartKind::Text => conversation.text(*id, 0).is_some_and(|text| !text.trim().is_empty()),
+        PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => true,
+    });
+    found.map(|(id, _)| id)
+}
+
+/// The last part of a message, or of one before it.
+pub fn end_of(conversation: &Conversation, message: usize) -> Option<PartId> {
+    (0..=message).rev().find_map(|message| conversation.parts_of(message).last().map(|(id, _)| id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(message: u32) -> PartId {
+        PartId { message, part: 0 }
+    }
+
+    #[test]
+    fn entries_live_as_long_as_they_are_marked() {
+        let mut entries = Entries::default();
+        entries.sent([at(1), at(5)].into_iter(), 0);
+        entries.sent([at(9)].into_iter(), 100_000);
+        for (part, now, expected) in [
+            (at(20), 100_000, Some(at(9))),
+            (at(9), 100_000, Some(at(5))),
+            (at(1), 100_000, None),
+            (at(9), 290_000, None),
+            (at(20), 290_000, Some(at(9))),
+            (at(20), 390_000, None),
+        ] {
+            assert_eq!(entries.before(part, now, 300_000), expected, "{part:?} {now}");
+        }
+        entries.sent([at(1)].into_iter(), 290_000);
+        assert_eq!(entries.before(at(9), 290_000, 300_000), Some(at(1)));
+        entries.cut(at(5));
+        assert_eq!(entries.before(at(20), 290_000, 300_000), Some(at(1)));
+    }
+
+    #[test]
+    fn entries_are_bounded() {
+        let mut entries = Entries::default();
+        entries.sent((0..200).map(at), 0);
+        assert_eq!((entries.0.len(), entries.before(at(300), 0, 300_000)), (MOST, Some(at(199))));
+    }
+}
