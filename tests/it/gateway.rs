@@ -252,13 +252,34 @@ fn prompts_are_counted_as_they_would_be_sent() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, r#"{"input_tokens":1}"#.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let body = request("m", &[&log("long", 4000)]);
-    gateway.post("/v1/messages/count_tokens", &[], &body);
-    gateway.post("/v1/messages", &[], &body);
-    gateway.post("/v1/messages/count_tokens", &[], &body);
-    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
-    assert!(sent[0].contains("bytes removed here"));
-    assert!(sent.iter().all(|text| *text == sent[0]));
+    let long = log("long", 4000);
+    let contents = json!([
+        {"role": "user", "parts": [{"text": "Find the bug"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "grep", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "grep", "response": {"output": long}}}]},
+    ]);
+    let input = json!([
+        {"role": "user", "content": "Find the bug"},
+        {"type": "function_call", "call_id": "c", "name": "grep", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": long},
+    ]);
+    for (count, generate, body) in [
+        ("/v1/messages/count_tokens", "/v1/messages", request("m", &[&long])),
+        (
+            "/v1beta/models/m:countTokens",
+            "/v1beta/models/m:generateContent",
+            json!({"contents": contents}).to_string(),
+        ),
+        ("/v1/responses/input_tokens", "/v1/responses", json!({"model": "m", "input": input}).to_string()),
+    ] {
+        let before = upstream.received().len();
+        for path in [count, generate, count] {
+            gateway.post(path, &[], &body);
+        }
+        let sent: Vec<String> = upstream.received()[before..].iter().map(Received::text).collect();
+        assert!(sent[0].contains("bytes removed here"), "{count}");
+        assert!(sent.len() == 3 && sent.iter().all(|text| *text == sent[0]), "{count}");
+    }
 }
 
 #[test]
