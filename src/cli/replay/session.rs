@@ -61,7 +61,7 @@ pub(super) fn play(transcript: &Transcript, setting: &Setting<'_>) -> Result<Pla
     let mut session = Session::new(protocol, model, found.as_ref(), header.hidden_prefix_tokens_est);
     for (at, request) in header.requests.iter().enumerate() {
         let output = output_tokens(transcript, request);
-        session.request(bodies.body(request.n), output, at as u64 * setting.pace_ms, setting);
+        session.request(&bodies.body(request.n), output, at as u64 * setting.pace_ms, setting);
     }
     Ok(Played {
         id: header.id.clone(),
@@ -145,8 +145,8 @@ impl Session {
         }
     }
 
-    fn request(&mut self, body: Bytes, output: u64, now_ms: u64, setting: &Setting<'_>) {
-        let Ok(original) = self.protocol.index(&body, &self.memo) else {
+    fn request(&mut self, body: &Bytes, output: u64, now_ms: u64, setting: &Setting<'_>) {
+        let Ok(original) = self.protocol.index(body, &self.memo) else {
             self.untouched += 1;
             return;
         };
