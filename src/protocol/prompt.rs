@@ -66,8 +66,8 @@ impl Prompt {
 pub(super) struct Layout {
     /// Members of the frame that stand before the messages, in the provider's order.
     pub(super) before: &'static [&'static str],
-    /// The member that marks a block, and, on the frame, the end of the prompt.
-    pub(super) mark: Option<&'static str>,
+    /// Members that mark a block, and, on the frame, the end of the prompt.
+    pub(super) marks: &'static [&'static str],
     /// Reasoning is encrypted.
     pub(super) sealed: bool,
 }
@@ -105,12 +105,12 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
             _ => prompt.blocks.push(frame_block(&bytes, value, layout)),
         }
     }
-    prompt.automatic = layout.mark.and_then(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
+    prompt.automatic = layout.marks.iter().find_map(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
 }
 
 fn frame_block(bytes: &[u8], value: Value, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
-    let (key, mark) = key(b"F", raw, layout.mark);
+    let (key, mark) = key(b"F", raw, layout.marks);
     Block { key, bytes: text_len(raw) as u32, mark, part: None }
 }
 
@@ -120,7 +120,8 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         (PartKind::Text, Some(leaf)) => {
             text_key(role, raw, leaf.span.relative_to(part.span.start as usize), layout)
         }
-        _ => key(&[role as u8, part.kind as u8], raw, layout.mark),
+        (PartKind::ToolResult, _) => result_key(conversation, id, part, layout),
+        _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
     };
     let bytes = part_len(conversation, id.message, part, layout).min(u32::MAX as usize) as u32;
     Block { key, bytes, mark, part: Some(id) }
@@ -131,34 +132,56 @@ fn text_key(role: Role, raw: &[u8], literal: Span, layout: &Layout) -> (u128, Op
     let mut hash = Xxh3::new();
     hash.update(&[b'T', role as u8]);
     hash.update(literal.of(raw));
-    let (Some(head), Some(tail)) = (raw.get(..literal.start as usize), raw.get(literal.end as usize..))
-    else {
-        return (hash.digest128(), None);
-    };
-    let mut mark = None;
-    let rest = [head, b"\"\"", tail].concat();
-    let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
-    for member in members.unwrap_or_default() {
-        match member.name(&rest) {
-            b"type" | b"text" => {}
-            name if layout.mark.is_some_and(|mark| mark.as_bytes() == name) => {
-                mark = ttl(&rest, member.value);
-            }
-            _ => hash.update(member.span().of(&rest)),
-        }
-    }
+    let mark = around(raw, literal, &["type", "text"], layout, &mut hash);
     (hash.digest128(), mark)
 }
 
+/// The key of a result with one text: the same whether that stands alone or in a list.
+fn result_key(conversation: &Conversation, id: PartId, part: &Part, layout: &Layout) -> (u128, Option<Ttl>) {
+    let ([leaf], list) = (&*part.leaves, part.slots.as_ref()) else {
+        return key(b"R", conversation.bytes_of(id.message, part.span), layout.marks);
+    };
+    let (hole, item) = match list.map(|list| (list.array, &*list.items)) {
+        None => (leaf.span, leaf.span),
+        Some((array, [item])) => (array, *item),
+        Some(_) => return key(b"R", conversation.bytes_of(id.message, part.span), layout.marks),
+    };
+    let literal = leaf.span.relative_to(item.start as usize);
+    let (text, inner) = text_key(Role::Tool, conversation.bytes_of(id.message, item), literal, layout);
+    let mut hash = Xxh3::new();
+    hash.update(b"R");
+    hash.update(&text.to_le_bytes());
+    let raw = conversation.bytes_of(id.message, part.span);
+    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut hash);
+    (hash.digest128(), mark.or(inner))
+}
+
+/// Feeds the members of a block, except those in `skip` and what stands in the hole. Gives the block's mark.
+fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, hash: &mut Xxh3) -> Option<Ttl> {
+    let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
+    let rest = [head, b"\"\"", tail].concat();
+    let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
+    let mut mark = None;
+    for member in members.unwrap_or_default() {
+        let name = member.name(&rest);
+        if is_mark(name, layout.marks) {
+            mark = mark.or_else(|| ttl(&rest, member.value));
+        } else if !skip.iter().any(|skip| skip.as_bytes() == name) {
+            hash.update(member.span().of(&rest));
+        }
+    }
+    mark
+}
+
 /// The key of a value, and the mark that was left out of it.
-fn key(tag: &[u8], raw: &[u8], mark: Option<&str>) -> (u128, Option<Ttl>) {
+fn key(tag: &[u8], raw: &[u8], marks: &[&str]) -> (u128, Option<Ttl>) {
     let mut hash = Xxh3::new();
     hash.update(tag);
     let (mut cuts, mut found) = (Vec::new(), None);
-    if let Some(name) = mark.filter(|name| memmem::find(raw, name.as_bytes()).is_some())
+    if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
         && let Ok(root) = scan::document(raw)
     {
-        cut_marks(raw, root, name, &mut cuts, &mut found);
+        cut_marks(raw, root, marks, &mut cuts, &mut found);
     }
     cuts.sort_unstable();
     let mut from = 0;
@@ -171,24 +194,28 @@ fn key(tag: &[u8], raw: &[u8], mark: Option<&str>) -> (u128, Option<Ttl>) {
 }
 
 /// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.
-fn cut_marks(raw: &[u8], value: Value, name: &str, cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
+fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
     let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
     for (at, member) in members.iter().enumerate() {
         let key = member.name(raw);
-        if key == name.as_bytes() {
+        if is_mark(key, marks) {
             let cut = match (at.checked_sub(1).map(|before| members[before]), members.get(at + 1)) {
                 (Some(before), _) => Span { start: before.value.span.end, end: member.value.span.end },
                 (None, Some(behind)) => Span { start: member.key.start, end: behind.key.start },
                 (None, None) => member.span(),
             };
             cuts.push(cut);
-            *found = found.or(ttl(raw, member.value));
+            *found = found.or_else(|| ttl(raw, member.value));
         } else if key == b"content" && member.value.kind == Kind::Array {
             for item in scan::items(raw, member.value.span).unwrap_or_default() {
-                cut_marks(raw, item, name, cuts, found);
+                cut_marks(raw, item, marks, cuts, found);
             }
         }
     }
+}
+
+fn is_mark(name: &[u8], marks: &[&str]) -> bool {
+    marks.iter().any(|mark| mark.as_bytes() == name)
 }
 
 /// What a mark says; `None` for `null`.

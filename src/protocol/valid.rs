@@ -44,8 +44,8 @@ pub(super) struct Rules {
     pub(super) begins_with_user: bool,
     /// The last message is not the model's.
     pub(super) ends_with_client: bool,
-    /// Results follow the calls at once, before anything else.
-    pub(super) answers_at_once: bool,
+    /// Where results stand.
+    pub(super) results: Results,
     /// No id is used twice.
     pub(super) unique_ids: bool,
     /// Which blank texts are refused.
@@ -56,6 +56,17 @@ pub(super) struct Rules {
     pub(super) reasoning_apart: bool,
     /// Reasoning is followed by what it led to.
     pub(super) reasoning_followed: bool,
+}
+
+/// Where the results of calls stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Results {
+    /// Right behind the calls, before anything else.
+    First,
+    /// Behind the calls, before the model speaks again.
+    Together,
+    /// Anywhere behind the calls.
+    Later,
 }
 
 /// Which blank texts a provider refuses. Messages without any part are refused by all.
@@ -122,7 +133,12 @@ fn pairs<'a>(
     turnover: &mut Turnover<'a>,
 ) -> Result<(), Invalid> {
     let message = &conversation.messages[at].index;
-    if rules.answers_at_once && matches!(message.role, Role::Assistant | Role::System) {
+    let goes_on = rules.results == Results::Together && at > 0 && {
+        let before = conversation.messages[at - 1].index.role;
+        before == Role::Assistant && message.role == Role::Assistant
+    };
+    let speaks = matches!(message.role, Role::Assistant | Role::System) && !goes_on;
+    if rules.results != Results::Later && speaks {
         turnover.closed(at)?;
     }
     for part in &message.parts {
@@ -138,7 +154,7 @@ fn pairs<'a>(
                 let call = turnover.open.iter().position(|open| Some(*open) == id);
                 turnover.open.swap_remove(call.ok_or(Invalid::Orphan(at))?);
             }
-            _ if rules.answers_at_once && message.role != Role::Assistant => turnover.closed(at)?,
+            _ if rules.results == Results::First && message.role != Role::Assistant => turnover.closed(at)?,
             _ => {}
         }
     }
@@ -213,7 +229,7 @@ mod tests {
             (format!("{HI},{}", user(r#"{"type":"text","text":" \n"}"#)), Some(Invalid::Blank(1))),
             (format!("{HI},{system}"), None),
             (format!("{HI},{system},{HI}"), Some(Invalid::Instructions(1))),
-            (format!("{HI},{CALL},{system},{}", user(RESULT)), Some(Invalid::Unanswered(2))),
+            (format!("{HI},{CALL},{system},{}", user(RESULT)), Some(Invalid::Instructions(2))),
             (format!("{HI},{THINKS},{THINKS},{HI}"), Some(Invalid::Reasoning(2))),
         ] {
             assert_eq!(check("anthropic", &messages), expected, "{messages}");

@@ -10,6 +10,8 @@ mod quotes;
 mod report;
 mod session;
 mod side;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
 use std::path::PathBuf;

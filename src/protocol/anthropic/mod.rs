@@ -11,7 +11,7 @@ mod marks;
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Rules};
+use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -20,12 +20,12 @@ use crate::json::string;
 #[derive(Debug, Clone, Copy)]
 pub struct Anthropic;
 
-const LAYOUT: Layout = Layout { before: &["tools", "system"], mark: Some("cache_control"), sealed: true };
+const LAYOUT: Layout = Layout { before: &["tools", "system"], marks: &["cache_control"], sealed: true };
 
 const RULES: Rules = Rules {
     begins_with_user: true,
     ends_with_client: true,
-    answers_at_once: true,
+    results: Results::First,
     unique_ids: true,
     blanks: Blanks::All,
     instructions_before_answers: true,

@@ -11,6 +11,7 @@ mod laws;
 mod openai_chat;
 mod openai_responses;
 pub(crate) mod plans;
+mod prompts;
 mod rules;
 pub(crate) mod talk;
 pub(crate) mod tree;

@@ -12,7 +12,7 @@ mod pair;
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Rules};
+use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread, between, splice};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
@@ -23,12 +23,12 @@ use crate::plan::{self, Op, Plan, Refusal};
 pub struct Gemini;
 
 const LAYOUT: Layout =
-    Layout { before: &["systemInstruction", "system_instruction", "tools"], mark: None, sealed: false };
+    Layout { before: &["systemInstruction", "system_instruction", "tools"], marks: &[], sealed: false };
 
 const RULES: Rules = Rules {
     begins_with_user: true,
     ends_with_client: false,
-    answers_at_once: true,
+    results: Results::Together,
     unique_ids: false,
     blanks: Blanks::Blocks,
     instructions_before_answers: false,

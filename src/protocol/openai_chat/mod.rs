@@ -9,7 +9,7 @@ mod index;
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Rules};
+use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -19,12 +19,13 @@ use crate::json::string;
 pub struct OpenAiChat;
 
 /// Marks are not the provider's own here: its cache needs none.
-const LAYOUT: Layout = Layout { before: &["tools"], mark: Some("cache_control"), sealed: false };
+const LAYOUT: Layout =
+    Layout { before: &["tools"], marks: &["cache_control", "prompt_cache_breakpoint"], sealed: false };
 
 const RULES: Rules = Rules {
     begins_with_user: false,
     ends_with_client: false,
-    answers_at_once: true,
+    results: Results::First,
     unique_ids: false,
     blanks: Blanks::Blocks,
     instructions_before_answers: false,

@@ -10,7 +10,7 @@ mod index;
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Rules};
+use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -19,12 +19,16 @@ use crate::json::string;
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiResponses;
 
-const LAYOUT: Layout = Layout { before: &["tools", "instructions"], mark: None, sealed: true };
+const LAYOUT: Layout = Layout {
+    before: &["tools", "instructions"],
+    marks: &["prompt_cache_breakpoint", "cache_control"],
+    sealed: true,
+};
 
 const RULES: Rules = Rules {
     begins_with_user: false,
     ends_with_client: false,
-    answers_at_once: false,
+    results: Results::Later,
     unique_ids: false,
     blanks: Blanks::Blocks,
     instructions_before_answers: false,

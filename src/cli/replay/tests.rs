@@ -1,0 +1,204 @@
+//! Small conversations, played.
+
+use std::io::Write as _;
+
+use super::bodies::{Bodies, Marks};
+use super::report::{self, Report};
+use super::session::{self, Played, Setting};
+use super::transcript::Transcript;
+use crate::planner::Policy;
+use crate::strategy::clear;
+use crate::strategy::gate::Reason;
+use crate::usage::Catalogue;
+
+/// A line that is long enough to be quoted.
+const LINE: &str = "let answer = compute_the_answer_to_everything(of_all, that_is);";
+
+const SHELLS: &str = "[{\"name\":\"Bash\",\"description\":\"\",\"input_schema\":{\"type\":\"object\"}}]";
+
+/// Lines that no shaper folds, as they stand in JSON.
+fn numbered(what: &str) -> String {
+    let line = |n: u32| format!("{n}{what}{}\\n", n * 7919 % 1009);
+    (0..200).map(line).collect::<Vec<_>>().concat()
+}
+
+/// A conversation of five requests: a file is read, two commands run, the file is quoted, then read again.
+fn anthropic() -> Vec<String> {
+    let result = |id: &str, text: &str| {
+        format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"{text}"}}]}}"#
+        )
+    };
+    let call = |id: &str, name: &str, input: &str| {
+        format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"{id}","name":"{name}","input":{input}}}]}}"#
+        )
+    };
+    let file = format!("     1→{LINE}\\n{}", numbered("→"));
+    vec![
+        r#"{"role":"user","content":"fix it"}"#.to_owned(),
+        call("a", "Read", r#"{"file_path":"/w/a.rs"}"#),
+        result("a", &file),
+        call("b", "Bash", r#"{"command":"make"}"#),
+        result("b", &numbered(" is ok")),
+        call("c", "Edit", &format!(r#"{{"old_string":"  {LINE}","new_string":"x"}}"#)),
+        result("c", "done"),
+        call("d", "Read", r#"{"file_path":"/w/a.rs"}"#),
+        result("d", "x"),
+        r#"{"role":"assistant","content":[{"type":"text","text":"done"}]}"#.to_owned(),
+    ]
+}
+
+fn chat() -> Vec<String> {
+    vec![
+        r#"{"role":"user","content":"fix it"}"#.to_owned(),
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"shell","arguments":"{\"cmd\":\"ls\"}"}}]}"#.to_owned(),
+        format!(r#"{{"role":"tool","tool_call_id":"a","content":"{}"}}"#, numbered(" file")),
+        r#"{"role":"assistant","content":"done"}"#.to_owned(),
+    ]
+}
+
+fn responses() -> Vec<String> {
+    vec![
+        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"fix it"}]}"#.to_owned(),
+        r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#.to_owned(),
+        r#"{"type":"function_call","call_id":"a","name":"shell","arguments":"{\"cmd\":\"ls\"}"}"#.to_owned(),
+        format!(r#"{{"type":"function_call_output","call_id":"a","output":"{}"}}"#, numbered(" file")),
+        r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"done"}]}"#
+            .to_owned(),
+    ]
+}
+
+fn transcript(protocol: &str, model: &str, requests: &str, lines: &[String]) -> Transcript {
+    let header = format!(
+        r#"{{"id":"t","protocol":"{protocol}","model":"{model}","system":null,"tools":{SHELLS},"requests":{requests}}}"#
+    );
+    Transcript::parse([&[header], lines].concat().join("\n")).unwrap()
+}
+
+fn recorded() -> Vec<Transcript> {
+    vec![
+        transcript(
+            "anthropic",
+            "claude-opus-4-6",
+            r#"[{"n":1,"resp":1,"usage":{"output":10}},{"n":3,"resp":1},{"n":5,"resp":1},{"n":7,"resp":1},{"n":9,"resp":1}]"#,
+            &anthropic(),
+        ),
+        transcript("openai-chat", "gpt-4o", r#"[{"n":1,"resp":1},{"n":3,"resp":1}]"#, &chat()),
+        transcript("openai-responses", "gpt-5.5", r#"[{"n":1,"resp":2},{"n":4,"resp":1}]"#, &responses()),
+    ]
+}
+
+/// Clears all it may, at once.
+fn eager() -> Policy {
+    let clear = clear::Settings {
+        policy: clear::Policy::Oldest,
+        protect: clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 },
+        gate: vec![Reason::Eager],
+        ..clear::Settings::default()
+    };
+    Policy { clear, ..Policy::default() }
+}
+
+fn play(transcript: &Transcript, policy: &Policy, prices: Option<&str>) -> Played {
+    let catalogue = Catalogue::embedded();
+    let setting = Setting { policy, catalogue: &catalogue, prices, marks: Marks::Placed, pace_ms: 10_000 };
+    session::play(transcript, &setting).unwrap()
+}
+
+const SYSTEM: &str =
+    "\"You are a coding agent. (The original system prompt is not part of this recording.)\"";
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+#[test]
+fn bodies_are_those_of_the_agent() {
+    let of = |protocol: &str, marks| {
+        let lines = ["{\"role\":\"user\",\"content\":\"a\"}", "{\"role\":\"assistant\",\"content\":\"b\"}"];
+        let lines = lines.map(str::to_owned);
+        let transcript = transcript(protocol, "m", r#"[{"n":1,"resp":1}]"#, &lines);
+        let body = Bodies::new(&transcript, marks).unwrap().body(2);
+        String::from_utf8(body.to_vec()).unwrap()
+    };
+    let anthropic = |mark: &str, user: &str| {
+        format!(
+            r#"{{"model":"m","max_tokens":8192,"system":[{{"type":"text","text":{SYSTEM}{mark}}}],"messages":[{user},{{"role":"assistant","content":"b"}}],"stream":true,"tools":{SHELLS}}}"#
+        )
+    };
+    let plain = r#"{"role":"user","content":"a"}"#;
+    let marked = format!(r#"{{"role":"user","content":[{{"type":"text","text":"a"{MARK}}}]}}"#);
+    assert_eq!(of("anthropic", Marks::None), anthropic("", plain));
+    assert_eq!(of("anthropic", Marks::Placed), anthropic(MARK, &marked));
+    assert_eq!(
+        of("openai-chat", Marks::Placed),
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"system","content":{SYSTEM}}},{plain},{{"role":"assistant","content":"b"}}],"stream":true,"tools":{SHELLS}}}"#
+        )
+    );
+}
+
+#[test]
+fn untouched_conversations_cost_the_same() {
+    let off =
+        Policy { clear: clear::Settings { enabled: false, ..Default::default() }, ..Default::default() };
+    for transcript in recorded() {
+        let played = play(&transcript, &off, None);
+        assert!(played.direct.prompts.is_some(), "{}", transcript.header.protocol);
+        assert_eq!(played.direct.prompts, played.gateway.prompts);
+        assert_eq!((played.untouched, played.invalid, played.direct.broken), (0, 0, 0));
+        assert_eq!((played.counts.lost, played.counts.recalls), (0, 0));
+        assert_eq!(played.requests, transcript.header.requests.len() as u64);
+    }
+}
+
+#[test]
+fn what_is_cleared_is_cheaper_and_missed() {
+    let transcript = &recorded()[0];
+    let played = play(transcript, &eager(), Some("gpt-4-turbo"));
+    assert!(played.gateway.prompts < played.direct.prompts);
+    assert_eq!(played.events.keys().copied().collect::<Vec<_>>(), ["eager"]);
+    assert_eq!((played.untouched, played.invalid), (0, 0));
+    let counts = played.counts;
+    assert_eq!((counts.calls, counts.quoting, counts.lost, counts.recalls), (4, 1, 1, 1));
+    assert_eq!(played.gateway.broken, played.events["eager"]);
+}
+
+#[test]
+fn reports_leave_out_what_has_no_price() {
+    let mut report = Report::default();
+    let policy = Policy::default();
+    report.add(play(&recorded()[1], &policy, None));
+    report.add(play(&recorded()[2], &policy, Some("nobody/knows")));
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["files"][1]["direct_usd"], serde_json::Value::Null);
+    assert_eq!(json["files"][0]["direct_usd"], json["total"]["direct_usd"]);
+    assert_eq!((&json["total"]["requests"], &json["total"]["unpriced"]), (&4.into(), &1.into()));
+    for key in ["ratio", "worst_ratio", "calls", "lost_quotes", "gateway_usd"] {
+        assert!(json["total"][key].is_number(), "{key}");
+    }
+    let lines = report::table(&report).lines();
+    assert_eq!((lines.len(), lines.last().unwrap().starts_with("total")), (4, true));
+    assert!(report::notes(&report)[0].starts_with("worst: t at "));
+}
+
+#[test]
+fn files_may_be_packed_and_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let header = r#"{"id":"t","protocol":"openai-chat","requests":[{"n":1,"resp":0}]}"#;
+    let text = format!("{header}\n{{\"role\":\"user\",\"content\":\"a\"}}\n");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    for (bytes, messages) in [
+        (packed.finish().unwrap(), Some(1)),
+        (text.clone().into_bytes(), Some(1)),
+        (Vec::new(), None),
+        (b"{}\n".to_vec(), None),
+        (format!("{header}\n").into_bytes(), None),
+        (vec![0xff], None),
+    ] {
+        let path = dir.path().join("t.jsonl");
+        std::fs::write(&path, &bytes).unwrap();
+        let read = Transcript::read(&path).ok().map(|transcript| transcript.messages().len());
+        assert_eq!(read, messages, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+    assert!(Transcript::read(&dir.path().join("none")).is_err());
+}

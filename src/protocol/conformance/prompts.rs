@@ -1,0 +1,74 @@
+//! What the cache sees of a request, and what a provider says of its history.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::conversation::{Conversation, NoMemo};
+use crate::protocol::{Prompt, Protocol};
+
+use super::talk::{any_text, talks};
+use super::write::{Spelling, write};
+use super::{for_all, spellings};
+
+fn read(protocol: &dyn Protocol, body: String) -> Conversation {
+    protocol.index(&Bytes::from(body), &NoMemo).unwrap_or_else(|unread| panic!("{unread}"))
+}
+
+fn keys(prompt: &Prompt) -> Vec<u128> {
+    prompt.blocks.iter().map(|block| block.key).collect()
+}
+
+#[test]
+fn every_part_is_a_block_and_marks_change_no_key() {
+    let strategy = |_| (talks(any_text()), spellings()).boxed();
+    for_all(64, strategy, |subject, (talk, (spelling, seed))| {
+        let protocol = subject.protocol();
+        let mut messages: Vec<_> = subject.messages(&talk).into_iter().flatten().collect();
+        let plain = read(protocol, write(&subject.frame(&talk, messages.clone()), Spelling::Compact, 0));
+        let prompt = protocol.prompt(&plain);
+        let parts: usize = plain.messages.iter().map(|message| message.index.parts.len()).sum();
+        prop_assert_eq!(prompt.blocks.len(), prompt.frame() + parts);
+        prop_assert!(prompt.frame() > 0);
+        prop_assert!(prompt.bytes() <= plain.body.len() as u64);
+
+        for message in &mut messages {
+            subject.mark(message);
+        }
+        let marked = read(protocol, write(&subject.frame(&talk, messages), Spelling::Compact, 0));
+        // Where nothing marks the cache, it is content that stands in for a mark.
+        let has_marks = protocol.name() != "gemini";
+        prop_assert!(!has_marks || keys(&protocol.prompt(&marked)) == keys(&prompt));
+
+        // Whatever the spelling, it can be read.
+        let spelled = protocol.prompt(&read(protocol, write(&subject.node(&talk), spelling, seed)));
+        prop_assert_eq!(spelled.blocks.len(), prompt.blocks.len());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_longer_history_goes_on_where_a_shorter_one_ends() {
+    let strategy = |_| (talks(any_text()), any::<prop::sample::Index>()).boxed();
+    for_all(64, strategy, |subject, (talk, cut)| {
+        let protocol = subject.protocol();
+        let messages: Vec<_> = subject.messages(&talk).into_iter().flatten().collect();
+        let count = cut.index(messages.len());
+        let of = |count: usize| {
+            let body = write(&subject.frame(&talk, messages[..count].to_vec()), Spelling::Compact, 0);
+            keys(&protocol.prompt(&read(protocol, body)))
+        };
+        prop_assert!(of(messages.len()).starts_with(&of(count)));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_providers_accept_is_valid() {
+    let strategy = |_| (talks(any_text()), spellings()).boxed();
+    for_all(64, strategy, |subject, (talk, (spelling, seed))| {
+        let protocol = subject.protocol();
+        let conversation = read(protocol, write(&subject.node(&talk), spelling, seed));
+        prop_assert_eq!(protocol.valid(&conversation), Ok(()));
+        Ok(())
+    });
+}
