@@ -10,6 +10,7 @@ mod quotes;
 mod report;
 mod session;
 mod side;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -42,6 +43,9 @@ pub(super) struct Options {
     /// Seconds from one request to the next, which recordings do not say
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pace: u32,
+    /// Try a grid of settings around the configuration, and print what each costs and loses
+    #[arg(long)]
+    sweep: bool,
     /// Print JSON; `--help` says what it holds
     #[arg(long)]
     json: bool,
@@ -65,12 +69,14 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         marks: options.client_marks,
         pace_ms: u64::from(options.pace) * 1000,
     };
-    let mut report = Report::default();
-    for file in &options.files {
-        let said = |error: String| Failure::Said(format!("{}: {error}", file.display()));
-        let transcript = Transcript::read(file).map_err(said)?;
-        report.add(session::play(&transcript, &setting).map_err(said)?);
+    if options.sweep {
+        return sweep(options, &setting);
     }
+    let mut report = Report::default();
+    each(options, &mut |transcript| {
+        report.add(session::play(transcript, &setting)?);
+        Ok(())
+    })?;
     if options.json {
         return books::say_json(&report);
     }
@@ -78,6 +84,34 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         say(&line);
     }
     books::say_notes(&report::notes(&report));
+    Ok(())
+}
+
+/// Plays each file under every setting of the grid.
+fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
+    let mut rows = sweep::grid(setting.policy);
+    each(options, &mut |transcript| {
+        for row in &mut rows {
+            let played = session::play(transcript, &Setting { policy: &row.policy, ..*setting })?;
+            row.total.add(played);
+        }
+        Ok(())
+    })?;
+    if options.json {
+        return books::say_json(&rows);
+    }
+    for line in sweep::table(&rows).lines_within(books::WIDTH) {
+        say(&line);
+    }
+    Ok(())
+}
+
+/// Reads the files one after the other.
+fn each(options: &Options, play: &mut dyn FnMut(&Transcript) -> Result<(), String>) -> Result<(), Failure> {
+    for file in &options.files {
+        let played = Transcript::read(file).and_then(|transcript| play(&transcript));
+        played.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
+    }
     Ok(())
 }
 

@@ -33,6 +33,7 @@ JSON:
   TOTAL
     worst_ratio, worst_id  the file with the largest ratio
     unpriced               files without a known price; they are not in the sums of money
+  With --sweep: [{\"setting\", \"total\": TOTAL}]
 
 Estimates: a token is taken for 4 bytes of text, an image for at most 1,600 tokens; the provider's cache is
 modelled as documented. Instructions and tools that a recording lacks are put before the prompt of both sides.

@@ -20,6 +20,7 @@ use crate::usage::cache_model::CacheModel;
 use crate::usage::{Catalogue, Price, binds_reasoning};
 
 /// With what a conversation is played.
+#[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) policy: &'a Policy,
     pub(super) catalogue: &'a Catalogue,

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use super::bodies::{Bodies, Marks};
 use super::report::{self, Report};
 use super::session::{self, Played, Setting};
+use super::sweep;
 use super::transcript::Transcript;
 use crate::planner::Policy;
 use crate::strategy::clear;
@@ -178,6 +179,16 @@ fn reports_leave_out_what_has_no_price() {
     let lines = report::table(&report).lines();
     assert_eq!((lines.len(), lines.last().unwrap().starts_with("total")), (4, true));
     assert!(report::notes(&report)[0].starts_with("worst: t at "));
+}
+
+#[test]
+fn a_grid_changes_one_thing_at_a_time() {
+    let configured = Policy::default();
+    let rows = sweep::grid(&configured);
+    let same = rows.iter().filter(|row| row.policy.clear == configured.clear).map(|row| &*row.setting);
+    assert_eq!(same.collect::<Vec<_>>(), ["as configured", "clear.policy = \"worth\""]);
+    assert!(rows.iter().all(|row| row.policy.window == configured.window));
+    assert_eq!(sweep::table(&rows).lines().len(), rows.len() + 1);
 }
 
 #[test]
