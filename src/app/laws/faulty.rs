@@ -148,14 +148,6 @@ impl Protocol for Clumsy {
         self.inner.refused(status, body)
     }
 
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        self.inner.prompt(conversation)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        self.inner.valid(conversation)
-    }
-
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
         let edits = self.inner.lower(conversation, plan)?;
         let mut wrong: Vec<Edit> = edits.iter().cloned().collect();
