@@ -29,6 +29,8 @@ pub struct Facts {
     pub max_output: Option<u64>,
     /// The money or tokens of the conversation are nearly spent.
     pub over_budget: bool,
+    /// Bytes of the prompt that the body does not hold.
+    pub hidden_bytes: u64,
     /// The clock's reading, in milliseconds since 1970.
     pub now_ms: u64,
     /// How long the provider keeps what is not used, in milliseconds.
@@ -47,6 +49,7 @@ impl Default for Facts {
             bytes_per_token: clear::BYTES_PER_TOKEN as f64,
             max_output: None,
             over_budget: false,
+            hidden_bytes: 0,
             now_ms: 0,
             lasts_ms: 300_000,
             bound: false,

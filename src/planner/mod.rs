@@ -156,7 +156,7 @@ fn old_parts(
     let cached = is_marked || policy.marks.marks;
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
-    standing.advance(conversation, &outcome.applied, rates, &policy.clear);
+    standing.advance(conversation, &outcome.applied, facts.hidden_bytes, rates, &policy.clear);
     let before = event::Before {
         conversation,
         standing: &standing,

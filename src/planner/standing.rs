@@ -74,12 +74,13 @@ impl Standing {
         &mut self,
         conversation: &Conversation,
         applied: &[Applied],
+        hidden: u64,
         rates: Rates,
         settings: &Settings,
     ) {
         if self.messages == 0 {
             let messages = conversation.array.len();
-            self.fresh = (conversation.body.len() - messages) as u64;
+            self.fresh = (conversation.body.len() - messages) as u64 + hidden;
         }
         let sizes: HashMap<PartId, u32> =
             applied.iter().map(|applied| (applied.part, spared(applied))).collect();

@@ -155,7 +155,6 @@ impl Session {
         self.facts.cold = self.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
         self.facts.now_ms = now_ms;
         self.facts.bound = self.binds && original.has_reasoning();
-        let edited = self.rewrite(&original, setting);
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
             // What is there of it counts as part of it.
@@ -163,6 +162,8 @@ impl Session {
                 prompt.shape(BYTES_PER_TOKEN).blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             self.recorded_hidden.unwrap_or(0).saturating_sub(frame)
         });
+        self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
+        let edited = self.rewrite(&original, setting);
         self.direct.send(&prompt, hidden, output, now_ms);
         match edited.as_ref() {
             Some(edited) => {

@@ -98,7 +98,7 @@ impl Default for Settings {
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30 },
             regret_tokens: 180_000,
-            most_loss: 0.02,
+            most_loss: 0.05,
         }
     }
 }

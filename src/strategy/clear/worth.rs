@@ -16,11 +16,13 @@ use crate::strategy::gate::Rates;
 use crate::strategy::history::{Class, Deed, History, Outcome};
 
 /// Quotes a request of a result of a thousand tokens, at its first request.
-const VIEW: f64 = 0.25;
-const VIEW_OF_CHANGED: f64 = 0.12;
+const VIEW: f64 = 0.12;
+const VIEW_OF_CHANGED: f64 = 0.16;
 const SUPERSEDED: f64 = 0.004;
-const LISTING: f64 = 0.04;
+const LISTING: f64 = 0.03;
 const REST: f64 = 0.001;
+/// What is left of the rate where the file had been changed before it was read.
+const AFTER_CHANGE: f64 = 0.5;
 /// What is left of the rate for views of a part of a file.
 const PART: f64 = 0.5;
 const PART_OF_CHANGED: f64 = 0.25;
@@ -82,21 +84,30 @@ pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
 }
 
 /// A result's rate of quotes now, and the requests since it was last of use.
-fn rate(result: &Outcome, born: u32, now: u32) -> (f64, u32) {
+///
+/// `busy` grows with the edits of the last requests: an agent that edits quotes.
+fn rate(result: &Outcome, born: u32, now: u32, busy: f64) -> (f64, u32) {
     let (size, file) = result.weight;
     let is_view = result.deed.class == Class::View;
     let is_part = result.deed.views.iter().any(super::super::View::is_range);
     let part = |share: f64| if is_part { share } else { 1.0 };
     let first = match result.deed.class {
         _ if result.superseded => SUPERSEDED * size,
-        Class::View if result.edited => VIEW_OF_CHANGED * size * file * part(PART_OF_CHANGED),
-        Class::View => VIEW * size * file * part(PART),
-        Class::Search | Class::Versions => LISTING * size * file,
-        _ => REST * size * file,
+        Class::View if result.edited => {
+            let again = if result.of_edited { AFTER_CHANGE } else { 1.0 };
+            VIEW_OF_CHANGED * size * file * part(PART_OF_CHANGED) * again
+        }
+        Class::View => VIEW * size * file * part(PART) * busy,
+        Class::Search | Class::Versions => LISTING * size * busy,
+        _ => REST * size * busy,
     };
     let last = if is_view && !result.superseded { result.named.max(born) } else { born };
     let (idle, age) = (1 + now.saturating_sub(last), 1 + now.saturating_sub(born));
     (first * IDLE.of(idle) * AGE.of(age), idle)
+}
+
+fn busy(history: &History) -> f64 {
+    f64::from(1 + history.recent_edits()).sqrt()
 }
 
 /// What a lost quote costs, in bytes of plain input.
@@ -106,10 +117,10 @@ fn regret(rates: Rates, settings: &Settings) -> f64 {
 
 /// Adds to every old result's rent what this request paid for it beyond its worth.
 pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
-    let (now, regret) = (history.step(), regret(rates, settings));
+    let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
     for (_, born, bytes, result) in history.results_mut() {
         if born < now && bytes > PLACEHOLDER {
-            let (rate, _) = rate(result, born, now);
+            let (rate, _) = rate(result, born, now, busy);
             let paid = rates.read * f64::from(bytes - PLACEHOLDER);
             result.rent += (paid - regret * rate).max(0.0);
         }
@@ -118,10 +129,10 @@ pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
 
 /// The places of the results that are cheaper to lose than to keep, in order.
 pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<usize> {
-    let (now, regret) = (history.step(), regret(rates, settings));
+    let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
     let horizon = f64::from(now).clamp(HORIZON.0, HORIZON.1);
     let is_open = |item: &super::super::Item, result: &Outcome| {
-        let (rate, idle) = rate(result, item.step, now);
+        let (rate, idle) = rate(result, item.step, now, busy);
         let idle = f64::from(idle);
         // The rate, summed up over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
