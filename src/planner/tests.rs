@@ -73,7 +73,8 @@ fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome
 }
 
 fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) -> Outcome {
-    let policy = Policy { shape: settings.clone(), ..Policy::default() };
+    let marks = marks::Settings { marks: false, anchors: false };
+    let policy = Policy { shape: settings.clone(), marks, ..Policy::default() };
     plan(conversation, past.clone(), &policy, &Facts::default(), &|id| {
         format!("full output: /o/{}", &id[..4])
     })
