@@ -4,10 +4,10 @@
 //! of what was sent. A block's key does not depend on the cache mark that it carries, nor on whether a text
 //! stands alone or as the only member of a block. What cannot be read still is a block; nothing here fails.
 
-use memchr::{memchr_iter, memmem};
+use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::conversation::{Arguments, Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -29,7 +29,7 @@ pub struct Prompt {
 pub struct Block {
     /// A hash of what it says, its mark excluded.
     pub key: u128,
-    /// Bytes of text, escapes undone.
+    /// Its bytes as they are written.
     pub bytes: u32,
     /// The cache mark it carries.
     pub mark: Option<Ttl>,
@@ -50,7 +50,7 @@ impl Prompt {
         PromptShape { blocks: blocks.collect(), automatic: self.automatic }
     }
 
-    /// Bytes of text in all blocks.
+    /// Bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
     }
@@ -111,7 +111,7 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
 fn frame_block(bytes: &[u8], value: Value, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
     let (key, mark) = key(b"F", raw, layout.marks);
-    Block { key, bytes: text_len(raw) as u32, mark, part: None }
+    Block { key, bytes: raw.len() as u32, mark, part: None }
 }
 
 fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> Block {
@@ -123,7 +123,7 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         (PartKind::ToolResult, _) => result_key(conversation, id, part, layout),
         _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
     };
-    let bytes = part_len(conversation, id.message, part, layout).min(u32::MAX as usize) as u32;
+    let bytes = part_len(part, layout).min(u32::MAX as usize) as u32;
     Block { key, bytes, mark, part: Some(id) }
 }
 
@@ -225,50 +225,21 @@ fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
     Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
 }
 
-/// Bytes that a part has for the model.
-fn part_len(conversation: &Conversation, message: u32, part: &Part, layout: &Layout) -> usize {
-    let len = |span: Span| text_len(conversation.bytes_of(message, span));
+/// Bytes of a part. Its envelope counts: providers write one around what they read, too.
+fn part_len(part: &Part, layout: &Layout) -> usize {
     match part.kind {
-        PartKind::Text => part.leaves.iter().map(|leaf| len(leaf.span)).sum(),
-        PartKind::ToolCall => {
-            let arguments =
-                part.arguments.map(|(Arguments::Value(span) | Arguments::Encoded(span))| len(span));
-            arguments.map_or_else(
-                || len(part.span),
-                |arguments| arguments + part.tool.as_ref().map_or(0, |tool| tool.len()),
-            )
-        }
-        PartKind::ToolResult => result_len(conversation, message, part),
         PartKind::Media => part.span.len().min(MEDIA),
+        PartKind::ToolResult => result_len(part),
         // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
-        PartKind::Thinking | PartKind::Opaque => len(part.span),
+        _ => part.span.len(),
     }
 }
 
-fn result_len(conversation: &Conversation, message: u32, part: &Part) -> usize {
-    let len = |span: Span| text_len(conversation.bytes_of(message, span));
-    let texts: usize = part.leaves.iter().map(|leaf| len(leaf.span)).sum();
-    let Some(slots) = &part.slots else {
-        return if part.leaves.is_empty() { len(part.span) } else { texts };
-    };
+/// The same for a result, in which no image counts by its encoding.
+fn result_len(part: &Part) -> usize {
+    let slots = part.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
     let is_text = |slot: usize| part.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
-    let others = slots.items.iter().enumerate().filter(|(slot, _)| !is_text(*slot));
-    texts + others.map(|(_, item)| item.len().min(MEDIA)).sum::<usize>()
-}
-
-/// The length of JSON as text: escapes undone, the quotes of a literal left out.
-fn text_len(raw: &[u8]) -> usize {
-    let mut len = raw.len();
-    let mut next = 0;
-    for at in memchr_iter(b'\\', raw) {
-        if at < next {
-            continue;
-        }
-        let unicode = raw.get(at + 1) == Some(&b'u');
-        // A character beyond ASCII has two bytes or three; four if it takes two escapes.
-        len = len.saturating_sub(if unicode { 4 } else { 1 });
-        next = at + if unicode { 6 } else { 2 };
-    }
-    if raw.first() == Some(&b'"') { len.saturating_sub(2) } else { len }
+    let excess = slots.filter(|(slot, _)| !is_text(*slot)).map(|(_, item)| item.len().saturating_sub(MEDIA));
+    part.span.len() - excess.sum::<usize>()
 }

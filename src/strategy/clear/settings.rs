@@ -94,11 +94,11 @@ impl Default for Settings {
             minimum_tokens: 0,
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],
             at_turns: false,
-            patience: 1.0,
+            patience: 0.9,
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30 },
-            regret_tokens: 180_000,
-            most_loss: 0.05,
+            regret_tokens: 220_000,
+            most_loss: 0.1,
         }
     }
 }
