@@ -181,7 +181,7 @@ fn settings(limits: &config::Limits) -> Settings {
         max_decoded: limits.max_body.bytes().saturating_mul(DECODED),
         rewrite_timeout: limits.rewrite_timeout,
         drain_timeout: limits.drain_timeout,
-        ..usual
+        idle_timeout: limits.idle_timeout,
     }
 }
 

@@ -10,10 +10,8 @@ use super::size::ByteSize;
 pub struct Limits {
     /// The longest request body that is read; a longer one streams through unread.
     pub max_body: ByteSize,
-    /// The longest request head.
-    pub max_header_bytes: ByteSize,
-    /// How long a client may take to send a request head.
-    pub header_timeout: Duration,
+    /// How long a client's connection may be silent before or within a request's head.
+    pub idle_timeout: Duration,
     /// The most client connections at a time.
     pub max_connections: usize,
     /// How long a rewrite may take before the original goes instead.
@@ -42,8 +40,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) fn read(section: &mut Section<'_, '_>) -> Limits {
     Limits {
         max_body: section.within("max_body", kibibytes(1)..=mebibytes(1024), mebibytes(64)),
-        max_header_bytes: section.within("max_header_bytes", kibibytes(8)..=mebibytes(16), kibibytes(64)),
-        header_timeout: section.within("header_timeout", SECOND..=HOUR, 30 * SECOND),
+        idle_timeout: section.within("idle_timeout", SECOND..=24 * HOUR, HOUR / 4),
         max_connections: section.within("max_connections", 1..=1_000_000, 1024),
         rewrite_timeout: section.within("rewrite_timeout", SECOND / 1000..=60 * SECOND, 2 * SECOND),
         drain_timeout: section.within("drain_timeout", Duration::ZERO..=HOUR, 10 * SECOND),

@@ -76,8 +76,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("truncate.max_bytes = 0", "1: `truncate.max_bytes`: expected 1B to 1GiB, got 0B"),
     (
-        "limits.header_timeout = 30",
-        "1: `limits.header_timeout`: expected a duration such as \"30s\", got an integer\n  hint: the units are ms, s, m, h and d",
+        "limits.idle_timeout = 30",
+        "1: `limits.idle_timeout`: expected a duration such as \"30s\", got an integer\n  hint: the units are ms, s, m, h and d",
     ),
     ("limits.rewrite_timeout = '2m'", "1: `limits.rewrite_timeout`: expected 1ms to 1m, got 2m"),
     (
