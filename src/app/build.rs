@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use http::HeaderMap;
 use tokio::sync::watch;
 
+use super::books::{Books, Means};
 use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
@@ -124,9 +125,18 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let path = config.state.dir.join(FILE_NAME);
     let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
+    let memo = Indexes::new(config.limits.memo.bytes() as u64);
+    let prices = Arc::new(prices(&config.prices)?);
+    let lost = Arc::new(AtomicU64::new(0));
+    let means = Means {
+        store: Arc::clone(&store),
+        memo: memo.clone(),
+        prices: Arc::clone(&prices),
+        lost: Arc::clone(&lost),
+    };
     Ok(Core {
         routes: routes(&config.upstreams),
-        memo: Indexes::new(config.limits.memo.bytes() as u64),
+        memo,
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,
         outputs,
@@ -139,10 +149,11 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         policy: config.policy.clone(),
         meter: Meter::new(),
         recall: recall(config.outputs.recall, admin),
-        prices: prices(&config.prices)?,
+        prices,
+        books: Books::start(means, config.limits.queue)?,
         observe: config.mode == config::Mode::Observe,
         isolate: config.lineage.isolate,
-        lost: AtomicU64::new(0),
+        lost,
     })
 }
 

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use http::{HeaderMap, StatusCode, header};
 
+use super::books::{Ended, Slot};
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Record, Timing, Window};
 use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Remedy};
-use crate::store::Batch;
 use crate::upstream::Upstream;
 use crate::usage::{self, Usage, Vendor};
 
@@ -32,6 +32,7 @@ pub(super) struct Follow {
     protocol: &'static dyn Protocol,
     upstream: Arc<Upstream>,
     facts: Facts,
+    slot: Option<Slot>,
     start: Start,
     at_ms: i64,
     status: Option<StatusCode>,
@@ -47,6 +48,7 @@ impl Follow {
         protocol: &'static dyn Protocol,
         upstream: Arc<Upstream>,
         facts: Facts,
+        slot: Option<Slot>,
         start: Start,
     ) -> Self {
         Self {
@@ -54,6 +56,7 @@ impl Follow {
             protocol,
             upstream,
             facts,
+            slot,
             start,
             at_ms: clock::now_ms(),
             status: None,
@@ -64,8 +67,7 @@ impl Follow {
         }
     }
 
-    fn record(&mut self, how: &End) -> Record {
-        let answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+    fn record(&self, how: &End, answer: &Answer) -> Record {
         let billed = answer.model.clone().or_else(|| self.facts.model.clone());
         let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
@@ -77,7 +79,7 @@ impl Follow {
             .map(|place| place.thread.conversation.clone())
             .or_else(|| self.facts.caller.session.clone())
             .unwrap_or_else(|| id.clone());
-        self.learn(&answer);
+        self.learn(answer);
         Record {
             time: clock::rfc3339(self.at_ms),
             conversation,
@@ -94,12 +96,12 @@ impl Follow {
             messages: self.facts.messages,
             status: self.status.map(|status| status.as_u16()),
             outcome: outcome(how).to_owned(),
-            error: error(how, &answer),
+            error: error(how, answer),
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
             cost,
             bytes: self.bytes(),
-            edits: self.edits(&answer),
+            edits: self.edits(answer),
             window: self.facts.level.map(|level| Window {
                 prompt_tokens_estimate: level.prompt_tokens,
                 tokens: level.gauge.map(|gauge| gauge.window),
@@ -107,9 +109,11 @@ impl Follow {
                 zone: level.gauge.map(|gauge| gauge.zone(&self.core.policy.window).as_str().to_owned()),
             }),
             timing: self.timing(),
-            answer: answer.id,
-            stop: answer.stop,
+            prefix: self.prefix().map(str::to_owned),
+            answer: answer.id.clone(),
+            stop: answer.stop.clone(),
             id,
+            ..Record::default()
         }
     }
 
@@ -121,9 +125,20 @@ impl Follow {
         self.core.meter.learn(place.head(), model, messages, sent, usage.context_tokens());
     }
 
+    /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
+    /// was edited.
+    fn prefix(&self) -> Option<&'static str> {
+        self.facts.place.as_ref().filter(|place| place.sent > 0)?;
+        let event = self.facts.event.is_some() && self.facts.state == State::Edited;
+        Some(if event || self.resent { "broken" } else { "kept" })
+    }
+
+    fn vendor(&self) -> Option<Vendor> {
+        Vendor::of_host(self.upstream.base_url().domain())
+    }
+
     fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
-        let vendor = Vendor::of_host(self.upstream.base_url().domain());
-        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), vendor)?;
+        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor())?;
         Some(Cost::of(&bill))
     }
 
@@ -219,9 +234,10 @@ impl Exchange for Follow {
     }
 
     fn end(mut self: Box<Self>, how: End) {
-        let record = self.record(&how);
-        let batch = Batch { ledger: vec![record.row(self.at_ms)], at_ms: self.at_ms, ..Batch::default() };
-        self.core.count_lost(self.core.store.later(batch));
+        let answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        let record = self.record(&how, &answer);
+        let (vendor, slot) = (self.vendor(), self.slot.take());
+        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage: answer.usage, vendor, slot });
     }
 }
 

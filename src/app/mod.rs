@@ -3,6 +3,7 @@
 //! `route` says where a request goes, `rewrite` what is done to it, `follow` what is written down of it.
 //! Nothing else in the crate knows more than one of these sides.
 
+mod books;
 mod build;
 mod clock;
 mod follow;
@@ -33,6 +34,7 @@ use crate::usage::{Catalogue, Vendor};
 
 pub use build::{App, StartError};
 
+use books::Books;
 use memo::Indexes;
 use meter::Meter;
 use route::{Purpose, Routes};
@@ -51,13 +53,14 @@ struct Core {
     counting: Policy,
     meter: Meter,
     recall: Recall,
-    prices: Catalogue,
+    prices: Arc<Catalogue>,
+    books: Books,
     /// Plan, but change nothing.
     observe: bool,
     /// Histories of different credentials are different.
     isolate: bool,
     /// Batches that were dropped because too many were waiting.
-    lost: AtomicU64,
+    lost: Arc<AtomicU64>,
 }
 
 /// How a model gets at the full text of what was cut.
@@ -86,10 +89,14 @@ impl Core {
     }
 
     fn count_lost(&self, stored: bool) {
-        if !stored {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("the store's queue is full: a record was dropped");
-        }
+        count_lost(&self.lost, stored);
+    }
+}
+
+fn count_lost(lost: &AtomicU64, stored: bool) {
+    if !stored {
+        lost.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!("the store's queue is full: a record was dropped");
     }
 }
 
@@ -151,8 +158,9 @@ impl Sidecar {
             received: body.len() as u64,
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
         };
+        let slot = rewritten.reading.map(|reading| self.core.books.left(reading, rewritten.body.clone()));
         let exchange =
-            follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, start);
+            follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, slot, start);
         Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::books::Reading;
 use super::{Core, clock};
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
@@ -23,6 +24,8 @@ pub(super) struct Rewritten {
     pub(super) body: Option<Bytes>,
     /// What is known of the request, for the books.
     pub(super) facts: Facts,
+    /// The request as it was read.
+    pub(super) reading: Option<Reading>,
 }
 
 /// What the books want to know of a request.
@@ -95,12 +98,19 @@ impl Core {
             Ok(request) => request,
             Err(unread) => return Rewritten::unread(headers, unread.to_string()),
         };
-        match request.attempt().await {
+        let mut rewritten = match request.attempt().await {
             // Another gateway on the same store was first: what it decided is there now.
             Err(StoreError::Raced) => request.attempt().await,
             done => done,
         }
-        .unwrap_or_else(|error| request.untouched(error.to_string()))
+        .unwrap_or_else(|error| request.untouched(error.to_string()));
+        rewritten.reading = Some(Reading {
+            protocol: request.protocol,
+            root: request.root,
+            prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
+            conversation: request.conversation,
+        });
+        rewritten
     }
 
     /// The body that a prompt would be counted by: with the decisions that hold, and those that would be made,
@@ -130,7 +140,8 @@ impl Core {
 impl Rewritten {
     fn unread(headers: &http::HeaderMap, why: String) -> Self {
         let caller = lineage::caller(headers, None);
-        Self { body: None, facts: Facts { caller, why: Some(why), ..Facts::default() } }
+        let facts = Facts { caller, why: Some(why), ..Facts::default() };
+        Self { body: None, facts, reading: None }
     }
 
     fn with(mut self, event: Option<Event>, level: Option<Level>) -> Self {
@@ -244,7 +255,7 @@ impl<'a> Request<'a> {
         self.remember(&place, Arc::clone(&applied));
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, applied, 0);
-            return Rewritten { body: None, facts }.with(None, level);
+            return Rewritten { body: None, facts, reading: None }.with(None, level);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -255,7 +266,7 @@ impl<'a> Request<'a> {
             Ok(edited) => {
                 self.keep_alive(&place, &applied);
                 let facts = self.facts(Some(place), State::Edited, why, applied, 0);
-                Rewritten { body: Some(edited), facts }.with(None, level)
+                Rewritten { body: Some(edited), facts, reading: None }.with(None, level)
             }
             Err(error) => self.untouched(error.to_string()),
         }
@@ -302,12 +313,12 @@ impl<'a> Request<'a> {
         applied: Arc<[Applied]>,
         fresh: usize,
     ) -> Rewritten {
-        Rewritten { body, facts: self.facts(Some(place), state, None, applied, fresh) }
+        Rewritten { body, facts: self.facts(Some(place), state, None, applied, fresh), reading: None }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), Arc::default(), 0);
-        Rewritten { body: None, facts }
+        Rewritten { body: None, facts, reading: None }
     }
 
     fn facts(

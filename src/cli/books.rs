@@ -30,7 +30,7 @@ pub(super) fn read(
 
 /// The columns of sums: requests, tokens, money.
 pub(super) const COLUMNS: [&str; 7] =
-    ["requests", "input", "cache read", "cache write", "output", "saved", "cost"];
+    ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
 
 /// The cells of these columns. `≥` marks what an answer that broke off made a lower bound, `~` an estimate, `–`
 /// what is not known.
@@ -45,8 +45,8 @@ pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
         figures::count(tokens.cache_read),
         figures::count(tokens.cache_write()),
         at_least.to_owned() + &figures::count(tokens.output),
-        format!("~{}", figures::count(totals.saved.tokens_estimate)),
         cost,
+        totals.saved.net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places))),
     ]
 }
 
@@ -93,9 +93,18 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
         let (bytes, tokens) =
             (figures::count(totals.saved.bytes), figures::count(totals.saved.tokens_estimate));
         notes.push(format!(
-            "saved: {bytes} bytes of text in {}, ~{tokens} tokens (an estimate)",
+            "not sent: {bytes} bytes of text in {}, ~{tokens} tokens (an estimate)",
             requests(totals.edited)
         ));
+    }
+    if totals.saved.net.is_some() {
+        notes.push(match totals.requests - totals.saved.net_of {
+            0 => "saved: against the same requests without the gateway, an estimate".to_owned(),
+            unknown => format!(
+                "saved: against the same requests without the gateway, an estimate that leaves out {}",
+                requests(unknown)
+            ),
+        });
     }
     if totals.observed > 0 {
         notes.push(format!("only observed: {} would have been shortened", requests(totals.observed)));
@@ -141,19 +150,22 @@ mod tests {
                 ..Tokens::default()
             },
             cost: Some(Costs { total, ..Costs::default() }),
-            saved: Saved { bytes: 4_100, tokens_estimate: 1_025 },
+            saved: Saved { bytes: 4_100, tokens_estimate: 1_025, ..Saved::default() },
             ..Totals::default()
         }
     }
 
     #[test]
     fn cells_mark_what_is_not_exact() {
-        let exact = ["1,042", "5", "0", "3", "1,000,000", "~1,025", "$1.23"];
+        let exact = ["1,042", "5", "0", "3", "1,000,000", "$1.23", "–"];
         assert_eq!(cells(&totals(), 2), exact);
+        let net = Some(Money::from_usd_str("-0.21").unwrap());
+        let dearer = Totals { saved: Saved { net, net_of: 1, ..Saved::default() }, ..totals() };
+        assert_eq!(cells(&dearer, 2)[5..], ["$1.23", "~-$0.21"]);
         let broken_off = Totals { broken_off: 1, ..totals() };
-        assert_eq!(cells(&broken_off, 4)[4..], ["≥ 1,000,000", "~1,025", "≥ $1.2300"]);
+        assert_eq!(cells(&broken_off, 4)[4..], ["≥ 1,000,000", "≥ $1.2300", "–"]);
         let unknown = Totals { cost: None, unknown_price: 1042, ..totals() };
-        assert_eq!(cells(&unknown, 2)[6], "–");
+        assert_eq!(cells(&unknown, 2)[5], "–");
     }
 
     #[test]
@@ -165,7 +177,17 @@ mod tests {
                 0,
                 &[
                     "cost: $1.23 + 4 requests of unknown price + 1 request of unknown usage",
-                    "saved: 4,100 bytes of text in 2 requests, ~1,025 tokens (an estimate)",
+                    "not sent: 4,100 bytes of text in 2 requests, ~1,025 tokens (an estimate)",
+                ],
+            ),
+            (
+                Totals {
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_040, ..Saved::default() },
+                    ..totals()
+                },
+                0,
+                &[
+                    "saved: against the same requests without the gateway, an estimate that leaves out 2 requests",
                 ],
             ),
             (

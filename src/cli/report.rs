@@ -20,7 +20,9 @@ JSON:
             disjoint, but reasoning is a part of output
     cost    null if nothing is known of it, else {usd, input, cache_read, cache_write, output, searches, total}
             usd is an exact decimal number as a string, the others are integers of 10^-12 dollars
-    saved   {bytes, tokens_estimate}
+    saved   {bytes, tokens_estimate, net, net_of}: what was not sent, and the money that it comes to
+            net is what the requests would have cost without the gateway less what they did cost, an estimate in
+            10^-12 dollars, negative if it made them dearer, null if unknown; net_of: of how many requests
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll report`.
@@ -198,19 +200,19 @@ mod tests {
             (
                 &[known][..],
                 &[
-                    "model  requests  input  cache read  cache write  output  saved   cost",
-                    "known         1  1,000           0            0       0     ~0  $1.23",
-                    "total         1  1,000           0            0       0     ~0  $1.23",
+                    "model  requests  input  cache read  cache write  output   cost  saved",
+                    "known         1  1,000           0            0       0  $1.23      –",
+                    "total         1  1,000           0            0       0  $1.23      –",
                 ][..],
             ),
             (
                 &[known, (None, None), (Some("x"), None)],
                 &[
-                    "model       requests  input  cache read  cache write  output  saved   cost  unpriced",
-                    "known              1  1,000           0            0       0     ~0  $1.23         0",
-                    "(not said)         1  1,000           0            0       0     ~0      –         1",
-                    "x                  1  1,000           0            0       0     ~0      –         1",
-                    "total              3  3,000           0            0       0     ~0  $1.23         2",
+                    "model       requests  input  cache read  cache write  output   cost  saved  unpriced",
+                    "known              1  1,000           0            0       0  $1.23      –         0",
+                    "(not said)         1  1,000           0            0       0      –      –         1",
+                    "x                  1  1,000           0            0       0      –      –         1",
+                    "total              3  3,000           0            0       0  $1.23      –         2",
                 ],
             ),
         ] {

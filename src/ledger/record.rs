@@ -42,6 +42,12 @@ pub struct Record {
     pub answer: Option<String>,
     /// Messages in the request.
     pub messages: u32,
+    /// How many of them an earlier request carried.
+    pub prior: u32,
+    /// Which of the user's turns it belongs to, counted from 1; 0 when it was not read.
+    pub turn: u32,
+    /// Which of that turn's requests it is, counted from 1; 0 when it was not read.
+    pub step: u32,
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `failed`.
@@ -56,6 +62,16 @@ pub struct Record {
     pub output_is_lower_bound: bool,
     /// What it cost; null when the usage or the price is not known.
     pub cost: Option<Cost>,
+    /// What it would have been without the gateway; null when that cannot be told.
+    pub counterfactual: Option<Counterfactual>,
+    /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
+    /// of them is not known.
+    pub net_saved: Option<i64>,
+    /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
+    /// sent before.
+    pub prefix: Option<String>,
+    /// What the prompt is made of, as it was sent; null when it was not read.
+    pub prompt: Option<Shares>,
     /// Size of the request.
     pub bytes: Bytes,
     /// What was done to it.
@@ -105,6 +121,36 @@ impl Cost {
             price: bill.source.to_string(),
         }
     }
+}
+
+/// A request without the gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counterfactual {
+    /// Its tokens; the output is the same.
+    pub tokens: Tokens,
+    /// What they cost, in pico-dollars; null when the price is not known.
+    pub cost: Option<i64>,
+    /// The prompt is an estimate. Otherwise it is the provider's figure: nothing was changed.
+    pub estimated: bool,
+}
+
+/// What a prompt is made of, in tokens: estimates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shares {
+    /// Definitions of tools.
+    pub tools: u64,
+    /// Instructions.
+    pub system: u64,
+    /// What the user said or showed.
+    pub user: u64,
+    /// What the model said, its calls included.
+    pub assistant: u64,
+    /// What the model thought.
+    pub reasoning: u64,
+    /// What tools answered.
+    pub results: u64,
 }
 
 /// Sizes of the request body.
@@ -234,6 +280,9 @@ mod tests {
             model: text("claude-sonnet-5-5"),
             answer: text("msg_1"),
             messages: 7,
+            prior: 5,
+            turn: 1,
+            step: 4,
             status: Some(200),
             outcome: "complete".to_owned(),
             stop: text("tool_use"),
@@ -248,6 +297,21 @@ mod tests {
             }),
             output_is_lower_bound: false,
             cost: Some(Cost::of(&bill)),
+            counterfactual: Some(Counterfactual {
+                tokens: Tokens { cache_read: 52_000, output: 310, reasoning: 120, ..Tokens::default() },
+                cost: Some(9_000_000_000),
+                estimated: true,
+            }),
+            net_saved: Some(-474_000_000),
+            prefix: text("broken"),
+            prompt: Some(Shares {
+                tools: 9_000,
+                system: 3_000,
+                user: 40,
+                assistant: 900,
+                reasoning: 60,
+                results: 28_912,
+            }),
             bytes: Bytes {
                 received: 200_000,
                 sent: 160_000,
@@ -286,11 +350,16 @@ mod tests {
             r#""thread":"019a-0","parent":null,"agent":"explore","relation":"continue","#,
             r#""client":"claude-cli/2.1.305","protocol":"anthropic","upstream":"anthropic","#,
             r#""model_asked":"claude-sonnet-5-5","model":"claude-sonnet-5-5","answer":"msg_1","messages":7,"#,
+            r#""prior":5,"turn":1,"step":4,"#,
             r#""status":200,"outcome":"complete","stop":"tool_use","error":null,"#,
             r#""tokens":{"input":12,"cache_read":41000,"cache_write_5m":900,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
+            r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,
+            r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,
+            r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
+            r#""assistant":900,"reasoning":60,"results":28912},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,

@@ -60,6 +60,11 @@ pub struct Saved {
     pub bytes: u64,
     /// The same in tokens: an estimate.
     pub tokens_estimate: u64,
+    /// What the requests would have cost without the gateway, less what they did cost: negative when it made
+    /// them dearer; an estimate. `None` when it is not known of any.
+    pub net: Option<Money>,
+    /// Requests that `net` is of.
+    pub net_of: u64,
 }
 
 impl Totals {
@@ -78,8 +83,12 @@ impl Totals {
             (None, None) => self.unknown_usage += u64::from(!failed),
         }
         self.tokens += record.tokens.unwrap_or_default();
-        self.saved +=
-            Saved { bytes: record.bytes.saved, tokens_estimate: record.bytes.saved_tokens_estimate };
+        self.saved += Saved {
+            bytes: record.bytes.saved,
+            tokens_estimate: record.bytes.saved_tokens_estimate,
+            net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
+            net_of: u64::from(record.net_saved.is_some()),
+        };
     }
 
     /// Adds a request whose record cannot be read.
@@ -149,6 +158,10 @@ impl AddAssign for Saved {
     fn add_assign(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.tokens_estimate = self.tokens_estimate.saturating_add(other.tokens_estimate);
+        if let Some(net) = other.net {
+            *self.net.get_or_insert_default() += net;
+        }
+        self.net_of += other.net_of;
     }
 }
 
@@ -211,15 +224,18 @@ mod tests {
             output_is_lower_bound: true,
             bytes: Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() },
             edits: Edits { state: "edited".to_owned(), ..Edits::default() },
+            net_saved: Some(-3),
             ..record("upstream_broke", Some(200), Some(1), Some(1))
         });
         let twice = 2 * i128::from(i64::MAX) + 1;
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(twice)));
         assert_eq!((totals.tokens.output, totals.broken_off, totals.edited), (13, 1, 1));
-        assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25 });
+        let net = Some(Money::from_picodollars(-3));
+        assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25, net, net_of: 1 });
         let mut doubled: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
         assert_eq!(doubled.cost.map(|cost| cost.total), Some(Money::from_picodollars(2 * twice)));
         assert_eq!((doubled.requests, doubled.tokens.output, doubled.saved.bytes), (6, 26, 200));
+        assert_eq!(doubled.saved.net, Some(Money::from_picodollars(-6)));
         doubled.add_unreadable();
         assert_eq!(doubled.unknown_usage, 1);
         totals.add_unreadable();

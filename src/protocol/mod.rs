@@ -30,7 +30,7 @@ use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use body::Unread;
-pub use prompt::Prompt;
+pub use prompt::{Prompt, Share};
 pub use sieve::Sieve;
 pub use splice::Lowering;
 pub use valid::Invalid;

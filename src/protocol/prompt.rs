@@ -35,6 +35,25 @@ pub struct Block {
     pub mark: Option<Ttl>,
     /// The part that it is, if it stands in a message.
     pub part: Option<PartId>,
+    /// Whose it is.
+    pub share: Share,
+}
+
+/// What a block belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// Definitions of tools.
+    Tools,
+    /// Instructions.
+    System,
+    /// What the user said or showed.
+    User,
+    /// What the model said, its calls included.
+    Assistant,
+    /// What the model thought.
+    Reasoning,
+    /// What tools answered.
+    Results,
 }
 
 impl Prompt {
@@ -53,6 +72,12 @@ impl Prompt {
     /// Bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
+    }
+
+    /// Bytes of text that belong to something.
+    pub fn bytes_of(&self, share: Share) -> u64 {
+        let blocks = self.blocks.iter().filter(|block| block.share == share);
+        blocks.map(|block| u64::from(block.bytes)).sum()
     }
 
     /// How many blocks stand before the messages.
@@ -96,22 +121,23 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
     };
     for name in layout.before {
         let Some(value) = scan::get(&bytes, &members, name) else { continue };
+        let share = if *name == "tools" { Share::Tools } else { Share::System };
         match value.kind {
             Kind::Null => {}
             Kind::Array => {
                 let items = scan::items(&bytes, value.span).unwrap_or_default();
-                prompt.blocks.extend(items.into_iter().map(|item| frame_block(&bytes, item, layout)));
+                prompt.blocks.extend(items.into_iter().map(|item| frame_block(&bytes, item, share, layout)));
             }
-            _ => prompt.blocks.push(frame_block(&bytes, value, layout)),
+            _ => prompt.blocks.push(frame_block(&bytes, value, share, layout)),
         }
     }
     prompt.automatic = layout.marks.iter().find_map(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
 }
 
-fn frame_block(bytes: &[u8], value: Value, layout: &Layout) -> Block {
+fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
     let (key, mark) = key(b"F", raw, layout.marks);
-    Block { key, bytes: raw.len() as u32, mark, part: None }
+    Block { key, bytes: raw.len() as u32, mark, part: None, share }
 }
 
 fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> Block {
@@ -124,7 +150,15 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
     };
     let bytes = part_len(part, layout).min(u32::MAX as usize) as u32;
-    Block { key, bytes, mark, part: Some(id) }
+    let share = match (part.kind, role) {
+        (PartKind::ToolResult, _) => Share::Results,
+        (PartKind::Thinking, _) => Share::Reasoning,
+        (_, Role::System) => Share::System,
+        (_, Role::User) => Share::User,
+        (_, Role::Assistant) => Share::Assistant,
+        (_, Role::Tool) => Share::Results,
+    };
+    Block { key, bytes, mark, part: Some(id), share }
 }
 
 /// The key of a text: of its literal, and of what else its block says, if anything.

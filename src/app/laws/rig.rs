@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::app::books::{Books, Means};
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
 use crate::app::rewrite::Rewritten;
@@ -50,9 +51,17 @@ impl Rig {
 
     /// A gateway that has just started.
     pub(super) fn core(&self, store: Arc<dyn Store>, settings: Settings) -> Core {
+        let (memo, prices) = (Indexes::new(1 << 20), Arc::new(Catalogue::embedded()));
+        let lost: Arc<AtomicU64> = Arc::default();
+        let means = Means {
+            store: Arc::clone(&store),
+            memo: memo.clone(),
+            prices: Arc::clone(&prices),
+            lost: Arc::clone(&lost),
+        };
         Core {
             routes: Routes::Named(Vec::new()),
-            memo: Indexes::new(1 << 20),
+            memo,
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
             outputs: self.outputs(),
@@ -61,10 +70,11 @@ impl Rig {
             counting: Policy { shape: settings, ..Policy::default() },
             meter: Meter::new(),
             recall: Recall::Path,
-            prices: Catalogue::embedded(),
+            prices,
+            books: Books::start(means, 16).unwrap(),
             observe: false,
             isolate: true,
-            lost: AtomicU64::new(0),
+            lost,
         }
     }
 

@@ -1,0 +1,67 @@
+//! What is found out about a request when it has left: its prompt as the provider's cache sees it, as it came
+//! and as it was sent.
+
+use bytes::Bytes;
+
+use super::Reading;
+use crate::conversation::{Conversation, Memo, Role};
+use crate::ledger::Shares;
+use crate::protocol::{Prompt, Share};
+
+/// What is known then.
+pub(in crate::app) struct Measured {
+    /// Tells accounts apart.
+    pub(super) scope: u64,
+    /// The prompt as it came.
+    pub(super) original: Prompt,
+    /// The prompt as it was sent, where that is another.
+    pub(super) sent: Option<Prompt>,
+    /// Which of the user's turns it belongs to, from 1.
+    pub(super) turn: u32,
+    /// Which of that turn's requests it is, from 1.
+    pub(super) step: u32,
+    /// Messages that an earlier request carried.
+    pub(super) prior: u32,
+}
+
+/// Reads the prompts. `None`: what was sent cannot be read.
+pub(super) fn measure(reading: &Reading, sent: Option<&Bytes>, memo: &dyn Memo) -> Option<Measured> {
+    let Reading { protocol, conversation, root, prior } = reading;
+    let sent = match sent {
+        Some(body) => Some(protocol.prompt(&protocol.index(body, memo).ok()?)),
+        None => None,
+    };
+    let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    let (turn, step) = place(conversation);
+    let (original, prior) = (protocol.prompt(conversation), *prior as u32);
+    Some(Measured { scope, original, sent, turn, step, prior })
+}
+
+/// The turn and the step in it that a request is. What the model said at a stretch is one step.
+fn place(conversation: &Conversation) -> (u32, u32) {
+    let (mut turn, mut step, mut answering) = (0, 1, false);
+    for message in &conversation.messages {
+        let is_answer = message.index.role == Role::Assistant;
+        if is_answer && !answering {
+            step += 1;
+        } else if message.index.starts_turn() && (answering || turn == 0) {
+            turn += 1;
+            step = 1;
+        }
+        answering = is_answer;
+    }
+    (turn, step)
+}
+
+/// What a prompt is made of, at that many bytes per token.
+pub(super) fn shares(prompt: &Prompt, bytes_per_token: f64) -> Shares {
+    let tokens = |share| (prompt.bytes_of(share) as f64 / bytes_per_token).round() as u64;
+    Shares {
+        tools: tokens(Share::Tools),
+        system: tokens(Share::System),
+        user: tokens(Share::User),
+        assistant: tokens(Share::Assistant),
+        reasoning: tokens(Share::Reasoning),
+        results: tokens(Share::Results),
+    }
+}

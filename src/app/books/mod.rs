@@ -1,0 +1,163 @@
+//! The thread that completes the records: what a request would have cost untouched, what its prompt is made of.
+//!
+//! Nothing that a request waits for happens here. A request is handed over when it leaves and its record when
+//! it has ended. The queue is bounded in number and in bytes; what does not fit is recorded without the figures
+//! that are made here, and a failure in here costs these figures and nothing else.
+
+mod measure;
+mod untouched;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+
+use bytes::Bytes;
+
+use super::memo::Indexes;
+use crate::conversation::{Chain, Conversation};
+use crate::ledger::Record;
+use crate::protocol::Protocol;
+use crate::store::{Batch, Store};
+use crate::usage::{Catalogue, Usage, Vendor};
+
+use measure::Measured;
+use untouched::Untouched;
+
+/// Bytes of requests that may wait at a time.
+const WAITING: usize = 64 << 20;
+
+/// A request as it was read.
+pub(super) struct Reading {
+    pub(super) protocol: &'static dyn Protocol,
+    pub(super) conversation: Conversation,
+    /// The empty history of whoever sends it: providers share no cache between accounts.
+    pub(super) root: Chain,
+    /// Messages that an earlier request carried.
+    pub(super) prior: usize,
+}
+
+/// Where what is found out about a request is put when that is done.
+pub(super) type Slot = Arc<OnceLock<Measured>>;
+
+/// A request that has ended.
+pub(super) struct Ended {
+    pub(super) record: Record,
+    pub(super) at_ms: i64,
+    pub(super) usage: Option<Usage>,
+    pub(super) vendor: Option<Vendor>,
+    /// `None`: the request was not read, and so was sent as it came.
+    pub(super) slot: Option<Slot>,
+}
+
+/// What the thread works with.
+pub(super) struct Means {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) memo: Indexes,
+    pub(super) prices: Arc<Catalogue>,
+    /// Records that were dropped.
+    pub(super) lost: Arc<AtomicU64>,
+}
+
+enum Job {
+    Left { reading: Box<Reading>, sent: Option<Bytes>, slot: Slot },
+    Ended(Box<Ended>),
+}
+
+/// The handle on the thread. Dropping it finishes what is queued.
+pub(super) struct Books {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    waiting: Arc<AtomicUsize>,
+    store: Arc<dyn Store>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Books {
+    /// Starts the thread; `queue` bounds the jobs that wait.
+    pub(super) fn start(means: Means, queue: usize) -> io::Result<Self> {
+        // A request is two jobs.
+        let (jobs, inbox) = sync_channel(queue.max(1).saturating_mul(2));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (store, lost) = (Arc::clone(&means.store), Arc::clone(&means.lost));
+        let desk = Desk { means, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
+        let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, lost })
+    }
+
+    /// Takes note of a request that leaves; `sent` is what it was rewritten to.
+    pub(super) fn left(&self, reading: Reading, sent: Option<Bytes>) -> Slot {
+        let slot = Slot::default();
+        let bytes = weight(&reading, sent.as_ref());
+        if self.waiting.load(Ordering::Relaxed).saturating_add(bytes) <= WAITING {
+            self.waiting.fetch_add(bytes, Ordering::Relaxed);
+            let job = Job::Left { reading: Box::new(reading), sent, slot: Arc::clone(&slot) };
+            if self.hand_over(job).is_err() {
+                self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            }
+        }
+        slot
+    }
+
+    /// Books a request. What finds no room is recorded as it is.
+    pub(super) fn ended(&self, ended: Ended) {
+        if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended))) {
+            store(&*self.store, &self.lost, &ended);
+        }
+    }
+
+    fn hand_over(&self, job: Job) -> Result<(), Job> {
+        let Some(jobs) = &self.jobs else { return Err(job) };
+        jobs.try_send(job).map_err(|(TrySendError::Full(job) | TrySendError::Disconnected(job))| job)
+    }
+}
+
+impl Drop for Books {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn weight(reading: &Reading, sent: Option<&Bytes>) -> usize {
+    reading.conversation.body.len() + sent.map_or(0, Bytes::len)
+}
+
+fn store(store: &dyn Store, lost: &AtomicU64, ended: &Ended) {
+    let ledger = vec![ended.record.row(ended.at_ms)];
+    super::count_lost(lost, store.later(Batch { ledger, at_ms: ended.at_ms, ..Batch::default() }));
+}
+
+struct Desk {
+    means: Means,
+    untouched: Untouched,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Desk {
+    fn run(mut self, inbox: &Receiver<Job>) {
+        for job in inbox {
+            match job {
+                Job::Left { reading, sent, slot } => self.left(&reading, sent.as_ref(), &slot),
+                Job::Ended(ended) => self.ended(ended),
+            }
+        }
+    }
+
+    fn left(&self, reading: &Reading, sent: Option<&Bytes>, slot: &Slot) {
+        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, sent, &self.means.memo)));
+        if let Ok(Some(measured)) = measured {
+            let _ = slot.set(measured);
+        }
+        self.waiting.fetch_sub(weight(reading, sent), Ordering::Relaxed);
+    }
+
+    fn ended(&mut self, mut ended: Box<Ended>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
+        store(&*self.means.store, &self.means.lost, &ended);
+    }
+}

@@ -1,0 +1,139 @@
+//! What requests would have cost without the gateway.
+//!
+//! Two models of each provider's cache are kept: one is sent what clients sent, the other what the gateway sent.
+//! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`].
+
+use super::Ended;
+use super::measure::{Measured, shares};
+use crate::ledger::Counterfactual;
+use crate::protocol::Prompt;
+use crate::usage::cache_model::{CacheKind, CacheModel, CacheUse};
+use crate::usage::{self, Catalogue, Money, Tokens, Usage};
+
+/// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
+const MOST: usize = 16;
+/// Bytes of text in a token, where the provider does not say how many there were.
+const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// The caches of the models that are in use.
+#[derive(Default)]
+pub(super) struct Untouched {
+    /// The one that was used last stands last.
+    caches: Vec<Caches>,
+}
+
+struct Caches {
+    upstream: String,
+    model: String,
+    original: CacheModel,
+    sent: CacheModel,
+}
+
+impl Untouched {
+    /// Completes the record of a request.
+    pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
+        let Some(slot) = ended.slot.clone() else { return unread(ended) };
+        let Some(measured) = slot.get() else { return };
+        let resent = ended.record.edits.original_resent;
+        let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
+        let prompt = ended.usage.as_ref().map_or(0, Usage::context_tokens);
+        let bytes_per_token =
+            if prompt > 0 { sent.bytes().max(1) as f64 / prompt as f64 } else { BYTES_PER_TOKEN };
+        (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
+        ended.record.prior = measured.prior;
+        ended.record.prompt = Some(shares(sent, bytes_per_token));
+        // What was refused is not in any cache.
+        if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
+            return;
+        }
+        let uses = self.observe(ended, prices, measured, sent, bytes_per_token);
+        let Some(real) = &ended.usage else { return };
+        let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
+        let estimated = tokens != real.tokens;
+        ended.record.counterfactual = Some(Counterfactual {
+            tokens: Usage { tokens, ..real.clone() }.billed_tokens(),
+            cost: cost(ended, real, tokens, prices),
+            estimated,
+        });
+        net(ended);
+    }
+
+    /// Sends both prompts through their caches.
+    fn observe(
+        &mut self,
+        ended: &Ended,
+        prices: &Catalogue,
+        measured: &Measured,
+        sent: &Prompt,
+        bytes_per_token: f64,
+    ) -> Uses {
+        let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
+        let caches = self.caches(ended, prices);
+        let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
+            cache.observe(measured.scope, &prompt.shape(bytes_per_token), now_ms)
+        };
+        Uses {
+            original: use_of(&mut caches.original, &measured.original),
+            sent: use_of(&mut caches.sent, sent),
+        }
+    }
+
+    fn caches(&mut self, ended: &Ended, prices: &Catalogue) -> &mut Caches {
+        let (upstream, model) = (&ended.record.upstream, ended.record.model.as_deref().unwrap_or_default());
+        let known = self.caches.iter().position(|one| one.upstream == *upstream && one.model == model);
+        let caches = if let Some(at) = known {
+            self.caches.remove(at)
+        } else {
+            if self.caches.len() >= MOST {
+                self.caches.remove(0);
+            }
+            let priced = prices.find(model, ended.vendor);
+            let kind = CacheKind::of(&ended.record.protocol, priced.as_ref().map(|priced| &*priced.price));
+            Caches {
+                upstream: upstream.clone(),
+                model: model.to_owned(),
+                original: CacheModel::new(kind),
+                sent: CacheModel::new(kind),
+            }
+        };
+        self.caches.push(caches);
+        self.caches.last_mut().expect("one was just pushed")
+    }
+}
+
+/// What the caches say of both prompts.
+struct Uses {
+    original: CacheUse,
+    sent: CacheUse,
+}
+
+/// What was not read was sent as it came.
+fn unread(ended: &mut Ended) {
+    let cost = ended.record.cost.as_ref().map(|cost| cost.total);
+    ended.record.counterfactual =
+        ended.record.tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
+    net(ended);
+}
+
+/// What it would have cost: what it did cost, and what the prices make of the difference.
+fn cost(ended: &Ended, real: &Usage, tokens: Tokens, prices: &Catalogue) -> Option<i64> {
+    let known = ended.record.cost.as_ref()?.total;
+    if tokens == real.tokens {
+        return Some(known);
+    }
+    let model = ended.record.model.as_deref().unwrap_or_default();
+    let total = |tokens: Tokens| -> Option<Money> {
+        let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
+        let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
+        let usage = Usage { tokens, last_prompt, provider_cost: None, ..real.clone() };
+        Some(usage::bill(prices, &usage, model, ended.vendor)?.total)
+    };
+    let more = total(tokens)? - total(real.tokens)?;
+    i64::try_from(more.picodollars()).ok().map(|more| known.saturating_add(more))
+}
+
+fn net(ended: &mut Ended) {
+    let untouched = ended.record.counterfactual.as_ref().and_then(|one| one.cost);
+    let cost = ended.record.cost.as_ref().map(|cost| cost.total);
+    ended.record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
+}

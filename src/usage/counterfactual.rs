@@ -1,0 +1,205 @@
+//! What a prompt would have been billed as, had it been sent as it came.
+//!
+//! The provider says what it billed for the prompt that was sent. A model of its cache says what it would have
+//! billed for both, the prompt that was sent and the original. What the model says about the first against what
+//! the provider says corrects what it says about the second: where both prompts are the same, the answer is the
+//! provider's own figure.
+
+use super::cache_model::CacheUse;
+use super::tokens::Tokens;
+
+/// Places of the kinds in the arrays below.
+const READ: usize = 0;
+const INPUT: usize = 1;
+const KINDS: usize = 5;
+
+/// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
+type Split = [f64; KINDS];
+
+/// What the original would have been billed as. `billed` is the provider's figure for what was sent, `sent` and
+/// `original` are what the model says of both. Output is the same on both sides. Whatever is given, the sum is the
+/// original's size in the provider's tokens.
+pub fn untouched(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
+    let whole = sum(&split_of(sent));
+    if sent == original || whole <= 0.0 || billed.prompt() == 0 {
+        return billed;
+    }
+    let scale = billed.prompt() as f64 / whole;
+    let real = split(&billed);
+    let modelled = split_of(sent).map(|tokens| tokens * scale);
+    let direct = split_of(original).map(|tokens| tokens * scale);
+    let prompt = sum(&direct);
+
+    let pool = pool(&modelled);
+    let (modelled, direct) = if real[READ] >= modelled[READ] {
+        // More was read than the model knew of: so would have been of the original.
+        let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).min(1.0);
+        (read_more(modelled, pool, share), read_more(direct, pool, share))
+    } else {
+        let kept = ratio(real[READ], modelled[READ]);
+        (read_less(modelled, kept), read_less(direct, kept))
+    };
+    let read = direct[READ].clamp(0.0, prompt);
+    let rest = others(&real, &modelled, &direct).map(|share| share * (prompt - read));
+    tokens(billed, prompt, read, rest)
+}
+
+/// Which kinds turn into reads when the cache is warm: the written ones, where there are any.
+fn pool(split: &Split) -> &'static [usize] {
+    if split[INPUT + 1..].iter().any(|tokens| *tokens > 0.0) { &[2, 3, 4] } else { &[INPUT] }
+}
+
+fn of_pool(split: &Split, pool: &[usize]) -> f64 {
+    pool.iter().map(|kind| split[*kind]).sum()
+}
+
+fn read_more(mut split: Split, pool: &[usize], share: f64) -> Split {
+    for &kind in pool {
+        let moved = split[kind] * share;
+        split[kind] -= moved;
+        split[READ] += moved;
+    }
+    split
+}
+
+/// What is not read is billed as the rest is; the shares of that are all that counts.
+fn read_less(mut split: Split, kept: f64) -> Split {
+    split[READ] *= kept;
+    split
+}
+
+/// The shares of the kinds that are not read: the provider's own, and how the two prompts differ in them.
+fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
+    let shares = |split: &Split| {
+        let all = sum(split) - split[READ];
+        (all > 0.5).then(|| {
+            let mut shares = split.map(|tokens| tokens / all);
+            shares[READ] = 0.0;
+            shares
+        })
+    };
+    let [known, said, other] = [shares(real), shares(modelled), shares(direct)];
+    let mut mixed = match (known, said, other) {
+        (Some(known), Some(said), Some(other)) => {
+            std::array::from_fn(|kind| (known[kind] + other[kind] - said[kind]).max(0.0))
+        }
+        (Some(one), _, None) | (_, _, Some(one)) => one,
+        (None, _, None) => [0.0, 1.0, 0.0, 0.0, 0.0],
+    };
+    let all = sum(&mixed);
+    if all > 0.0 {
+        mixed = mixed.map(|share| share / all);
+    } else {
+        mixed[INPUT] = 1.0;
+    }
+    mixed
+}
+
+/// Whole tokens; what rounding leaves over goes where most is.
+fn tokens(billed: Tokens, prompt: f64, read: f64, rest: Split) -> Tokens {
+    let prompt = prompt.round() as u64;
+    let cache_read = (read.round() as u64).min(prompt);
+    let mut left = prompt - cache_read;
+    let mut whole = [0; KINDS];
+    for kind in INPUT..KINDS {
+        whole[kind] = (rest[kind].round() as u64).min(left);
+        left -= whole[kind];
+    }
+    let most = (INPUT..KINDS).max_by(|a, b| rest[*a].total_cmp(&rest[*b])).unwrap_or(INPUT);
+    whole[most] += left;
+    let [_, input, cache_write_5m, cache_write_1h, cache_write_12h] = whole;
+    Tokens { input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, ..billed }
+}
+
+fn split(tokens: &Tokens) -> Split {
+    [
+        tokens.cache_read as f64,
+        tokens.input as f64,
+        tokens.cache_write_5m as f64,
+        tokens.cache_write_1h as f64,
+        tokens.cache_write_12h as f64,
+    ]
+}
+
+fn split_of(said: CacheUse) -> Split {
+    [said.read as f64, said.uncached as f64, said.write_5m as f64, said.write_1h as f64, 0.0]
+}
+
+fn sum(split: &Split) -> f64 {
+    split.iter().sum()
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said(read: u64, write_5m: u64, uncached: u64) -> CacheUse {
+        CacheUse { read, write_5m, uncached, ..CacheUse::default() }
+    }
+
+    fn billed(cache_read: u64, cache_write_5m: u64, input: u64) -> Tokens {
+        Tokens { input, cache_read, cache_write_5m, output: 7, ..Tokens::default() }
+    }
+
+    #[test]
+    fn what_was_not_sent_is_billed_as_the_rest_is() {
+        for (what, real, sent, original, expected) in [
+            ("the same", billed(3, 5, 7), said(1, 2, 3), said(1, 2, 3), billed(3, 5, 7)),
+            ("as modelled", billed(900, 100, 0), said(900, 100, 0), said(1400, 100, 0), billed(1400, 100, 0)),
+            ("an event", billed(100, 400, 5), said(100, 400, 5), said(900, 100, 5), billed(900, 100, 5)),
+            (
+                "twice the tokens",
+                billed(1800, 200, 0),
+                said(900, 100, 0),
+                said(1400, 100, 0),
+                billed(2800, 200, 0),
+            ),
+            // The provider's cache was warm already, the model's was not.
+            ("warm", billed(900, 100, 0), said(0, 1000, 0), said(0, 2000, 0), billed(1800, 200, 0)),
+            (
+                "warm, no writes",
+                billed(900, 0, 100),
+                said(0, 0, 1000),
+                said(0, 0, 2000),
+                billed(1800, 0, 200),
+            ),
+            // The original carries no marks: nothing of it is ever read.
+            ("unmarked", billed(900, 100, 0), said(0, 1000, 0), said(0, 0, 2000), billed(0, 0, 2000)),
+            // The provider's cache was cold, the model's was not.
+            ("cold", billed(0, 1000, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 2000, 0)),
+            ("nothing billed", billed(0, 0, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 0, 0)),
+            ("nothing said", billed(1, 2, 3), said(0, 0, 0), said(1900, 100, 0), billed(1, 2, 3)),
+        ] {
+            assert_eq!(untouched(real, sent, original), expected, "{what}");
+        }
+    }
+
+    fn any_use() -> impl Strategy<Value = CacheUse> {
+        (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64)
+            .prop_map(|(read, write_5m, write_1h, uncached)| CacheUse { read, write_5m, write_1h, uncached })
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_the_original_in_the_providers_tokens(
+            real in any_use(), sent in any_use(), original in any_use(),
+        ) {
+            let real = real.with_output(9, 3);
+            let direct = untouched(real, sent, original);
+            let size = |said: CacheUse| (said.read + said.write_5m + said.write_1h + said.uncached) as f64;
+            let expected = if size(sent) > 0.0 {
+                real.prompt() as f64 * size(original) / size(sent)
+            } else {
+                real.prompt() as f64
+            };
+            prop_assert!((direct.prompt() as f64 - expected).abs() <= 1.0 + expected / 1e12);
+            prop_assert_eq!((direct.output, direct.reasoning), (9, 3));
+        }
+    }
+}

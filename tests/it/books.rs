@@ -1,0 +1,120 @@
+//! What the books say of requests besides what the provider says: what they would have cost, what they are made of.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Gateway, Received, Upstream};
+
+const CONFIG: &str = "[listen]\nadmin = 'off'\n";
+
+/// A conversation with the tool results given so far.
+fn request(results: &[&str]) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for (at, result) in results.iter().enumerate() {
+        let id = format!("toolu_{at}");
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "Grep", "input": {"pattern": format!("p{at}")}}]}));
+        let mut block = json!({"type": "tool_result", "tool_use_id": id, "content": result});
+        if at + 1 == results.len() {
+            block["cache_control"] = json!({"type": "ephemeral"});
+        }
+        messages.push(json!({"role": "user", "content": [block]}));
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "system": "Be brief", "messages": messages})
+        .to_string()
+}
+
+/// A provider that bills a token for four bytes: what was sent before is read, the rest is written.
+fn answer(request: &Received) -> Answer {
+    let (tokens, read) = (request.body.len() / 4, if request.text().contains("toolu_1") { 2000 } else { 0 });
+    let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 0, "cache_read_input_tokens": read,
+                  "cache_creation_input_tokens": tokens - read, "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+fn log(name: &str, lines: usize) -> String {
+    let lines: Vec<String> = (0..lines).map(|line| format!("{name} line {line:06} of a long log")).collect();
+    lines.join("\n")
+}
+
+/// The records of two requests of a conversation.
+fn two_requests(config: &str, first: &str, second: &str) -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), &format!("{config}{CONFIG}"), &upstream.url());
+    for body in [request(&[first]), request(&[first, second])] {
+        assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+    }
+    gateway.stop();
+    records(home.path())
+}
+
+fn records(home: &Path) -> Vec<Value> {
+    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
+    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn prompt(tokens: &Value) -> u64 {
+    let kinds = ["input", "cache_read", "cache_write_5m", "cache_write_1h", "cache_write_12h"];
+    kinds.iter().map(|kind| tokens[kind].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn what_is_cut_would_have_been_paid_for() {
+    for record in two_requests("", &log("first", 4000), &log("second", 4000)) {
+        let (untouched, cost) = (&record["counterfactual"], &record["cost"]["total"]);
+        assert_eq!(untouched["estimated"], true);
+        assert!(prompt(&untouched["tokens"]) > prompt(&record["tokens"]) * 3 / 2, "{record}");
+        assert_eq!(untouched["tokens"]["output"], 7);
+        let net = record["net_saved"].as_i64().unwrap();
+        assert_eq!(untouched["cost"].as_i64().unwrap() - cost.as_i64().unwrap(), net);
+        assert!(net > 0, "{record}");
+    }
+}
+
+#[test]
+fn what_goes_as_it_came_costs_what_it_costs() {
+    for (config, lines) in [("", 150), ("mode = 'observe'\n", 4000)] {
+        for record in two_requests(config, &log("first", lines), &log("second", lines)) {
+            assert_eq!(record["counterfactual"]["tokens"], record["tokens"], "{record}");
+            assert_eq!(record["counterfactual"]["cost"], record["cost"]["total"]);
+            assert_eq!(
+                (&record["counterfactual"]["estimated"], &record["net_saved"]),
+                (&json!(false), &json!(0))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
+    let records = two_requests("", &log("first", 500), &log("second", 500));
+    let places: Vec<_> = records
+        .iter()
+        .map(|record| ["prior", "turn", "step", "prefix"].map(|key| record[key].clone()))
+        .collect();
+    assert_eq!(places[0], [json!(0), json!(1), json!(2), Value::Null]);
+    assert_eq!(places[1], [json!(3), json!(1), json!(3), json!("kept")]);
+    let made = &records[1]["prompt"];
+    assert_eq!((&made["tools"], &made["reasoning"]), (&json!(0), &json!(0)));
+    let results = made["results"].as_u64().unwrap();
+    assert!(results * 10 > prompt(&records[1]["tokens"]) * 9, "{made}");
+    assert!(made["system"].as_u64() > Some(0) && made["assistant"].as_u64() > Some(0), "{made}");
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream =
+        Upstream::start(|_| (529, r#"{"type":"error","error":{"type":"overloaded_error"}}"#.to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    gateway.post("/v1/messages", &[], &request(&[&log("first", 4000)]));
+    gateway.stop();
+    let record = &records(home.path())[0];
+    assert_eq!((&record["counterfactual"], &record["net_saved"]), (&Value::Null, &Value::Null));
+}
