@@ -26,10 +26,6 @@ use support::session::{Dialect, Session};
 use support::text::{self, Random};
 use support::{Case, Operation, SEED};
 
-/// As in the program.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const SIZES: [(&str, usize); 3] = [("10KB", 10_000), ("100KB", 100_000), ("1MB", 1_000_000)];
 
 const OPERATIONS: [Operation; 5] =

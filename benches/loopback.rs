@@ -26,10 +26,6 @@ use tokio::task::JoinSet;
 use loopback::{Client, Kind, Took};
 use session::{Dialect, Session};
 
-/// As in the program.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 type Failure = Box<dyn Error + Send + Sync>;
 
 const MESSAGES: &str = "/v1/messages";

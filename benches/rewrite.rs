@@ -12,10 +12,6 @@ use plimsoll::sse::Framer;
 use support::session::{Dialect, Session};
 use support::{Case, Operation, SEED};
 
-/// As in the program.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Bytes of a request.
 const SIZES: [usize; 4] = [10_000, 100_000, 1_000_000, 4_000_000];
 

@@ -1,6 +1,7 @@
 //! The `plimsoll` binary.
 
-/// Keeps large buffers at hand instead of giving them back to the system after each request.
+/// The system's allocator serves glibc well; musl's does not.
+#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

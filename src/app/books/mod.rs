@@ -27,7 +27,7 @@ use measure::Measured;
 use untouched::Untouched;
 
 /// Bytes of requests that may wait at a time.
-const WAITING: usize = 64 << 20;
+const WAITING: usize = 16 << 20;
 
 /// A request as it was read.
 pub(super) struct Reading {
