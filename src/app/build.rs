@@ -23,7 +23,7 @@ use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::server::{Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
-use crate::store::{Outputs, Sqlite, Store, StoreError};
+use crate::store::{Bodies, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, marks};
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
@@ -132,6 +132,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         store: Arc::clone(&store),
         memo: memo.clone(),
         prices: Arc::clone(&prices),
+        bodies: (config.ledger.record == config::Record::Full).then(|| Bodies::below(&config.state.dir)),
         lost: Arc::clone(&lost),
     };
     Ok(Core {

@@ -20,6 +20,8 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// What is known when a request leaves.
 pub(super) struct Start {
+    /// The id of its record.
+    pub(super) id: String,
     pub(super) received_at: Instant,
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
@@ -74,11 +76,8 @@ impl Follow {
         if let (Some(place), Some(answer)) = (place, &answer.id) {
             self.core.lineage.answered(place, answer);
         }
-        let id = clock::new_id();
-        let conversation = place
-            .map(|place| place.thread.conversation.clone())
-            .or_else(|| self.facts.caller.session.clone())
-            .unwrap_or_else(|| id.clone());
+        let id = self.start.id.clone();
+        let conversation = self.facts.conversation(&id);
         self.learn(answer);
         Record {
             time: clock::rfc3339(self.at_ms),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::runtime;
 use tokio::sync::watch;
@@ -12,7 +12,7 @@ use super::{Core, clock, metrics};
 use crate::admin::{self, Pages};
 use crate::config::{Config, Retention};
 use crate::server::Stats;
-use crate::store::Batch;
+use crate::store::{Batch, Bodies};
 
 /// How often what is too old is removed.
 const SWEEP: Duration = Duration::from_secs(3600);
@@ -31,6 +31,7 @@ pub(super) fn start(
         Retention::Forever => None,
         Retention::For(age) => Some(age),
     };
+    let bodies = Bodies::below(&config.state.dir);
     let counted = Arc::clone(&core);
     let pages =
         Pages { outputs: core.outputs.clone(), metrics: Box::new(move || metrics::text(&counted, &stats)) };
@@ -45,19 +46,23 @@ pub(super) fn start(
             tokio::select! {
                 _ = shutdown.wait_for(|begun| *begun) => {}
                 failed = admin => tracing::error!(?failed, "the admin listener ended"),
-                () = sweep(&core, outputs, ledger) => {}
+                () = sweep(&core, &bodies, outputs, ledger) => {}
             }
         });
     })
 }
 
-async fn sweep(core: &Core, outputs: Duration, ledger: Option<Duration>) {
+async fn sweep(core: &Core, bodies: &Bodies, outputs: Duration, ledger: Option<Duration>) {
     let mut due = tokio::time::interval(SWEEP);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
         let now_ms = clock::now_ms();
         core.count_lost(core.store.later(sweep_batch(now_ms, outputs, ledger)));
+        let now = Duration::from_millis(u64::try_from(now_ms).unwrap_or(0));
+        if let Err(error) = bodies.sweep(UNIX_EPOCH + now.saturating_sub(outputs)) {
+            tracing::warn!(%error, "old bodies could not be removed");
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use crate::usage::{Catalogue, Vendor};
 
 pub use build::{App, StartError};
 
-use books::Books;
+use books::{Books, Name};
 use memo::Indexes;
 use meter::Meter;
 use route::{Purpose, Routes};
@@ -152,13 +152,17 @@ impl Sidecar {
         let asked = if asks { protocol.ask_for_usage(leaving) } else { None };
         let filter = asked.is_some().then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
         rewritten.body = asked.or(rewritten.body);
+        let id = clock::new_id();
+        let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let start = follow::Start {
+            id,
             received_at,
             prepared_at: Instant::now(),
             received: body.len() as u64,
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
         };
-        let slot = rewritten.reading.map(|reading| self.core.books.left(reading, rewritten.body.clone()));
+        let slot =
+            rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let exchange =
             follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, slot, start);
         Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter }

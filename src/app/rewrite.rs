@@ -46,6 +46,14 @@ pub(super) struct Facts {
     pub(super) level: Option<Level>,
 }
 
+impl Facts {
+    /// The conversation that the request with this record is booked on.
+    pub(super) fn conversation(&self, record: &str) -> String {
+        let thread = self.place.as_ref().map(|place| &place.thread.conversation);
+        thread.or(self.caller.session.as_ref()).map_or_else(|| record.to_owned(), String::clone)
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {

@@ -37,7 +37,7 @@ pub use log::{Log, LogFormat};
 pub use prices::PriceOverride;
 pub use problem::{Problem, Problems};
 pub use size::ByteSize;
-pub use state::{Ledger, Lineage, Outputs, Recall, Retention, State};
+pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
 pub use upstream::{Protocol, Upstream, Upstreams};
 
 use document::{Document, Source};

@@ -42,8 +42,19 @@ pub enum Recall {
 pub struct Ledger {
     /// Where the cost log of each conversation is kept. Absolute.
     pub dir: PathBuf,
+    /// What is kept of a request.
+    pub record: Record,
     /// How long records are kept.
     pub retention: Retention,
+}
+
+/// What is kept of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// Its record: figures and names.
+    Usage,
+    /// Its body too, as it came and as it was sent.
+    Full,
 }
 
 /// How long something is kept.
@@ -65,6 +76,10 @@ pub struct Lineage {
 impl Word for Recall {
     const WORDS: &'static [(&'static str, Self)] =
         &[("path", Self::Path), ("http", Self::Http), ("none", Self::None)];
+}
+
+impl Word for Record {
+    const WORDS: &'static [(&'static str, Self)] = &[("usage", Self::Usage), ("full", Self::Full)];
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -95,6 +110,7 @@ pub(super) fn outputs(section: &mut Section<'_, '_>, state: &Path) -> Outputs {
 
 pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
     let dir = section.path_below("dir", state, "conversations");
+    let record = section.value("record", Record::Usage);
     let expected = || "a duration such as \"90d\", or \"forever\"".into();
     let retention = section.parse("retention", expected, |value, _| match value.as_str() {
         Some("forever") => Ok(Retention::Forever),
@@ -105,7 +121,7 @@ pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
         }
         None => Err(Fault::UNEXPECTED),
     });
-    Ledger { dir, retention: retention.unwrap_or(Retention::Forever) }
+    Ledger { dir, record, retention: retention.unwrap_or(Retention::Forever) }
 }
 
 pub(super) fn lineage(section: &mut Section<'_, '_>) -> Lineage {

@@ -54,18 +54,23 @@ impl Logs {
     }
 }
 
-/// The file of a conversation. Clients choose session ids, so only harmless characters are kept; an id that
-/// loses some also gets a digest, so that two conversations never share a file.
+/// The file of a conversation.
 pub fn file_name(conversation: &str) -> String {
+    format!("{}.jsonl", stem(conversation))
+}
+
+/// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are kept; an id that
+/// loses some also gets a digest, so that two conversations never share a file.
+pub fn stem(conversation: &str) -> String {
     let harmless =
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     let kept: String = conversation.chars().filter(|character| harmless(*character)).take(100).collect();
     let kept = kept.trim_start_matches('.');
     if kept == conversation && !kept.is_empty() {
-        return format!("{kept}.jsonl");
+        return kept.to_owned();
     }
     let digest = Digest::of(&[conversation.as_bytes()]).to_string();
-    format!("{kept}~{}.jsonl", &digest[..12])
+    format!("{kept}~{}", &digest[..12])
 }
 
 #[cfg(test)]

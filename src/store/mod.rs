@@ -1,9 +1,10 @@
 //! What outlives a process: histories, decisions, full texts, the ledger's rows.
 //!
 //! Reads are answered on the spot by the calling thread; writes go through one writer thread, which groups
-//! them into transactions. A decision is committed before the request that made it leaves. Credentials and
-//! bodies are never stored here.
+//! them into transactions. A decision is committed before the request that made it leaves. Bodies are stored only
+//! where the configuration says so, credentials never.
 
+pub mod bodies;
 pub mod ledger;
 pub mod logs;
 pub mod outputs;
@@ -17,6 +18,7 @@ use std::pin::Pin;
 use crate::conversation::Chain;
 use crate::planner::PartKey;
 
+pub use bodies::Bodies;
 pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
 pub use row::{Batch, Boundary, LedgerRow, StoredDecision, Thread};

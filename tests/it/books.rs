@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use plimsoll::store::Bodies;
+use plimsoll::store::bodies::Form;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway, Received, Upstream};
@@ -117,4 +119,32 @@ fn what_is_not_known_is_null() {
     gateway.stop();
     let record = &records(home.path())[0];
     assert_eq!((&record["counterfactual"], &record["net_saved"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn bodies_are_kept_only_when_asked_for() {
+    let (long, short) = (log("first", 4000), log("first", 10));
+    for (config, result, expected) in [
+        ("", &long, &[][..]),
+        ("ledger.record = 'full'\n", &long, &["in", "out"]),
+        ("ledger.record = 'full'\n", &short, &["in"]),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let gateway = Gateway::start(home.path(), &format!("{config}{CONFIG}"), &upstream.url());
+        let body = request(&[result]);
+        assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "sk-secret")], &body).0, 200);
+        gateway.stop();
+        let record = &records(home.path())[0];
+        let bodies = Bodies::below(&home.path().join("plimsoll"));
+        let (conversation, id) = (record["conversation"].as_str().unwrap(), record["id"].as_str().unwrap());
+        let read =
+            |form| bodies.read(conversation, id, form).unwrap().map(|body| String::from_utf8(body).unwrap());
+        let kept = [(Form::Came, "in", body), (Form::Sent, "out", upstream.received()[0].text())];
+        for (form, name, body) in kept {
+            assert_eq!(read(form), expected.contains(&name).then_some(body), "{config} {name}");
+        }
+        let folder = home.path().join("plimsoll/bodies");
+        assert_eq!(folder.exists(), !expected.is_empty());
+    }
 }

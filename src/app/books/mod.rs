@@ -20,7 +20,8 @@ use super::memo::Indexes;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::protocol::Protocol;
-use crate::store::{Batch, Store};
+use crate::store::bodies::Form;
+use crate::store::{Batch, Bodies, Store};
 use crate::usage::{Catalogue, Usage, Vendor};
 
 use measure::Measured;
@@ -37,6 +38,13 @@ pub(super) struct Reading {
     pub(super) root: Chain,
     /// Messages that an earlier request carried.
     pub(super) prior: usize,
+}
+
+/// What a request is booked as.
+pub(super) struct Name {
+    /// The record's id.
+    pub(super) id: String,
+    pub(super) conversation: String,
 }
 
 /// Where what is found out about a request is put when that is done.
@@ -57,12 +65,14 @@ pub(super) struct Means {
     pub(super) store: Arc<dyn Store>,
     pub(super) memo: Indexes,
     pub(super) prices: Arc<Catalogue>,
+    /// Where bodies are kept, if they are.
+    pub(super) bodies: Option<Bodies>,
     /// Records that were dropped.
     pub(super) lost: Arc<AtomicU64>,
 }
 
 enum Job {
-    Left { reading: Box<Reading>, sent: Option<Bytes>, slot: Slot },
+    Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot },
     Ended(Box<Ended>),
 }
 
@@ -88,12 +98,12 @@ impl Books {
     }
 
     /// Takes note of a request that leaves; `sent` is what it was rewritten to.
-    pub(super) fn left(&self, reading: Reading, sent: Option<Bytes>) -> Slot {
+    pub(super) fn left(&self, name: Name, reading: Reading, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
         let bytes = weight(&reading, sent.as_ref());
         if self.waiting.load(Ordering::Relaxed).saturating_add(bytes) <= WAITING {
             self.waiting.fetch_add(bytes, Ordering::Relaxed);
-            let job = Job::Left { reading: Box::new(reading), sent, slot: Arc::clone(&slot) };
+            let job = Job::Left { name, reading: Box::new(reading), sent, slot: Arc::clone(&slot) };
             if self.hand_over(job).is_err() {
                 self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             }
@@ -142,7 +152,11 @@ impl Desk {
     fn run(mut self, inbox: &Receiver<Job>) {
         for job in inbox {
             match job {
-                Job::Left { reading, sent, slot } => self.left(&reading, sent.as_ref(), &slot),
+                Job::Left { name, reading, sent, slot } => {
+                    self.left(&reading, sent.as_ref(), &slot);
+                    self.keep(&name, &reading, sent.as_ref());
+                    self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
+                }
                 Job::Ended(ended) => self.ended(ended),
             }
         }
@@ -153,7 +167,17 @@ impl Desk {
         if let Ok(Some(measured)) = measured {
             let _ = slot.set(measured);
         }
-        self.waiting.fetch_sub(weight(reading, sent), Ordering::Relaxed);
+    }
+
+    fn keep(&self, name: &Name, reading: &Reading, sent: Option<&Bytes>) {
+        let Some(bodies) = &self.means.bodies else { return };
+        let forms = [(Form::Came, Some(&reading.conversation.body)), (Form::Sent, sent)];
+        for (form, body) in forms {
+            let saved = body.map_or(Ok(()), |body| bodies.save(&name.conversation, &name.id, form, body));
+            if let Err(error) = saved {
+                tracing::warn!(%error, record = name.id, "a request's body could not be saved");
+            }
+        }
     }
 
     fn ended(&mut self, mut ended: Box<Ended>) {

@@ -57,6 +57,7 @@ impl Rig {
             store: Arc::clone(&store),
             memo: memo.clone(),
             prices: Arc::clone(&prices),
+            bodies: None,
             lost: Arc::clone(&lost),
         };
         Core {

@@ -1,0 +1,156 @@
+//! Request bodies, where the configuration asks for them: one folder per conversation, compressed, private.
+//!
+//! Bodies only: headers, and with them credentials, never come here.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+
+use super::logs;
+use super::outputs::create_private;
+
+/// The folder in the state's directory.
+pub const FOLDER: &str = "bodies";
+
+/// The longest body that is read back, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// The folder of bodies, which need not exist yet.
+#[derive(Debug, Clone)]
+pub struct Bodies {
+    dir: PathBuf,
+}
+
+/// Which form of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As the client sent it, decoded.
+    Came,
+    /// As it went upstream, if that was another.
+    Sent,
+}
+
+impl Bodies {
+    /// The bodies below the state's directory.
+    pub fn below(state: &Path) -> Self {
+        Self { dir: state.join(FOLDER) }
+    }
+
+    /// The file of a body.
+    pub fn path(&self, conversation: &str, record: &str, form: Form) -> PathBuf {
+        let form = match form {
+            Form::Came => "in",
+            Form::Sent => "out",
+        };
+        self.dir.join(logs::stem(conversation)).join(format!("{record}.{form}.json.gz"))
+    }
+
+    /// Saves a body. A reader never sees half a file.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn save(&self, conversation: &str, record: &str, form: Form, body: &[u8]) -> io::Result<()> {
+        let path = self.path(conversation, record, form);
+        match write(&path, body) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_private(path.parent().unwrap_or(&self.dir))?;
+                write(&path, body)
+            }
+            done => done,
+        }
+    }
+
+    /// A body; `None` when it is not there.
+    ///
+    /// # Errors
+    /// What the file system says, and files that are damaged.
+    pub fn read(&self, conversation: &str, record: &str, form: Form) -> io::Result<Option<Vec<u8>>> {
+        let file = match fs::File::open(self.path(conversation, record, form)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut body = Vec::new();
+        GzDecoder::new(file).take(LONGEST).read_to_end(&mut body)?;
+        Ok(Some(body))
+    }
+
+    /// Removes the bodies of conversations whose last one was saved before a time.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn sweep(&self, before: SystemTime) -> io::Result<()> {
+        let folders = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            folders => folders?,
+        };
+        for folder in folders {
+            let folder = folder?.path();
+            if newest(&folder)?.is_some_and(|newest| newest < before) {
+                fs::remove_dir_all(&folder)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When the last body of a folder was saved.
+fn newest(folder: &Path) -> io::Result<Option<SystemTime>> {
+    let mut newest = None;
+    for file in fs::read_dir(folder)? {
+        newest = newest.max(Some(file?.metadata()?.modified()?));
+    }
+    Ok(newest)
+}
+
+fn write(path: &Path, body: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.part", std::process::id()));
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut encoder = GzEncoder::new(file, Compression::fast());
+    encoder.write_all(body)?;
+    drop(encoder.finish()?);
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn bodies_come_back_and_are_private() {
+        let home = tempfile::tempdir().unwrap();
+        let bodies = Bodies::below(home.path());
+        assert_eq!(bodies.read("c", "1", Form::Came).unwrap(), None);
+        for conversation in ["c", "../../etc", ""] {
+            bodies.save(conversation, "1", Form::Came, b"{}").unwrap();
+            bodies.save(conversation, "1", Form::Sent, b"[]").unwrap();
+            assert_eq!(bodies.read(conversation, "1", Form::Came).unwrap().as_deref(), Some(&b"{}"[..]));
+            assert_eq!(bodies.read(conversation, "1", Form::Sent).unwrap().as_deref(), Some(&b"[]"[..]));
+            let path = bodies.path(conversation, "1", Form::Came);
+            assert!(path.starts_with(home.path().join(FOLDER)) && !path.to_string_lossy().contains(".."));
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        }
+    }
+
+    #[test]
+    fn conversations_go_as_a_whole_when_their_last_body_is_old() {
+        let home = tempfile::tempdir().unwrap();
+        let bodies = Bodies::below(home.path());
+        bodies.sweep(SystemTime::now()).unwrap();
+        bodies.save("c", "1", Form::Came, b"{}").unwrap();
+        let now = SystemTime::now();
+        bodies.sweep(now - Duration::from_secs(60)).unwrap();
+        assert!(bodies.path("c", "1", Form::Came).exists());
+        bodies.sweep(now + Duration::from_secs(60)).unwrap();
+        assert_eq!(fs::read_dir(home.path().join(FOLDER)).unwrap().count(), 0);
+    }
+}
