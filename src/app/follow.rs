@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, header};
 use super::books::{Ended, Slot};
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
-use crate::ledger::{Bytes, Cost, Edits, Event, Record, Timing, Window};
+use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Timing, Window};
 use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Remedy};
 use crate::upstream::Upstream;
@@ -169,6 +169,7 @@ impl Follow {
             why: self.facts.why.clone(),
             parts,
             decided: self.facts.fresh as u32,
+            made: self.made(),
             event: self.facts.event.as_ref().map(|event| Event {
                 reason: event.reason.as_str().to_owned(),
                 cleared: event.cleared,
@@ -179,6 +180,22 @@ impl Follow {
             original_resent: self.resent,
             reasoning_dropped: answer.reasoning_dropped,
         }
+    }
+
+    /// The decisions that were made with this request. What would have been decided holds for nothing.
+    fn made(&self) -> Vec<Made> {
+        let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
+        let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
+        made.map(|applied| Made {
+            message: applied.part.message,
+            part: applied.part.part,
+            rules: applied.decision.rules.to_string(),
+            before: applied.decision.bytes_before,
+            after: applied.decision.bytes_after,
+            content: applied.decision.content.to_string(),
+            output: applied.decision.output.clone(),
+        })
+        .collect()
     }
 
     fn timing(&self) -> Timing {

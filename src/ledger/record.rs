@@ -182,12 +182,34 @@ pub struct Edits {
     pub parts: BTreeMap<String, u32>,
     /// How many of these were decided with this request.
     pub decided: u32,
+    /// What was decided with this request, to hold from then on.
+    pub made: Vec<Made>,
     /// A change to old parts, which the provider has to write to its cache again.
     pub event: Option<Event>,
     /// The provider refused the edited request and was sent the original.
     pub original_resent: bool,
     /// Reasoning blocks that the provider says it dropped.
     pub reasoning_dropped: u32,
+}
+
+/// A decision: this part is sent in another form from now on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Made {
+    /// The message, counted from 0.
+    pub message: u32,
+    /// The part in it, counted from 0.
+    pub part: u32,
+    /// What made it, joined by `+`.
+    pub rules: String,
+    /// Bytes of the text before.
+    pub before: u64,
+    /// Bytes of the text that is sent.
+    pub after: u64,
+    /// A digest of what the part said.
+    pub content: String,
+    /// The stored full text.
+    pub output: Option<String>,
 }
 
 /// A change to old parts.
@@ -323,6 +345,15 @@ mod tests {
                 state: "edited".to_owned(),
                 parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
                 decided: 1,
+                made: vec![Made {
+                    message: 6,
+                    part: 0,
+                    rules: "escapes+truncate".to_owned(),
+                    before: 61_440,
+                    after: 13_227,
+                    content: "0c".to_owned(),
+                    output: text("0a"),
+                }],
                 event: Some(Event {
                     reason: "break-even".to_owned(),
                     cleared: 3,
@@ -362,6 +393,8 @@ mod tests {
             r#""assistant":900,"reasoning":60,"results":28912},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
+            r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
+            r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4},"original_resent":false,"reasoning_dropped":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
