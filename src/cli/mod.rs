@@ -6,8 +6,11 @@
 mod books;
 mod conversations;
 mod demo;
+mod diff;
 mod figures;
 mod files;
+mod history;
+mod inspect;
 mod replay;
 mod report;
 mod serve;
@@ -51,6 +54,10 @@ enum Action {
     Report(report::Options),
     /// List the conversations, the newest first
     Conversations(conversations::Options),
+    /// Show a conversation request by request: what was sent, why, what it cost and what it would have cost
+    Inspect(inspect::Options),
+    /// Show what a request was sent with in place of what the client sent
+    Diff(diff::Options),
     /// Say what the gateway would have done to recorded conversations, and what that saves
     Replay(replay::Options),
     /// Play a recorded session and print the bill with and without the gateway; needs no key
@@ -113,6 +120,8 @@ pub fn main() -> ExitCode {
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
         Action::Conversations(options) => conversations::run(&options),
+        Action::Inspect(options) => inspect::run(&options),
+        Action::Diff(options) => diff::run(&options),
         Action::Replay(options) => replay::run(&options),
         Action::Demo(options) => demo::run(&options),
     };

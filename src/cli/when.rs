@@ -69,6 +69,11 @@ pub(super) fn minute(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
+/// A time of day to the second: `10:02:03`.
+pub(super) fn second(at_ms: i64, zone: &TimeZone) -> String {
+    zoned(at_ms, zone).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string())
+}
+
 /// A time as RFC 3339, in UTC.
 pub(super) fn rfc3339(at_ms: i64) -> String {
     Timestamp::from_millisecond(at_ms).map(|at| format!("{at:.3}")).unwrap_or_default()

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::{StoreError, schema};
+use super::{StoreError, StoredDecision, schema, sqlite};
 
 /// The database's file in the state's directory.
 pub const FILE_NAME: &str = "plimsoll.db";
@@ -68,6 +68,49 @@ impl Books {
     ) -> Result<(), StoreError> {
         rows(&self.connection, filter, each)
     }
+
+    /// The conversations whose ids begin so.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn conversations(&self, start: &str) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT DISTINCT conversation FROM ledger
+             WHERE substr(conversation, 1, length(:start)) = :start ORDER BY conversation",
+        )?;
+        let ids = statement.query_map(named_params! {":start": start}, |row| row.get(0))?;
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+
+    /// Calls `each` with the rows of a conversation, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn rows_of(
+        &self,
+        conversation: &str,
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT at_ms, record FROM ledger WHERE conversation = :conversation ORDER BY at_ms, id",
+        )?;
+        let mut rows = statement.query(named_params! {":conversation": conversation})?;
+        each_of(&mut rows, each)
+    }
+
+    /// A decision by the digest of what its part said and by what made it. The newest, should there be several.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn decision(&self, content: &str, rules: &str) -> Result<Option<StoredDecision>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
+             FROM decisions JOIN replacements ON replacements.id = decisions.replacement
+             WHERE lower(hex(content)) = :content AND rules = :rules ORDER BY at_ms DESC LIMIT 1",
+        )?;
+        let mut rows = statement.query(named_params! {":content": content, ":rules": rules})?;
+        rows.next()?.map(sqlite::decision).transpose()
+    }
 }
 
 pub(super) fn rows(
@@ -82,6 +125,10 @@ pub(super) fn rows(
         ":since": filter.since_ms.unwrap_or(i64::MIN),
         ":until": filter.until_ms.unwrap_or(i64::MAX),
     })?;
+    each_of(&mut rows, each)
+}
+
+fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>)) -> Result<(), StoreError> {
     while let Some(row) = rows.next()? {
         let record = row.get_ref(1)?.as_str().map_err(|_| StoreError::Damaged)?;
         each(LedgerEntry { at_ms: row.get(0)?, record });

@@ -161,7 +161,7 @@ fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {
     })
 }
 
-fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
+pub(super) fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
     let blob = |column: usize| -> Result<_, StoreError> {
         let bytes: Vec<u8> = row.get(column)?;
         digest(&bytes).ok_or(StoreError::Damaged)

@@ -7,6 +7,7 @@ use plimsoll::store::Bodies;
 use plimsoll::store::bodies::Form;
 use serde_json::{Value, json};
 
+use crate::cli::{done, json as printed};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
@@ -147,4 +148,38 @@ fn bodies_are_kept_only_when_asked_for() {
         let folder = home.path().join("plimsoll/bodies");
         assert_eq!(folder.exists(), !expected.is_empty());
     }
+}
+
+#[test]
+fn recorded_bodies_are_compared_as_a_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("{CONFIG}[state]\ndir = '{}'\n[ledger]\nrecord = 'full'\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let (first, second) = (log("first", 4000), log("second", 10));
+    for body in [request(&[&first]), request(&[&first, &second])] {
+        gateway.post("/v1/messages", &[], &body);
+    }
+    gateway.stop();
+    fs::write(home.path().join("read.toml"), config).unwrap();
+    let listed = printed(home.path(), &["conversations", "--json", "-c", "read.toml"]);
+    let id = listed["conversations"][0]["id"].as_str().unwrap();
+    for number in ["1", "2"] {
+        let diff = printed(home.path(), &["diff", &id[..30], number, "--json", "-c", "read.toml"]);
+        assert_eq!((&diff["from"], &diff["notes"]), (&json!("bodies"), &json!([])));
+        let change = &diff["changes"][0];
+        assert_eq!(diff["changes"].as_array().unwrap().len(), 1, "{diff}");
+        assert_eq!(
+            (&change["message"], &change["part"], &change["decided_in"]),
+            (&json!(2), &json!(0), &json!(1))
+        );
+        assert_eq!((&change["what"], &change["rules"]), (&json!("result of Grep"), &json!("truncate")));
+        assert_eq!(change["before"], first);
+        let sent = &upstream.received()[0].text();
+        assert!(sent.contains(change["after"].as_str().unwrap().lines().last().unwrap()), "{sent}");
+        let output = fs::read_to_string(change["output"].as_str().unwrap()).unwrap();
+        assert_eq!(output, first);
+    }
+    let text = done(home.path(), &["diff", id, "2", "-c", "read.toml"]);
+    assert!(text.contains("message 2, part 0: result of Grep, truncate, "), "{text}");
 }

@@ -38,13 +38,13 @@ fn run(home: &Path, arguments: &[&str]) -> Ran {
 }
 
 /// Runs what must succeed, and returns what it prints.
-fn done(home: &Path, arguments: &[&str]) -> String {
+pub(crate) fn done(home: &Path, arguments: &[&str]) -> String {
     let ran = run(home, arguments);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}\n{}", ran.out);
     ran.out
 }
 
-fn json(home: &Path, arguments: &[&str]) -> Value {
+pub(crate) fn json(home: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&done(home, arguments)).expect("a JSON document")
 }
 
@@ -61,6 +61,10 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["report", "--until=-7d"], 2, "`--until -7d`"),
         (&["conversations", "--limit=-1"], 2, "--limit"),
         (&["demo", "now"], 2, "now"),
+        (&["inspect"], 2, "<ID>"),
+        (&["inspect", "x"], 1, "nothing recorded yet"),
+        (&["diff", "x"], 2, "<N>"),
+        (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
         (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
     ] {
@@ -80,6 +84,8 @@ fn help_mentions_every_option() {
         ("init", "[FILE] gateway.toml"),
         ("report", &format!("--by --since --until day model client conversation tokens_estimate {books}")),
         ("conversations", &format!("--limit started clients {books}")),
+        ("inspect", &format!("<ID> untouched \"requests\" {books}")),
+        ("diff", "<ID> <N> decided_in --json --config"),
         ("demo", "--keep"),
     ] {
         let help = done(home.path(), &[command, "--help"]);
@@ -177,8 +183,43 @@ fn what_a_gateway_recorded_can_be_read() {
     let listed = done(home.path(), &[&["conversations"], &config[..]].concat());
     assert!(listed.lines().all(|line| line.chars().count() <= 100), "{listed}");
     assert!(listed.contains("\ndemo "), "{listed}");
+    assert_inspected(home.path(), &records, &report["total"]);
     let output = fs::read_dir(home.path().join("kept/outputs")).expect("outputs").next();
     assert!(output.is_some() && shown.contains("kept/outputs"));
+}
+
+/// The timeline, and what each request of it was sent with.
+fn assert_inspected(home: &Path, records: &[Value], total: &Value) {
+    let config = ["-c", "kept/gateway.toml"];
+    let inspected = json(home, &[&["inspect", "de", "--json"], &config[..]].concat());
+    assert_eq!((&inspected["conversation"], &inspected["log"]), (&"demo".into(), &"demo.jsonl".into()));
+    assert_eq!(&inspected["totals"], total);
+    let requests = inspected["requests"].as_array().expect("requests");
+    assert_eq!(requests.len(), records.len());
+    let text = done(home, &[&["inspect", "demo"], &config[..]].concat());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for (number, record) in records.iter().enumerate() {
+        assert_eq!((&requests[number]["n"], &requests[number]["record"]), (&(number + 1).into(), record));
+        assert!(text.contains(&format!("\n{:>2} ", number + 1)), "{text}");
+
+        let number = (number + 1).to_string();
+        let diff = json(home, &[&["diff", "demo", &number, "--json"], &config[..]].concat());
+        let changes = diff["changes"].as_array().expect("changes");
+        assert_eq!((&diff["state"], &diff["from"]), (&record["edits"]["state"], &"store".into()));
+        assert_eq!(changes.is_empty(), record["edits"]["state"] != "edited", "{diff}");
+        for made in record["edits"]["made"].as_array().expect("decisions") {
+            let is_it = |change: &&Value| ["message", "part"].iter().all(|key| change[key] == made[key]);
+            let change = changes.iter().find(is_it).expect("what is decided is shown");
+            assert_eq!((&change["rules"], &change["decided_in"].to_string()), (&made["rules"], &number));
+            let lengths = ["before", "after"].map(|text| change[text].as_str().map(str::len));
+            assert_eq!(lengths[1].map(|length| length as u64), made["after"].as_u64(), "{change}");
+            let output = made["output"].as_str().map(|_| made["before"].as_u64()).unwrap_or_default();
+            assert_eq!(lengths[0].map(|length| length as u64), output, "{change}");
+        }
+        let text = done(home, &[&["diff", "demo", &number], &config[..]].concat());
+        assert!(text.starts_with(&format!("request {number} of demo: ")), "{text}");
+    }
+    assert!(text.contains("\n       event (") && text.contains("\n       shortened: "), "{text}");
 }
 
 /// A gateway that ends with its test, whatever becomes of it.

@@ -1,0 +1,165 @@
+//! `plimsoll diff`.
+//!
+//! With recorded bodies, what went is compared with what came; without them, what is in the store is put together:
+//! the decisions in force, the full texts they refer to.
+
+mod changes;
+mod excerpt;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::history::History;
+use super::{Failure, Source, books, figures, say};
+use crate::ledger::Record;
+use excerpt::excerpt;
+
+/// What the JSON says.
+const SCHEMA: &str = "\
+Messages and parts are counted from 0, as in the log. Long texts are shortened: `full output` names the whole one.
+
+JSON:
+  {\"conversation\", \"n\", \"record\", \"state\", \"from\", \"changes\": [CHANGE], \"notes\": []}
+  record   the id of the request's record
+  state    as in the log: edited, unchanged, observed, set_aside, unread; original_resent
+  from     bodies (`ledger.record` is \"full\") or store
+  CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"bytes_before\", \"bytes_after\", \"before\", \"after\", \"output\"}
+           what: the tool, or the kind of part; decided_in: the number of the request; before, after: whole texts,
+           null where they are not kept; output: the file of the full text or null
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll diff`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    id: String,
+    /// The number of the request; `plimsoll inspect` lists them
+    n: usize,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// A part that was sent in another form than it came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Change {
+    message: u32,
+    part: u32,
+    what: String,
+    rules: String,
+    decided_in: Option<usize>,
+    bytes_before: u64,
+    bytes_after: u64,
+    before: Option<String>,
+    after: Option<String>,
+    output: Option<PathBuf>,
+}
+
+/// All of a request.
+#[derive(Debug, Default, Serialize)]
+struct Difference {
+    from: &'static str,
+    changes: Vec<Change>,
+    notes: Vec<&'static str>,
+}
+
+/// Shows what was changed about a request.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let history = History::read(&options.source, &options.id)?;
+    let at = options.n.checked_sub(1).filter(|at| *at < history.requests.len()).ok_or_else(|| {
+        let requests = figures::counted(history.requests.len() as u64, "request", "requests");
+        Failure::Said(format!(
+            "{}: there is no request {}, the conversation has {requests}",
+            history.id, options.n
+        ))
+    })?;
+    let record = &history.requests[at].1;
+    let difference = changes::of(&history, at)?;
+    if options.json {
+        return say_json(&history, options.n, record, &difference);
+    }
+    for line in lines(&history, options.n, record, &difference) {
+        say(&line);
+    }
+    Ok(())
+}
+
+fn state(record: &Record) -> &str {
+    if record.edits.original_resent { "original_resent" } else { &record.edits.state }
+}
+
+fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
+    let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
+    let what = match state(record) {
+        "edited" => format!("{parts} went in another form"),
+        "original_resent" => "refused as it was edited, it went as it came".to_owned(),
+        "observed" => "only observed, it went as it came".to_owned(),
+        "set_aside" => "an edit of this thread was refused before, it went as it came".to_owned(),
+        "unread" => "it could not be read and went as it came".to_owned(),
+        _ => "it went as it came".to_owned(),
+    };
+    let mut lines = vec![format!("request {number} of {}: {what}", history.id)];
+    for change in &difference.changes {
+        lines.push(String::new());
+        lines.extend(show(change));
+    }
+    if !difference.notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(difference.notes.iter().map(|note| (*note).to_owned()));
+    }
+    lines
+}
+
+fn show(change: &Change) -> Vec<String> {
+    let decided = change.decided_in.map_or_else(String::new, |n| format!(", decided in request {n}"));
+    let mut lines = vec![format!(
+        "message {}, part {}: {}, {}, {} → {} bytes{decided}",
+        change.message,
+        change.part,
+        change.what,
+        change.rules,
+        figures::count(change.bytes_before),
+        figures::count(change.bytes_after),
+    )];
+    match (&change.before, &change.after) {
+        (Some(before), Some(after)) if before == after => {}
+        (before, after) => lines.extend(excerpt(before.as_deref(), after.as_deref())),
+    }
+    if let Some(output) = &change.output {
+        lines.push(format!("  full output: {}", output.display()));
+    }
+    lines
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    conversation: &'a str,
+    n: usize,
+    record: &'a str,
+    state: &'a str,
+    from: &'a str,
+    changes: &'a [Change],
+    notes: &'a [&'static str],
+}
+
+fn say_json(
+    history: &History,
+    number: usize,
+    record: &Record,
+    difference: &Difference,
+) -> Result<(), Failure> {
+    books::say_json(&Json {
+        conversation: &history.id,
+        n: number,
+        record: &record.id,
+        state: state(record),
+        from: difference.from,
+        changes: &difference.changes,
+        notes: &difference.notes,
+    })
+}

@@ -1,0 +1,289 @@
+//! `plimsoll inspect`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::history::History;
+use super::table::{Align, Table, cut};
+use super::{Failure, Source, books, figures, say, when};
+use crate::ledger::{Record, Shares, Totals};
+use crate::store::logs;
+use crate::usage::Money;
+
+/// What the JSON says.
+const SCHEMA: &str = "\
+The columns: the number of the request, the user's turn and the request in it, when it came, the tokens of its prompt
+as it came and as it was sent, how full the model's window was, what it cost, what it would have cost untouched by
+the gateway, and the difference. `~` marks an estimate, `–` what is not known.
+
+JSON:
+  {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\"}
+  log         the file of its records in `ledger.dir`
+  n           the number that `plimsoll diff ID N` takes
+  record      as it stands in the log
+  unreadable  damaged records
+  TOTALS      as `plimsoll report --help` says
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll inspect`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    id: String,
+    /// Show times in UTC instead of the local time zone
+    #[arg(long)]
+    utc: bool,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Shows a conversation.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let history = History::read(&options.source, &options.id)?;
+    let totals = totals(&history);
+    if options.json {
+        return say_json(&history, &totals);
+    }
+    let zone = when::zone(options.utc);
+    for line in heading(&history, &zone).into_iter().chain(timeline(&history, &zone)) {
+        say(&line);
+    }
+    say("");
+    for line in sums(&totals) {
+        say(&line);
+    }
+    for line in made_of(&history) {
+        say(&line);
+    }
+    books::say_notes(&books::notes(&totals, history.unreadable));
+    Ok(())
+}
+
+fn totals(history: &History) -> Totals {
+    let mut totals = Totals::default();
+    for (_, record) in &history.requests {
+        totals.add(record);
+    }
+    totals
+}
+
+/// What it is about.
+fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
+    let mut lines = vec![format!("conversation {}", history.id)];
+    if let (Some((first, _)), Some((last, _))) = (history.requests.first(), history.requests.last()) {
+        lines.push(format!("{} to {}", when::minute(*first, zone), when::minute(*last, zone)));
+    }
+    for (what, name) in [
+        ("client", (|record| record.client.as_deref()) as fn(&Record) -> Option<&str>),
+        ("model", |record| record.model.as_deref().or(record.model_asked.as_deref())),
+    ] {
+        let names: std::collections::BTreeSet<&str> =
+            history.requests.iter().filter_map(|(_, record)| name(record)).collect();
+        if !names.is_empty() {
+            let names: Vec<&str> = names.into_iter().collect();
+            lines.push(format!("{what}: {}", names.join(", ")));
+        }
+    }
+    lines.push(String::new());
+    lines
+}
+
+const COLUMNS: [(&str, Align); 9] = [
+    ("n", Align::Right),
+    ("turn", Align::Right),
+    ("time", Align::Left),
+    ("came as", Align::Right),
+    ("sent as", Align::Right),
+    ("zone", Align::Left),
+    ("cost", Align::Right),
+    ("untouched", Align::Right),
+    ("saved", Align::Right),
+];
+
+/// A row for each request, and below it what happened to it, if anything did.
+fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
+    let costs = history.requests.iter().flat_map(|(_, record)| [cost(record), untouched(record)]);
+    let places = figures::places(costs.flatten()).max(4);
+    let mut table = Table::new(&COLUMNS);
+    for (number, (at_ms, record)) in history.requests.iter().enumerate() {
+        table.row(&cells(number + 1, *at_ms, record, zone, places));
+    }
+    let mut lines = table.lines().into_iter();
+    let mut all: Vec<String> = lines.next().into_iter().collect();
+    for (line, (number, (_, record))) in lines.zip(history.requests.iter().enumerate()) {
+        all.push(line);
+        all.extend(
+            happened(record, number == 0)
+                .into_iter()
+                .map(|what| cut(&format!("       {what}"), books::WIDTH)),
+        );
+    }
+    all
+}
+
+fn cells(number: usize, at_ms: i64, record: &Record, zone: &TimeZone, places: usize) -> [String; 9] {
+    let unknown = || "–".to_owned();
+    let money =
+        |amount: Option<Money>| amount.map_or_else(unknown, |amount| figures::dollars(amount, places));
+    let estimated = record.counterfactual.as_ref().is_some_and(|one| one.estimated);
+    let mark = |text: String| if estimated { format!("~{text}") } else { text };
+    let came = record.counterfactual.as_ref().map(|one| one.tokens.prompt());
+    let sent = record.tokens.map(|tokens| tokens.prompt());
+    let count = |tokens: Option<u64>| tokens.map_or_else(unknown, figures::count);
+    let zone_of = record.window.as_ref().and_then(|window| window.zone.clone());
+    [
+        number.to_string(),
+        if record.turn > 0 { format!("{}.{}", record.turn, record.step) } else { unknown() },
+        when::second(at_ms, zone),
+        mark(count(came)),
+        count(sent),
+        zone_of.unwrap_or_else(unknown),
+        money(cost(record)),
+        mark(money(untouched(record))),
+        mark(money(record.net_saved.map(pico))),
+    ]
+}
+
+fn pico(amount: i64) -> Money {
+    Money::from_picodollars(amount.into())
+}
+
+fn cost(record: &Record) -> Option<Money> {
+    record.cost.as_ref().map(|cost| pico(cost.total))
+}
+
+fn untouched(record: &Record) -> Option<Money> {
+    record.counterfactual.as_ref()?.cost.map(pico)
+}
+
+/// What is worth a line of its own.
+fn happened(record: &Record, is_first: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let relation = record.relation.as_deref().unwrap_or("not read");
+    if relation != "continue" && !(is_first && relation == "new") {
+        let agent = record.agent.as_deref().map_or_else(String::new, |agent| format!(" by {agent}"));
+        lines.push(format!("{relation}{agent}"));
+    }
+    let edits = &record.edits;
+    if let Some(event) = &edits.event {
+        let would = if edits.state == "edited" { "" } else { "would be " };
+        lines.push(format!(
+            "event ({}): {} {would}cleared from message {} on, {} bytes freed, ~{} rewritten",
+            event.reason,
+            figures::counted(event.cleared.into(), "result", "results"),
+            event.first_message,
+            figures::count(event.freed_bytes),
+            figures::count(event.rewritten_bytes),
+        ));
+    }
+    let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
+    if !newborn.is_empty() {
+        lines.push(format!("shortened: {newborn}"));
+    }
+    if edits.state == "observed" {
+        let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
+        lines.push(format!("only observed, would be shortened: {}", parts.join(", ")));
+    }
+    if record.prefix.as_deref() == Some("broken") && edits.event.is_none() {
+        lines.push("what was sent before is no prefix of it".to_owned());
+    }
+    if edits.original_resent {
+        lines.push("refused as it was edited, and sent again as it came".to_owned());
+    }
+    let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
+    let outcome = Some(record.outcome.clone()).filter(|outcome| outcome != "complete" && !outcome.is_empty());
+    let wrong: Vec<String> =
+        [status, outcome, record.error.clone(), edits.why.clone()].into_iter().flatten().collect();
+    if !wrong.is_empty() {
+        lines.push(wrong.join(": "));
+    }
+    lines
+}
+
+/// Rules and how many parts each changed.
+fn rules<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for rule in all.flat_map(|rules| rules.split('+')) {
+        *counts.entry(rule).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.into_iter().map(|(rule, count)| format!("{rule} {count}")).collect();
+    counts.join(", ")
+}
+
+/// The sums, in the columns of the other reports.
+fn sums(totals: &Totals) -> Vec<String> {
+    let mut columns = vec![("", Align::Left)];
+    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    let mut table = Table::new(&columns);
+    let mut cells = vec!["total".to_owned()];
+    cells.extend(books::cells(totals, books::places([totals].into_iter())));
+    table.row(&cells);
+    table.lines()
+}
+
+/// What the newest prompt of the conversation is made of, and what of it goes in another form.
+fn made_of(history: &History) -> Vec<String> {
+    let last = history.requests.iter().enumerate().rev().find(|(_, (_, record))| record.prompt.is_some());
+    let Some((at, (_, record))) = last else { return Vec::new() };
+    let Some(prompt) = &record.prompt else { return Vec::new() };
+    let all: u64 = shares(prompt).iter().map(|(_, tokens)| tokens).sum();
+    let mut table =
+        Table::new(&[("the prompt as sent", Align::Left), ("tokens", Align::Right), ("", Align::Right)]);
+    for (name, tokens) in shares(prompt) {
+        let percent = figures::percent(tokens.into(), all.into());
+        table.row(&[name.to_owned(), format!("~{}", figures::count(tokens)), percent]);
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table.lines());
+    let standing = history.standing(at);
+    if record.edits.state == "edited" && !standing.is_empty() {
+        let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
+        let rules = rules(standing.iter().map(|one| one.made.rules.as_str()));
+        lines.push(format!("in another form: {rules}; {} bytes less", figures::count(freed)));
+    }
+    lines
+}
+
+fn shares(prompt: &Shares) -> [(&'static str, u64); 6] {
+    [
+        ("tools", prompt.tools),
+        ("system", prompt.system),
+        ("user", prompt.user),
+        ("assistant", prompt.assistant),
+        ("reasoning", prompt.reasoning),
+        ("tool results", prompt.results),
+    ]
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    conversation: &'a str,
+    log: String,
+    requests: Vec<JsonRequest<'a>>,
+    totals: &'a Totals,
+    unreadable: u64,
+}
+
+#[derive(Serialize)]
+struct JsonRequest<'a> {
+    n: usize,
+    record: &'a Record,
+}
+
+fn say_json(history: &History, totals: &Totals) -> Result<(), Failure> {
+    let requests = history.requests.iter().enumerate();
+    books::say_json(&Json {
+        conversation: &history.id,
+        log: logs::file_name(&history.id),
+        requests: requests.map(|(at, (_, record))| JsonRequest { n: at + 1, record }).collect(),
+        totals,
+        unreadable: history.unreadable,
+    })
+}
