@@ -2,7 +2,7 @@
 //!
 //! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
 
-use crate::strategy::clear::{Policy, Protect, Settings, Weights};
+use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
 use crate::strategy::gate::Reason;
 use crate::strategy::{marks, window};
 
@@ -20,6 +20,11 @@ impl Word for Policy {
         ("duplicate", Self::Duplicate),
         ("hybrid", Self::Hybrid),
     ];
+}
+
+impl Word for Within {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("backward", Self::Backward), ("forward", Self::Forward)];
 }
 
 impl Word for Reason {
@@ -46,6 +51,9 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Setting
         policy,
         gate,
         protect: Protect { turns: number(section, "protect_turns", default.protect.turns), ..protect },
+        protect_together: section.value("protect_together", default.protect_together),
+        within_step: section.value("within_step", default.within_step),
+        protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),
         protected_tools: tools(section, "protected_tools", default.protected_tools),
         errors: section.value("errors", default.errors),
         smallest: tokens(section, "smallest", default.smallest),

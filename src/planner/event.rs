@@ -1,9 +1,9 @@
 //! Changes to old parts: whether one is due, and what it is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{Conversation, PartId};
-use crate::plan::LeafEdit;
+use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
 use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
@@ -105,7 +105,8 @@ pub(super) struct Before<'a> {
 /// What to clear, and why.
 pub(super) struct Choice {
     reason: Reason,
-    parts: Vec<PartId>,
+    /// The results, and the bytes that each is sent shorter.
+    parts: Vec<(PartId, u32)>,
     freed: u64,
     rewritten: u64,
 }
@@ -236,12 +237,14 @@ impl Before<'_> {
 
     fn choice(&self, reason: Reason, chosen: &[Candidate], clear: &clear::Settings) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
-        if chosen.is_empty() || freed <= clear.minimum_tokens.saturating_mul(clear::BYTES_PER_TOKEN) {
+        let items = self.history().items();
+        let size: u64 = chosen.iter().map(|candidate| u64::from(items[candidate.item].bytes)).sum();
+        if freed == 0 || size <= clear.minimum_tokens.saturating_mul(clear::BYTES_PER_TOKEN) {
             return None;
         }
-        let items = self.history().items();
         let tails = self.tails(&|_| false);
-        let parts = chosen.iter().map(|candidate| items[candidate.item].part).collect();
+        let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
+        let parts = chosen.iter().map(part).collect();
         let rewritten = tails[self.fallback(chosen[0].item)].saturating_sub(freed);
         Some(Choice { reason, parts, freed, rewritten })
     }
@@ -261,15 +264,20 @@ impl Before<'_> {
         tails
     }
 
-    /// The decisions that carry a choice out.
-    pub(super) fn decisions(&self, choice: &Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+    /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
+    pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+        let sent: HashMap<PartId, u64> =
+            self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
-        for part in &choice.parts {
-            if let Some((applied, save)) = placeholder(self.conversation, *part, recall) {
+        choice.parts.retain(|(part, _)| {
+            let made = placeholder(self.conversation, *part, sent.get(part).copied(), recall);
+            made.is_some_and(|(applied, save)| {
                 decided.push(applied);
                 saves.push(save);
-            }
-        }
+                true
+            })
+        });
+        choice.freed = choice.parts.iter().map(|(_, frees)| u64::from(*frees)).sum();
         (decided, saves)
     }
 }
@@ -277,15 +285,15 @@ impl Before<'_> {
 impl Choice {
     /// The first part that changes.
     pub(super) fn first(&self) -> Option<PartId> {
-        self.parts.first().copied()
+        self.parts.first().map(|(part, _)| *part)
     }
 
     /// Books it on the thread.
     pub(super) fn book(&self, standing: &mut Standing, facts: &Facts, rates: Rates) {
         let price = if facts.cold { 0.0 } else { self.rewritten as f64 * rates.rewrite() };
         standing.book(self.freed, price, rates);
-        if let Some(first) = self.parts.first() {
-            standing.entries_mut().cut(*first);
+        if let Some(first) = self.first() {
+            standing.entries_mut().cut(first);
         }
     }
 
@@ -301,8 +309,14 @@ impl Choice {
     }
 }
 
-/// The decision that a result is sent as a placeholder.
-fn placeholder(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
+/// The decision that a result is sent as a placeholder, unless that would be longer than what is sent now: its
+/// text, or the `sent` bytes that a decision has left of it.
+fn placeholder(
+    conversation: &Conversation,
+    id: PartId,
+    sent: Option<u64>,
+    recall: Recall<'_>,
+) -> Option<(Applied, Save)> {
     let part = conversation.part(id)?;
     let content = part.content?;
     let texts: Option<Vec<_>> = (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
@@ -312,12 +326,13 @@ fn placeholder(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> O
     let output = decision::output_id(&texts);
     let before: usize = texts.iter().map(|text| text.len()).sum();
     let text = clear::placeholder(tool, &texts, part.is_error, &recall(&output));
-    if text.len() >= before {
+    let mut shaped = vec![Leaf::Replace(text)];
+    shaped.resize_with(texts.len(), || Leaf::Remove);
+    let leaves = super::leaf_edits(shaped, part, &texts);
+    let after = super::sent(&leaves, &texts);
+    if after as u64 >= sent.unwrap_or(u64::MAX).min(before as u64) {
         return None;
     }
-    let after = text.len();
-    let mut leaves = vec![(0, LeafEdit::Replace(text.into()))];
-    leaves.extend((1..part.leaves.len()).map(|leaf| (leaf as u32, LeafEdit::Remove)));
     let decision = Decision {
         rules: decision::CLEAR.into(),
         leaves,

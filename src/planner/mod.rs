@@ -71,7 +71,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes back what was decided now; what was decided before stays.
+    /// Takes back what was decided now, and the event with it; what was decided before stays.
     pub fn forget_fresh(&mut self) {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
@@ -168,8 +168,8 @@ fn old_parts(
     };
     let level = before.level(&policy.window);
     let verdict = before.judge(&policy.clear, &policy.window, &level);
-    let chosen = verdict.choice.map(|choice| {
-        let (decided, saves) = before.decisions(&choice, recall);
+    let chosen = verdict.choice.map(|mut choice| {
+        let (decided, saves) = before.decisions(&mut choice, recall);
         (choice, decided, saves)
     });
     let mut cut = verdict.next;
@@ -370,12 +370,13 @@ fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u3
 
 /// Bytes of the texts as they are sent.
 fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
-    let gains = edits.iter().filter_map(|(leaf, edit)| {
-        let before = texts.get(*leaf as usize)?.len();
-        Some(before - if let LeafEdit::Replace(text) = edit { text.len().min(before) } else { 0 })
-    });
-    let before: usize = texts.iter().map(|text| text.len()).sum();
-    before - gains.sum::<usize>()
+    let mut sizes: Vec<usize> = texts.iter().map(|text| text.len()).collect();
+    for (leaf, edit) in edits {
+        if let Some(size) = sizes.get_mut(*leaf as usize) {
+            *size = if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };
+        }
+    }
+    sizes.iter().sum()
 }
 
 fn operation(applied: &Applied) -> Op {
@@ -414,23 +415,24 @@ impl View {
     }
 }
 
-/// Results in messages before `end`; those that are themselves pointers are not what one points to.
+/// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
+/// cleared.
 fn results_before(
     conversation: &Conversation,
     outcome: &Outcome,
     end: usize,
 ) -> std::collections::HashMap<Digest, PartId> {
-    let pointers: std::collections::HashSet<PartId> = outcome
+    let unreadable: std::collections::HashSet<PartId> = outcome
         .applied
         .iter()
-        .filter(|applied| !applied.decision.stands_alone())
+        .filter(|applied| !applied.decision.stands_alone() || applied.decision.is_clearing())
         .map(|applied| applied.part)
         .collect();
     let mut seen = std::collections::HashMap::new();
     for message in 0..end {
         for (id, part) in conversation.parts_of(message) {
-            if let Some(content) = part.content.filter(|_| !pointers.contains(&id)) {
-                seen.entry(content).or_insert(id);
+            if let Some(content) = part.content.filter(|_| !unreadable.contains(&id)) {
+                seen.insert(content, id);
             }
         }
     }

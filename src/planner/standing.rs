@@ -12,7 +12,7 @@ use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::Entries;
 use crate::strategy::{Deed, History, history};
 
-use super::decision::Applied;
+use super::decision::{Applied, Decision};
 use super::deed;
 
 /// What is known of a thread up to some message.
@@ -82,10 +82,10 @@ impl Standing {
             let messages = conversation.array.len();
             self.fresh = (conversation.body.len() - messages) as u64 + hidden;
         }
-        let sizes: HashMap<PartId, u32> =
-            applied.iter().map(|applied| (applied.part, spared(applied))).collect();
+        let decided: HashMap<PartId, &Decision> =
+            applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
         for message in self.messages..conversation.messages.len() {
-            self.message(conversation, message, &sizes, rates, settings);
+            self.message(conversation, message, &decided, rates, settings);
         }
         self.messages = conversation.messages.len();
         self.count(rates, settings);
@@ -95,7 +95,7 @@ impl Standing {
         &mut self,
         conversation: &Conversation,
         message: usize,
-        spared: &HashMap<PartId, u32>,
+        decided: &HashMap<PartId, &Decision>,
         rates: Rates,
         settings: &Settings,
     ) {
@@ -113,10 +113,17 @@ impl Standing {
             let bytes = u32::try_from(part.span.len()).unwrap_or(u32::MAX);
             // Sealed reasoning is longer than what it says.
             let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
-            let bytes = bytes.saturating_sub(spared.get(&id).copied().unwrap_or(0));
+            let decision = decided.get(&id).copied();
+            let bytes = bytes.saturating_sub(decision.map_or(0, spared));
             self.fresh += u64::from(bytes);
             match part.kind {
-                PartKind::ToolResult => self.result(id, part, bytes, settings),
+                PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
+                    self.history.pointer(id, bytes, content(part));
+                }
+                PartKind::ToolResult => {
+                    let raw = conversation.bytes_of(id.message, part.span);
+                    self.result(id, part, bytes, settings.protects(raw), settings);
+                }
                 PartKind::ToolCall => {
                     self.history.part(id, bytes);
                     self.call(conversation, id, part);
@@ -128,12 +135,18 @@ impl Standing {
 
     /// Counts the request that ends with what is known, once.
     fn count(&mut self, rates: Rates, settings: &Settings) {
-        if !std::mem::replace(&mut self.counted, true) {
-            let (direct, sent) = self.last;
-            self.account.direct += rates.read * direct as f64 + rates.write * self.fresh as f64;
-            self.account.paid += rates.read * sent as f64 + rates.write * self.fresh as f64;
-            self.last = (direct + self.fresh, sent + self.fresh);
-            self.fresh = 0;
+        let (direct, sent) = self.last;
+        let is_new = !std::mem::replace(&mut self.counted, true);
+        if is_new {
+            self.account.direct += rates.read * direct as f64;
+            self.account.paid += rates.read * sent as f64;
+        }
+        // What the client adds before the model has answered is written all the same.
+        let fresh = std::mem::take(&mut self.fresh);
+        self.account.direct += rates.write * fresh as f64;
+        self.account.paid += rates.write * fresh as f64;
+        self.last = (direct + fresh, sent + fresh);
+        if is_new {
             clear::step(&mut self.history, rates, settings);
         }
     }
@@ -148,16 +161,17 @@ impl Standing {
         }
     }
 
-    fn result(&mut self, id: PartId, part: &Part, bytes: u32, settings: &Settings) {
+    fn result(&mut self, id: PartId, part: &Part, bytes: u32, protected: bool, settings: &Settings) {
         let call = part.call_id.as_deref().and_then(|id| self.calls.get(id)).cloned();
         let known = call.is_some();
         let (deed, tool) = call.unwrap_or_default();
         let named = part.tool.as_deref().unwrap_or(&tool);
         let clearable = known
+            && !protected
             && super::all_text(part)
             && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
-        let content = part.content.map_or(0, |digest| u128::from_le_bytes(digest.0));
+        let content = content(part);
         let weight = clear::weight(bytes, &deed);
         let is_error = part.is_error;
         let result =
@@ -166,9 +180,13 @@ impl Standing {
     }
 }
 
+/// What a result says, in short.
+fn content(part: &Part) -> u128 {
+    part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
+}
+
 /// Bytes that a result was sent shorter by when it was new. Clearing, which comes later, does not count.
-fn spared(applied: &Applied) -> u32 {
-    let decision = &applied.decision;
+fn spared(decision: &Decision) -> u32 {
     if decision.is_clearing() {
         return 0;
     }

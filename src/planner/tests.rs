@@ -184,8 +184,8 @@ fn pointers_are_not_recovered() {
 fn pointers_point_to_what_can_be_read() {
     for (talk_in_short, sent, expected) in [
         ("u c1 r1:even c2 r2:even", 3, &["t1"][..]),
-        // The first one is old and untouched, the earlier pointer is none to point to.
-        ("u c1 r1:even c2 r2:even c3 r3:even", 5, &["t1"]),
+        // The newest that is untouched.
+        ("u c1 r1:even c2 r2:even c3 r3:even", 5, &["t2"]),
         ("u c1 r1:image c2 r2:image", 3, &[]),
         ("u c1 r1:pieces c2 r2:pieces", 3, &["t1"]),
         ("u c1 r1:small c2 r2:small", 3, &[]),

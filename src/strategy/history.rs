@@ -97,6 +97,8 @@ pub struct Outcome {
     pub named: u32,
     /// The turn of that request.
     pub named_turn: u32,
+    /// The request that showed it last: the one that carried it first, or one with a pointer to it.
+    pub shown: u32,
     /// How often later calls named its files.
     pub references: u32,
     /// A file that it shows was changed before it was read.
@@ -224,10 +226,21 @@ impl History {
         }
     }
 
+    /// A tool answers what it answered before, and a pointer to the newest result with that text is sent.
+    pub fn pointer(&mut self, part: PartId, bytes: u32, content: u128) {
+        let (step, turn) = (self.step, self.turn);
+        if let Some(&earlier) = self.texts.get(&content)
+            && let Some(result) = &mut self.items[earlier].result
+        {
+            (result.named, result.named_turn, result.shown) = (step, turn, step);
+        }
+        self.part(part, bytes);
+    }
+
     /// A tool answers.
     pub fn result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
         let at = self.items.len();
-        (result.named, result.named_turn) = (self.step, self.turn);
+        (result.named, result.named_turn, result.shown) = (self.step, self.turn, self.step);
         if let Some(earlier) = self.texts.insert(result.content, at)
             && let Some(earlier) = &mut self.items[earlier].result
         {

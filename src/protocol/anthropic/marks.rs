@@ -33,10 +33,16 @@ pub(super) fn read(body: &[u8], list: Span, messages: &[Message]) -> Marks {
         let parts = &found.index.parts;
         // A mark of a block within a result counts as the result's own.
         let part = parts.partition_point(|part| part.span.end <= inside).min(parts.len().saturating_sub(1));
-        let near = &body[at..body.len().min(at + NEAR)];
-        let value = near.split(|byte| *byte == b'}').next().unwrap_or_default();
-        let long = memmem::find(value, br#""1h""#).is_some();
+        let long = is_long(&body[at..body.len().min(at + NEAR)]);
         marks.parts.push((PartId { message: message as u32, part: part as u32 }, long));
     }
     marks
+}
+
+/// Whether the mark that begins here is to last for long. One that cannot be told is taken to be: a mark before
+/// it must then last as long, which is never wrong.
+fn is_long(near: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'}', near) else { return true };
+    let value = &near[..end];
+    memchr::memchr(b'\\', value).is_some() || memmem::find(value, br#""1h""#).is_some()
 }

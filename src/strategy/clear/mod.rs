@@ -13,7 +13,7 @@ mod settings;
 mod worth;
 
 pub use placeholder::placeholder;
-pub use settings::{Policy, Protect, Settings, Weights};
+pub use settings::{Policy, Protect, Settings, Weights, Within};
 pub use worth::weight;
 
 /// Bytes of text to a token, where policies weigh sizes against each other.
@@ -62,7 +62,7 @@ pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Setting
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for (at, item) in history.items().iter().enumerate() {
         let Some(result) = item.result.as_deref() else { continue };
-        if item.step < history.step() && may_go(item.bytes, result, settings) && !gone(at) {
+        if result.shown < history.step() && may_go(item.bytes, result, settings) && !gone(at) {
             let frees = item.bytes.saturating_sub(PLACEHOLDER);
             let keep = score::keep(history, at, settings);
             all.push((keep, Candidate { item: at, frees, rent: result.rent }));
@@ -91,12 +91,14 @@ fn open(history: &History, settings: &Settings) -> Vec<usize> {
     let (mut views, mut others) = (0_u64, 0_u64);
     let protect = settings.protect;
     let mut out = Vec::new();
-    for (at, item) in history.items().iter().enumerate().rev() {
+    for at in walk(history, settings.within_step) {
+        let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { continue };
         if history.turn().saturating_sub(item.turn) < protect.turns || !may_go(item.bytes, result, settings) {
             continue;
         }
         let (sum, limit) = match result.deed.class {
+            Class::View if settings.protect_together => (&mut others, protect.view_tokens),
             Class::View => (&mut views, protect.view_tokens),
             _ => (&mut others, protect.other_tokens),
         };
@@ -107,10 +109,20 @@ fn open(history: &History, settings: &Settings) -> Vec<usize> {
             Policy::TypeTtl => history.turn() - item.turn > settings.ttl_turns,
             _ => beyond,
         };
-        if due && item.step < history.step() {
+        if due && result.shown < history.step() {
             out.push(at);
         }
     }
-    out.reverse();
+    out.sort_unstable();
     out
+}
+
+/// The places of all parts, those of the newest request first.
+fn walk(history: &History, within: Within) -> Vec<usize> {
+    let items = history.items();
+    let mut places: Vec<usize> = (0..items.len()).rev().collect();
+    if within == Within::Forward {
+        places.sort_by_key(|at| (std::cmp::Reverse(items[*at].step), *at));
+    }
+    places
 }

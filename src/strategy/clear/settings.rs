@@ -33,6 +33,15 @@ pub struct Protect {
     pub turns: u32,
 }
 
+/// In which order the results that came with one request are counted as the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// The last one first.
+    Backward,
+    /// The first one first.
+    Forward,
+}
+
 /// How much each policy counts in [`Policy::Hybrid`]; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
@@ -55,13 +64,19 @@ pub struct Settings {
     pub policy: Policy,
     /// The newest results, which stay.
     pub protect: Protect,
+    /// Views and all else share one window, and each has its own limit in it.
+    pub protect_together: bool,
+    /// What counts as newest among the results of one request.
+    pub within_step: Within,
+    /// Texts that protect the results they stand in.
+    pub protected_texts: Vec<String>,
     /// Tools whose results stay.
     pub protected_tools: Tools,
     /// Results of errors may go like any others.
     pub errors: bool,
     /// Results of fewer tokens stay: a placeholder would be no shorter.
     pub smallest: u64,
-    /// An event frees more than this many tokens.
+    /// An event clears results of more than this many tokens in all.
     pub minimum_tokens: u64,
     /// Why an event may happen.
     pub gate: Vec<Reason>,
@@ -88,6 +103,9 @@ impl Default for Settings {
             enabled: true,
             policy: Policy::Worth,
             protect: Protect { view_tokens: 20_000, other_tokens: 1_000, turns: 0 },
+            protect_together: false,
+            within_step: Within::Backward,
+            protected_texts: vec!["DO_NOT_EVICT".to_owned()],
             protected_tools: Tools::new(PROTECTED.iter().copied()).expect("the shipped patterns are globs"),
             errors: false,
             smallest: 60,
@@ -104,6 +122,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether one of the protected texts stands in a result, as it is written in a request.
+    pub fn protects(&self, raw: &[u8]) -> bool {
+        let texts = self.protected_texts.iter().filter(|text| !text.is_empty());
+        texts.into_iter().any(|text| memchr::memmem::find(raw, text.as_bytes()).is_some())
+    }
+
     pub(super) fn smallest_bytes(&self) -> u32 {
         u32::try_from(self.smallest.saturating_mul(super::BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
     }

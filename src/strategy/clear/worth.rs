@@ -86,7 +86,8 @@ pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
 /// A result's rate of quotes now, and the requests since it was last of use.
 ///
 /// `busy` grows with the edits of the last requests: an agent that edits quotes.
-fn rate(result: &Outcome, born: u32, now: u32, busy: f64) -> (f64, u32) {
+fn rate(result: &Outcome, now: u32, busy: f64) -> (f64, u32) {
+    let born = result.shown;
     let (size, file) = result.weight;
     let is_view = result.deed.class == Class::View;
     let is_part = result.deed.views.iter().any(super::super::View::is_range);
@@ -118,9 +119,9 @@ fn regret(rates: Rates, settings: &Settings) -> f64 {
 /// Adds to every old result's rent what this request paid for it beyond its worth.
 pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
     let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
-    for (_, born, bytes, result) in history.results_mut() {
-        if born < now && bytes > PLACEHOLDER {
-            let (rate, _) = rate(result, born, now, busy);
+    for (_, _, bytes, result) in history.results_mut() {
+        if result.shown < now && bytes > PLACEHOLDER {
+            let (rate, _) = rate(result, now, busy);
             let paid = rates.read * f64::from(bytes - PLACEHOLDER);
             result.rent += (paid - regret * rate).max(0.0);
         }
@@ -132,7 +133,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
     let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
     let horizon = f64::from(now).clamp(HORIZON.0, HORIZON.1);
     let is_open = |item: &super::super::Item, result: &Outcome| {
-        let (rate, idle) = rate(result, item.step, now, busy);
+        let (rate, idle) = rate(result, now, busy);
         let idle = f64::from(idle);
         // The rate, summed up over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
@@ -141,7 +142,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
     };
     let old = history.items().iter().enumerate().filter_map(|(at, item)| {
         let result = item.result.as_deref()?;
-        let due = item.step < now && may_go(item.bytes, result, settings) && is_open(item, result);
+        let due = result.shown < now && may_go(item.bytes, result, settings) && is_open(item, result);
         due.then_some(at)
     });
     old.collect()
