@@ -16,7 +16,7 @@ use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
 use super::touched::Touched;
-use super::{Core, Recall, Sidecar, housekeeping};
+use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
 use crate::config::{self, Config};
 use crate::lineage::{Lineage, Memory};
@@ -142,11 +142,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         store,
         outputs,
         touched: Touched::new(),
-        counting: Policy {
-            clear: clear::Settings { enabled: false, ..config.policy.clear.clone() },
-            marks: marks::Settings { marks: false, anchors: false },
-            ..config.policy.clone()
-        },
+        counting: counting(&config.policy),
         policy: config.policy.clone(),
         meter: Meter::new(),
         recall: recall(config.outputs.recall, admin),
@@ -155,7 +151,17 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         observe: config.mode == config::Mode::Observe,
         isolate: config.lineage.isolate,
         lost,
+        now_ms: clock::now_ms,
     })
+}
+
+/// What a prompt is counted by: without events, and without marks.
+pub(super) fn counting(policy: &Policy) -> Policy {
+    Policy {
+        clear: clear::Settings { enabled: false, ..policy.clear.clone() },
+        marks: marks::Settings { marks: false, anchors: false },
+        ..policy.clone()
+    }
 }
 
 /// A URL that nobody serves would mislead the model: without a listener nothing is promised.

@@ -37,6 +37,7 @@ pub use build::{App, StartError};
 use books::{Books, Name};
 use memo::Indexes;
 use meter::Meter;
+use rewrite::Asked;
 use route::{Purpose, Routes};
 use touched::Touched;
 
@@ -61,6 +62,8 @@ struct Core {
     isolate: bool,
     /// Batches that were dropped because too many were waiting.
     lost: Arc<AtomicU64>,
+    /// The clock, in milliseconds since 1970.
+    now_ms: fn() -> i64,
 }
 
 /// How a model gets at the full text of what was cut.
@@ -142,11 +145,11 @@ impl Gateway for Sidecar {
 impl Sidecar {
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
         let Inbound { head, body, upstream, received_at } = inbound;
-        let vendor = Vendor::of_host(upstream.base_url().domain());
-        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body, vendor).await;
-        if rewritten.facts.model.is_none() {
-            rewritten.facts.model = protocol.model_of_path(head.uri.path()).map(str::to_owned);
-        }
+        let asked = Asked {
+            vendor: Vendor::of_host(upstream.base_url().domain()),
+            model: protocol.model_of_path(head.uri.path()),
+        };
+        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body, asked).await;
         let asks = self.core.routes.include_usage(&upstream);
         let leaving = rewritten.body.as_ref().unwrap_or(&body);
         let asked = if asks { protocol.ask_for_usage(leaving) } else { None };

@@ -82,6 +82,15 @@ impl State {
     }
 }
 
+/// What is known of a request beside its headers and body.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    /// Whose price it is.
+    pub(super) vendor: Option<Vendor>,
+    /// The model that its path names.
+    pub(super) model: Option<&'a str>,
+}
+
 /// One request on its way through.
 struct Request<'a> {
     core: &'a Core,
@@ -89,7 +98,7 @@ struct Request<'a> {
     conversation: Conversation,
     root: Chain,
     caller: Caller,
-    vendor: Option<Vendor>,
+    asked: Asked<'a>,
     now_ms: i64,
 }
 
@@ -100,11 +109,11 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        vendor: Option<Vendor>,
+        asked: Asked<'_>,
     ) -> Rewritten {
-        let request = match Request::read(self, protocol, headers, body, vendor) {
+        let request = match Request::read(self, protocol, headers, body, asked) {
             Ok(request) => request,
-            Err(unread) => return Rewritten::unread(headers, unread.to_string()),
+            Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
         let mut rewritten = match request.attempt().await {
             // Another gateway on the same store was first: what it decided is there now.
@@ -129,7 +138,7 @@ impl Core {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Option<Bytes> {
-        let request = Request::read(self, protocol, headers, body, None).ok()?;
+        let request = Request::read(self, protocol, headers, body, Asked::default()).ok()?;
         let place = request.place().ok()?;
         if place.thread.observe {
             return None;
@@ -146,9 +155,9 @@ impl Core {
 }
 
 impl Rewritten {
-    fn unread(headers: &http::HeaderMap, why: String) -> Self {
-        let caller = lineage::caller(headers, None);
-        let facts = Facts { caller, why: Some(why), ..Facts::default() };
+    fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
+        let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
+        let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
         Self { body: None, facts, reading: None }
     }
 
@@ -164,13 +173,17 @@ impl<'a> Request<'a> {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        vendor: Option<Vendor>,
+        asked: Asked<'a>,
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
         let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         let root = Chain::root(protocol.name(), &principal);
-        Ok(Self { core, protocol, conversation, root, caller, vendor, now_ms: clock::now_ms() })
+        Ok(Self { core, protocol, conversation, root, caller, asked, now_ms: (core.now_ms)() })
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.conversation.model.as_deref().or(self.asked.model)
     }
 
     fn place(&self) -> Result<Place, StoreError> {
@@ -194,8 +207,8 @@ impl<'a> Request<'a> {
 
     /// What is known of the world, for the gate.
     fn known(&self, place: &Place) -> planner::Facts {
-        let model = self.conversation.model.as_deref();
-        let priced = model.and_then(|model| self.core.prices.find(model, self.vendor));
+        let model = self.model();
+        let priced = model.and_then(|model| self.core.prices.find(model, self.asked.vendor));
         let price = priced.as_ref().map(|priced| &*priced.price);
         let kind = CacheKind::of(self.protocol.name(), price);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
@@ -219,7 +232,11 @@ impl<'a> Request<'a> {
             return Ok(self.done(place, None, State::SetAside, Arc::default(), 0));
         }
         let mut outcome = self.plan(&place);
-        self.core.lineage.keep_standing(&place, std::mem::take(&mut outcome.standing));
+        let mut standing = Some(std::mem::take(&mut outcome.standing));
+        // What an event leaves behind holds only if the event does.
+        if outcome.event.is_none() {
+            self.keep(&place, standing.take());
+        }
         if self.core.observe {
             outcome.leave_unmarked();
         }
@@ -240,12 +257,19 @@ impl<'a> Request<'a> {
         match self.store(&place, &outcome).await {
             Ok(()) => {
                 let (applied, fresh) = (Arc::from(outcome.applied), outcome.fresh);
-                self.core.lineage.sent(&place, Arc::clone(&applied));
+                self.core.lineage.sent(&place, Arc::clone(&applied), self.now_ms);
+                self.keep(&place, standing);
                 let done = self.done(place, Some(edited), State::Edited, applied, fresh);
                 Ok(done.with(outcome.event, outcome.level))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
+        }
+    }
+
+    fn keep(&self, place: &Place, standing: Option<Standing>) {
+        if let Some(standing) = standing {
+            self.core.lineage.keep_standing(place, standing);
         }
     }
 
@@ -287,7 +311,7 @@ impl<'a> Request<'a> {
     /// Notes, without waiting, that a request of this thread left.
     fn remember(&self, place: &Place, applied: Arc<[Applied]>) {
         let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
-        self.core.lineage.sent(place, applied);
+        self.core.lineage.sent(place, applied, self.now_ms);
         if place.relation != Relation::Retry {
             self.core.count_lost(self.core.store.later(batch));
         }
@@ -340,7 +364,7 @@ impl<'a> Request<'a> {
         Facts {
             caller: self.caller.clone(),
             place,
-            model: self.conversation.model.as_deref().map(str::to_owned),
+            model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,
             state,
             why,

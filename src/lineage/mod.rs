@@ -146,8 +146,8 @@ impl Lineage {
     }
 
     /// Remembers that a request left, with all the decisions in force.
-    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>) {
-        let thread = Thread { head: place.head(), ..place.thread.clone() };
+    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>, now_ms: i64) {
+        let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }

@@ -54,7 +54,7 @@ impl Desk {
         let applied: Arc<[Applied]> = [&place.applied, fresh].concat().into();
         let batch = self.lineage.batch(&place, self.root, &applied, fresh.len(), i64::from(self.ids.get()));
         self.commit(batch);
-        self.lineage.sent(&place, applied);
+        self.lineage.sent(&place, applied, i64::from(self.ids.get()));
         place
     }
 
@@ -244,7 +244,7 @@ fn decisions_hold_since_they_were_sent() {
     let place = desk.place(&session("s"), &event);
     let again: Arc<[Applied]> = vec![decided(&event, 2, "event")].into();
     desk.commit(desk.lineage.batch(&place, desk.root, &again, 1, 9));
-    desk.lineage.sent(&place, again);
+    desk.lineage.sent(&place, again, 9);
     for desk in [&desk, &desk.restarted()] {
         for (request, expected) in [
             ("u c1 r1:long c2 r2 a u:more a u", "2:event"),

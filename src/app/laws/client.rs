@@ -26,6 +26,8 @@ pub(super) enum Event {
     Restart(u8, u8),
     /// The other agent goes on.
     Switch,
+    /// Nothing happens for so many minutes.
+    Pause(u8),
 }
 
 /// Whom a request is sent to.
@@ -47,8 +49,21 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => ("[a-z]{1,9}", way()).prop_map(|(text, way)| Event::Interrupt(text, way)),
         2 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
         1 => Just(Event::Switch),
+        1 => (1_u8..120).prop_map(Event::Pause),
     ];
     prop::collection::vec(event, 4..18)
+}
+
+/// Agents that mostly just go on.
+pub(super) fn quiet_events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        20 => Just(Event::Next(Way::Through(0))),
+        1 => Just(Event::Retry(Way::Through(0))),
+        1 => Just(Event::Next(Way::Through(1))),
+        1 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
+        3 => (1_u8..120).prop_map(Event::Pause),
+    ];
+    prop::collection::vec(event, 6..28)
 }
 
 /// Results of all sizes that shapers care about.
@@ -80,19 +95,31 @@ pub(super) fn outputs() -> impl Strategy<Value = String> + Clone {
     ]
 }
 
+/// The cache mark that a client sets at the end of its prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    None,
+    Short,
+    Long,
+}
+
 /// What an agent may say and hear.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     pub(super) talks: Vec<Talk>,
-    pub(super) marks: bool,
+    pub(super) mark: Mark,
     pub(super) spelling: Spelling,
 }
 
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
     let spelling =
         prop_oneof![2 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 1 => Just(Spelling::Wild)];
-    (prop::collection::vec(talks(outputs()), 3), any::<bool>(), spelling)
-        .prop_map(|(talks, marks, spelling)| Script { talks, marks, spelling })
+    let mark = prop_oneof![2 => Just(Mark::None), 2 => Just(Mark::Short), 1 => Just(Mark::Long)];
+    (prop::collection::vec(talks(outputs()), 3), mark, spelling).prop_map(|(talks, mark, spelling)| Script {
+        talks,
+        mark,
+        spelling,
+    })
 }
 
 /// A message, or several that belong together, and whether a request may end there.
@@ -179,16 +206,37 @@ impl Client {
         let (last, before) = self.history.split_last()?;
         let mut messages: Vec<Node> = before.iter().flat_map(|entry| entry.messages.clone()).collect();
         let mut newest = last.messages.clone();
-        if self.script.marks
+        if self.script.mark != Mark::None
             && let Some(message) = newest.last_mut()
         {
             self.subject.mark(message);
+            if self.script.mark == Mark::Long {
+                lengthen(message);
+            }
         }
         messages.extend(newest);
         // A client spells a message the same way in every request.
         let spelled = messages.iter().map(|node| Node::Raw(write(node, self.script.spelling, 7))).collect();
         let frame = self.subject.frame(&self.script.talks[0], spelled);
         Some(Bytes::from(write(&frame, self.script.spelling, 7)))
+    }
+}
+
+/// Makes the marks of a message last for long.
+fn lengthen(node: &mut Node) {
+    match node {
+        Node::List(items) => items.iter_mut().for_each(lengthen),
+        Node::Map(members) => {
+            for (key, value) in members {
+                match value {
+                    Node::Opaque(mark) if key == "cache_control" => {
+                        mark.push(("ttl".to_owned(), Node::text("1h")));
+                    }
+                    other => lengthen(other),
+                }
+            }
+        }
+        Node::Raw(_) | Node::Text(_) | Node::Opaque(_) => {}
     }
 }
 

@@ -1,5 +1,6 @@
 //! Gateways without sockets, on stores that are real files.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -9,22 +10,40 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::app::books::{Books, Means};
+use crate::app::build::counting;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
-use crate::app::rewrite::Rewritten;
+use crate::app::rewrite::{Asked, Rewritten};
 use crate::app::route::Routes;
 use crate::app::touched::Touched;
 use crate::app::{Core, Recall};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
-use crate::shape::Settings;
 use crate::shape::settings::{Keep, Tools};
+use crate::shape::{self};
 use crate::store::{Batch, Outputs, Sqlite, Store};
-use crate::usage::Catalogue;
+use crate::strategy::gate::Reason;
+use crate::strategy::{clear, marks, window};
+use crate::usage::{Catalogue, Price, Rate};
 
 /// How many different [`settings`] there are.
-pub(super) const SETTINGS: u8 = 4;
+pub(super) const SETTINGS: u8 = 8;
+
+thread_local! {
+    /// The clock of this thread's gateways, in milliseconds since 1970.
+    static NOW: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Sets the clock.
+pub(super) fn set_clock(now_ms: i64) {
+    NOW.set(now_ms);
+}
+
+/// Time passes.
+pub(super) fn wait(ms: i64) {
+    NOW.set(NOW.get() + ms);
+}
 
 /// A folder for a store and for the outputs.
 pub(super) struct Rig {
@@ -50,8 +69,8 @@ impl Rig {
     }
 
     /// A gateway that has just started.
-    pub(super) fn core(&self, store: Arc<dyn Store>, settings: Settings) -> Core {
-        let (memo, prices) = (Indexes::new(1 << 20), Arc::new(Catalogue::embedded()));
+    pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
+        let (memo, prices) = (Indexes::new(1 << 20), Arc::new(prices));
         let lost: Arc<AtomicU64> = Arc::default();
         let means = Means {
             store: Arc::clone(&store),
@@ -67,8 +86,8 @@ impl Rig {
             store,
             outputs: self.outputs(),
             touched: Touched::new(),
-            policy: Policy { shape: settings.clone(), ..Policy::default() },
-            counting: Policy { shape: settings, ..Policy::default() },
+            counting: counting(&policy),
+            policy,
             meter: Meter::new(),
             recall: Recall::Path,
             prices,
@@ -76,6 +95,7 @@ impl Rig {
             observe: false,
             isolate: true,
             lost,
+            now_ms: || NOW.get(),
         }
     }
 
@@ -93,7 +113,9 @@ impl Rig {
         body: &Bytes,
     ) -> Rewritten {
         self.runtime.block_on(async {
-            let rewritten = core.rewrite(protocol, headers, body, None).await;
+            let rewritten = core
+                .rewrite(protocol, headers, body, Asked { vendor: None, model: Some("gemini-2.5-pro") })
+                .await;
             let _ = core.store.commit(Batch::default()).await;
             rewritten
         })
@@ -108,19 +130,45 @@ pub(super) fn headers(key: &str, session: &str) -> HeaderMap {
     headers
 }
 
-/// Settings under which many results of a few hundred bytes are changed, each variant in its own way.
-pub(super) fn settings(variant: u8) -> Settings {
-    let mut settings = Settings { repeat_min_bytes: 220, ..Settings::default() };
+/// What a user may want: many results of a few hundred bytes are changed, and events are frequent, each variant
+/// in its own way. The last one but three changes nothing.
+pub(super) fn policy(variant: u8) -> Policy {
+    let variant = variant % SETTINGS;
+    let marks = marks::Settings { marks: variant % 3 != 1 && variant != QUIET, anchors: variant != QUIET };
+    Policy { shape: shaping(variant), clear: clearing(variant), window: window::Settings::default(), marks }
+}
+
+/// The variant that changes nothing.
+pub(super) const QUIET: u8 = 3;
+/// The variant whose models have a small window.
+const NARROW: u8 = 2;
+/// The variant whose models have no cache.
+const UNCACHED: u8 = 4;
+
+/// What models cost for a variant, and what they take.
+pub(super) fn prices(variant: u8) -> Catalogue {
+    let rate = |micros: u64| Rate::from_picodollars(micros);
+    let mut price = Price::new(rate(1_000_000), rate(5_000_000));
+    if variant % SETTINGS != UNCACHED {
+        price.base.cache_read = Some(rate(100_000));
+        price.base.cache_write_5m = Some(rate(1_250_000));
+    }
+    price.context_window = (variant % SETTINGS == NARROW).then_some(2_000);
+    Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
+}
+
+fn shaping(variant: u8) -> shape::Settings {
+    let mut settings = shape::Settings { repeat_min_bytes: 220, ..shape::Settings::default() };
     settings.truncate.error_max_bytes = 600;
     settings.truncate.tools = Vec::new();
     let base = &mut settings.truncate.base;
-    (base.max_bytes, base.max_lines, base.keep) = match variant % SETTINGS {
+    (base.max_bytes, base.max_lines, base.keep) = match variant % 4 {
         0 => (300, 20, Keep::Head),
         1 => (400, 12, Keep::Both),
         2 => (350, 30, Keep::Tail),
         _ => (1 << 20, 1 << 20, Keep::Head),
     };
-    match variant % SETTINGS {
+    match variant % 4 {
         0 => {}
         1 => settings.repeat = false,
         2 => (settings.minify, settings.fold) = (false, false),
@@ -130,4 +178,40 @@ pub(super) fn settings(variant: u8) -> Settings {
         }
     }
     settings
+}
+
+/// The tools whose results are never cleared.
+pub(super) const PROTECTED: &str = "gr*";
+
+fn clearing(variant: u8) -> clear::Settings {
+    let usual = clear::Settings {
+        policy: clear::Policy::Oldest,
+        protect: clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 },
+        protected_tools: Tools::new([PROTECTED]).unwrap(),
+        smallest: 0,
+        patience: 0.01,
+        most_loss: 1.0,
+        ..clear::Settings::default()
+    };
+    let gate = |reason| vec![reason];
+    match variant {
+        0 => clear::Settings { gate: gate(Reason::Eager), ..usual },
+        1 => clear::Settings {
+            policy: clear::Policy::Worth,
+            regret_tokens: 1,
+            gate: gate(Reason::BreakEven),
+            ..usual
+        },
+        NARROW => clear::Settings { policy: clear::Policy::Lru, gate: gate(Reason::Window), ..usual },
+        QUIET => clear::Settings { enabled: false, ..usual },
+        UNCACHED => clear::Settings { gate: gate(Reason::Uncached), at_turns: true, ..usual },
+        5 => clear::Settings { gate: gate(Reason::Cold), ..usual },
+        6 => clear::Settings {
+            policy: clear::Policy::Hybrid,
+            gate: vec![Reason::Cold, Reason::BreakEven],
+            protect: clear::Protect { view_tokens: 100, other_tokens: 50, turns: 1 },
+            ..usual
+        },
+        _ => clear::Settings { policy: clear::Policy::Oldest, gate: gate(Reason::BreakEven), ..usual },
+    }
 }

@@ -4,8 +4,11 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash as _, Hasher as _};
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
+use crate::conversation::{Conversation, NoMemo, PartId};
+use crate::planner::Event;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, is_text};
 
@@ -29,13 +32,20 @@ type ResultKey = (Option<String>, String);
 pub(super) struct Witness {
     subject: &'static dyn Subject,
     /// Requests that went through a gateway, newest last.
-    sent: Vec<Vec<Seen>>,
+    sent: Vec<Sent>,
     /// What results were sent as, wherever they stood.
     results: HashMap<ResultKey, HashSet<String>>,
 }
 
-/// One request, as the client made it and as it left.
+/// A request that was sent.
+struct Sent {
+    seen: Vec<Seen>,
+    wire: Vec<Tree>,
+}
+
+/// One request, as the client made it and as it left, but for added cache marks.
 struct Pair {
+    conversation: Conversation,
     messages: Vec<Tree>,
     wire: Vec<Tree>,
     seen: Vec<Seen>,
@@ -46,26 +56,36 @@ impl Witness {
         Self { subject, sent: Vec::new(), results: HashMap::new() }
     }
 
-    /// A request went through a gateway.
-    pub(super) fn through(&mut self, body: &str, wire: &str) -> Result<(), TestCaseError> {
-        let pair = self.pair(body, wire)?;
-        self.frame_is_kept(body, wire)?;
+    /// A request went through a gateway: as it came, as it left, and as it left but for added cache marks.
+    pub(super) fn through(
+        &mut self,
+        body: &Bytes,
+        wire: &Bytes,
+        bare: &Tree,
+        event: Option<&Event>,
+    ) -> Result<(), TestCaseError> {
+        let pair = self.pair(body, bare)?;
+        self.frame_is_kept(body, bare)?;
+        self.rules_are_kept(&pair, wire)?;
         self.pairs_are_kept(&pair)?;
         self.only_results_change(&pair)?;
-        self.sent_is_a_prefix(&pair)?;
-        self.old_is_known(&pair)?;
+        let cleared = self.cleared(&pair);
+        self.sent_is_a_prefix(&pair, event)?;
+        self.cleared_well(&pair, &cleared, event)?;
+        self.old_is_known(&pair, &cleared)?;
         for (message, wired) in pair.messages.iter().zip(&pair.wire) {
             for (key, text) in results(self.subject, message, wired) {
                 self.results.entry(key).or_default().insert(text);
             }
         }
-        self.sent.push(pair.seen);
+        self.sent.push(Sent { seen: pair.seen, wire: pair.wire });
         Ok(())
     }
 
-    fn pair(&self, body: &str, wire: &str) -> Result<Pair, TestCaseError> {
-        let list = |text: &str| self.subject.messages_of(&Tree::parse(text)).to_vec();
-        let (messages, wire) = (list(body), list(wire));
+    fn pair(&self, body: &Bytes, bare: &Tree) -> Result<Pair, TestCaseError> {
+        let conversation = self.subject.protocol().index(body, &NoMemo).expect("bodies are read");
+        let list = |root: &Tree| self.subject.messages_of(root).to_vec();
+        let (messages, wire) = (list(&Tree::parse(super::text(body))), list(bare));
         prop_assert_eq!(messages.len(), wire.len());
         let seen = messages.iter().zip(&wire).map(|(message, wired)| Seen {
             raw: hash(message),
@@ -74,16 +94,25 @@ impl Witness {
             wire: hash(&plain(self.subject, wired)),
         });
         let seen = seen.collect();
-        Ok(Pair { messages, wire, seen })
+        Ok(Pair { conversation, messages, wire, seen })
     }
 
-    fn frame_is_kept(&self, body: &str, wire: &str) -> Result<(), TestCaseError> {
-        let frame = |text: &str| {
-            let mut root = Tree::parse(text);
+    fn frame_is_kept(&self, body: &Bytes, bare: &Tree) -> Result<(), TestCaseError> {
+        let frame = |mut root: Tree| {
             *root.get_mut(self.subject.list()).expect("a list of messages") = Tree::List(Vec::new());
             root
         };
-        prop_assert!(frame(body).same(&frame(wire)));
+        prop_assert!(frame(Tree::parse(super::text(body))).same(&frame(bare.clone())));
+        Ok(())
+    }
+
+    /// What the provider would have accepted, it accepts.
+    fn rules_are_kept(&self, pair: &Pair, wire: &Bytes) -> Result<(), TestCaseError> {
+        let protocol = self.subject.protocol();
+        if protocol.valid(&pair.conversation).is_ok() {
+            let wire = protocol.index(wire, &NoMemo).expect("what is sent can be read");
+            prop_assert_eq!(protocol.valid(&wire), Ok(()));
+        }
         Ok(())
     }
 
@@ -118,14 +147,25 @@ impl Witness {
         Ok(())
     }
 
-    /// Law 7: what an earlier request sent stands at the front of every request that goes on from it.
-    fn sent_is_a_prefix(&self, pair: &Pair) -> Result<(), TestCaseError> {
-        for earlier in &self.sent {
-            let count = earlier.len();
-            if count > pair.seen.len() || !earlier.iter().zip(&pair.seen).all(|(a, b)| a.said == b.said) {
-                continue;
-            }
-            for (at, (a, b)) in earlier.iter().zip(&pair.seen).enumerate() {
+    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
+    fn before(&self, pair: &Pair) -> Vec<&Sent> {
+        let is_prefix = |sent: &&Sent| {
+            sent.seen.len() <= pair.seen.len()
+                && sent.seen.iter().zip(&pair.seen).all(|(a, b)| a.said == b.said)
+        };
+        let prefixes: Vec<&Sent> = self.sent.iter().filter(is_prefix).collect();
+        let longest = prefixes.iter().map(|sent| sent.seen.len()).max();
+        prefixes.into_iter().filter(|sent| Some(sent.seen.len()) == longest).collect()
+    }
+
+    /// Law 7: what the request before it sent stands at the front of every request, unless it records an event:
+    /// then what stands before the first message that the event changes.
+    fn sent_is_a_prefix(&self, pair: &Pair, event: Option<&Event>) -> Result<(), TestCaseError> {
+        let end = event.map_or(usize::MAX, |event| event.first_message as usize);
+        for earlier in self.before(pair) {
+            let count = earlier.seen.len();
+            prop_assert!(event.is_none() || count < pair.seen.len(), "an event when a request is made again");
+            for (at, (a, b)) in earlier.seen.iter().zip(&pair.seen).enumerate().take(end) {
                 let same = a.wire == b.wire && (a.raw != b.raw || a.wire_raw == b.wire_raw);
                 prop_assert!(same, "message {} of {} was sent otherwise: {:?}", at, count, pair.wire[at]);
             }
@@ -133,12 +173,65 @@ impl Witness {
         Ok(())
     }
 
+    /// The results that the request before it sent otherwise: message and part.
+    fn cleared(&self, pair: &Pair) -> Vec<(usize, usize)> {
+        let Some(earlier) = self.before(pair).last().copied() else { return Vec::new() };
+        let mut cleared = Vec::new();
+        for (at, wire) in earlier.wire.iter().enumerate() {
+            for (part, _, content) in self.subject.results(wire) {
+                let (_, _, after) = find(self.subject, &pair.wire[at], part);
+                if plain(self.subject, &content) != plain(self.subject, &after) {
+                    cleared.push((at, part));
+                }
+            }
+        }
+        cleared
+    }
+
+    /// An event does what it records, and never touches what it must not.
+    fn cleared_well(
+        &self,
+        pair: &Pair,
+        cleared: &[(usize, usize)],
+        event: Option<&Event>,
+    ) -> Result<(), TestCaseError> {
+        let first = cleared.first().map(|(at, _)| *at as u32);
+        prop_assert_eq!(event.map(|event| event.first_message), first);
+        prop_assert_eq!(event.map_or(0, |event| event.cleared as usize), cleared.len());
+        let tail = pair.messages.iter().rposition(|message| self.subject.is_answer(message)).unwrap_or(0);
+        let protected = glob::Pattern::new(super::rig::PROTECTED).expect("a pattern");
+        for &(at, part) in cleared {
+            prop_assert!(at < tail, "the step in progress is cleared");
+            let (_, _, after) = find(self.subject, &pair.wire[at], part);
+            let (_, _, before) = find(self.subject, &self.before(pair)[0].wire[at], part);
+            let (before, after) = (texts(&before).concat(), texts(&after).concat());
+            let is_placeholder = after.contains("[plimsoll: result of ") && after.contains(" cleared (");
+            prop_assert!(is_placeholder, "{}", after);
+            prop_assert!(after.len() < before.len(), "{} is longer than {}", after, before);
+            prop_assert!(!before.contains(" cleared ("), "cleared twice: {}", after);
+            let id = PartId { message: at as u32, part: part as u32 };
+            let call = pair.conversation.call_of(id).and_then(|call| pair.conversation.part(call));
+            let tool = call.and_then(|call| call.tool.as_deref()).expect("only results of calls are cleared");
+            prop_assert!(!protected.matches(tool), "{} is protected", tool);
+            let result = pair.conversation.part(id).expect("a result");
+            let again = pair.conversation.messages[at..].iter().flat_map(|message| &*message.index.parts);
+            let again =
+                again.filter(|part| part.content.is_some() && part.content == result.content).count() > 1;
+            prop_assert!(!result.is_error || again, "an error is cleared");
+        }
+        Ok(())
+    }
+
     /// What stands before the model's last words was sent before, or has bypassed the gateway: it is sent as it
     /// was, as it once was where its history was replaced, or as it is.
-    fn old_is_known(&self, pair: &Pair) -> Result<(), TestCaseError> {
+    fn old_is_known(&self, pair: &Pair, cleared: &[(usize, usize)]) -> Result<(), TestCaseError> {
         let tail = pair.messages.iter().rposition(|message| self.subject.is_answer(message));
         for at in 0..tail.unwrap_or(0) {
-            for (key, text) in results(self.subject, &pair.messages[at], &pair.wire[at]) {
+            let said = results(self.subject, &pair.messages[at], &pair.wire[at]);
+            for ((part, ..), (key, text)) in self.subject.results(&pair.messages[at]).iter().zip(said) {
+                if cleared.contains(&(at, *part)) {
+                    continue;
+                }
                 let known = self.results.get(&key);
                 let is_known = known.is_some_and(|known| known.contains(&text));
                 prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);

@@ -51,7 +51,7 @@ impl Subject for Messages {
         let session = "{\"device_id\":\"d\",\"account_uuid\":\"\",\"session_id\":\"0197-s\"}";
         let session = if dice.one_in(2) { session } else { "user_ab_account_cd_session_0197-s" };
         Node::map([
-            ("model", Node::text("claude-opus-5-5")),
+            ("model", Node::text(if dice.one_in(3) { "claude-opus-5-5" } else { "claude-opus-4-5" })),
             ("max_tokens", Node::raw("64000")),
             ("system", if dice.one_in(3) { Node::text("You are an agent.") } else { system }),
             ("tools", Node::List(vec![Node::opaque([("name", Node::text("Bash"))])])),

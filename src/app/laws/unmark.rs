@@ -1,0 +1,88 @@
+//! Cache marks that a gateway has added, taken off again, and judged.
+
+use crate::protocol::conformance::Subject;
+use crate::protocol::conformance::tree::Tree;
+
+/// The member that marks a block, in the only dialect whose marks the gateway sets.
+const MARK: &str = "cache_control";
+/// Blocks that no mark may stand on.
+const UNMARKABLE: &[&str] =
+    &["thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result", "from_the_future"];
+/// The most marks that a request may have.
+const MOST: usize = 4;
+
+/// What left without the marks that the client did not set, and how many those are.
+///
+/// # Panics
+/// When a mark stands where the provider takes none, or there are too many, or they last in the wrong order.
+pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, usize) {
+    let (body, wire) = (Tree::parse(body), Tree::parse(wire));
+    let mut bare = wire.clone();
+    if subject.protocol().name() != "anthropic" {
+        return (bare, 0);
+    }
+    let mut added = 0;
+    if let Some(Tree::List(messages)) = bare.get_mut(subject.list()) {
+        for (message, wired) in subject.messages_of(&body).iter().zip(messages) {
+            added += unmark(message, wired);
+        }
+    }
+    if added > 0 {
+        let marks: Vec<bool> = ["tools", "system", subject.list()]
+            .iter()
+            .filter_map(|member| wire.get(member))
+            .flat_map(marks_of)
+            .collect();
+        assert!(marks.len() <= MOST, "{} marks", marks.len());
+        assert!(
+            !marks.windows(2).any(|pair| !pair[0] && pair[1]),
+            "a long mark behind a short one: {marks:?}"
+        );
+    }
+    (bare, added)
+}
+
+/// Takes the marks off one message that were not there.
+fn unmark(message: &Tree, wired: &mut Tree) -> usize {
+    let (Some(was), Some(is)) = (message.get("content"), wired.get_mut("content")) else { return 0 };
+    if was.is_string() {
+        let Tree::List(blocks) = &*is else { return 0 };
+        let [block] = &blocks[..] else { panic!("a string became {} blocks", blocks.len()) };
+        assert!(block.get(MARK).is_some() && block.text_of("type").as_deref() == Some("text"), "{block:?}");
+        *is = judged(block).get("text").expect("a text").clone();
+        return 1;
+    }
+    let Tree::List(blocks) = is else { return 0 };
+    let mut added = 0;
+    for (was, is) in was.items().iter().zip(blocks) {
+        if is.get(MARK).is_some() && was.get(MARK).is_none() {
+            judged(is);
+            let Tree::Map(members) = is else { continue };
+            members.retain(|(key, _)| key != MARK);
+            added += 1;
+        }
+    }
+    added
+}
+
+/// A block that may be marked.
+fn judged(block: &Tree) -> &Tree {
+    let kind = block.text_of("type").unwrap_or_default();
+    assert!(!UNMARKABLE.contains(&&*kind), "a mark on {kind}");
+    assert!(kind != "text" || block.text_of("text").is_some_and(|text| !text.trim().is_empty()), "{block:?}");
+    block
+}
+
+/// The marks in a tree, in order, each with whether it lasts for long.
+fn marks_of(tree: &Tree) -> Vec<bool> {
+    match tree {
+        Tree::List(items) => items.iter().flat_map(marks_of).collect(),
+        Tree::Map(members) => {
+            let own = tree.get(MARK).map(|mark| mark.text_of("ttl").as_deref() == Some("1h"));
+            let inner =
+                members.iter().filter(|(key, _)| key == "content").flat_map(|(_, value)| marks_of(value));
+            inner.chain(own).collect()
+        }
+        Tree::Raw(_) | Tree::Text(_) => Vec::new(),
+    }
+}
