@@ -125,19 +125,17 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let path = config.state.dir.join(FILE_NAME);
     let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
-    let memo = Indexes::new(config.limits.memo.bytes() as u64);
     let prices = Arc::new(prices(&config.prices)?);
     let lost = Arc::new(AtomicU64::new(0));
     let means = Means {
         store: Arc::clone(&store),
-        memo: memo.clone(),
         prices: Arc::clone(&prices),
         bodies: (config.ledger.record == config::Record::Full).then(|| Bodies::below(&config.state.dir)),
         lost: Arc::clone(&lost),
     };
     Ok(Core {
         routes: routes(&config.upstreams),
-        memo,
+        memo: Indexes::new(config.limits.memo.bytes() as u64),
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,
         outputs,

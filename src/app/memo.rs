@@ -9,8 +9,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use crate::conversation::{Memo, MessageIndex};
 
 /// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
-/// two messages collide. A clone is the same memory.
-#[derive(Clone)]
+/// two messages collide.
 pub(super) struct Indexes {
     seed: u64,
     known: Cache<u128, Arc<MessageIndex>>,

@@ -24,6 +24,8 @@ pub(super) struct Rewritten {
     pub(super) body: Option<Bytes>,
     /// What is known of the request, for the books.
     pub(super) facts: Facts,
+    /// What it was rewritten to, read again.
+    edited: Option<Conversation>,
     /// The request as it was read.
     pub(super) reading: Option<Reading>,
 }
@@ -126,6 +128,7 @@ impl Core {
             root: request.root,
             prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
             conversation: request.conversation,
+            edited: rewritten.edited.take(),
         });
         rewritten
     }
@@ -158,7 +161,7 @@ impl Rewritten {
     fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
         let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
-        Self { body: None, facts, reading: None }
+        Self { body: None, facts, edited: None, reading: None }
     }
 
     fn with(mut self, event: Option<Event>, level: Option<Level>) -> Self {
@@ -287,7 +290,7 @@ impl<'a> Request<'a> {
         self.remember(&place, Arc::clone(&applied));
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, applied, 0);
-            return Rewritten { body: None, facts, reading: None }.with(None, level);
+            return Rewritten { body: None, facts, edited: None, reading: None }.with(None, level);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -298,14 +301,15 @@ impl<'a> Request<'a> {
             Ok(edited) => {
                 self.keep_alive(&place, &applied);
                 let facts = self.facts(Some(place), State::Edited, why, applied, 0);
-                Rewritten { body: Some(edited), facts, reading: None }.with(None, level)
+                Rewritten { body: Some(edited.body.clone()), facts, edited: Some(edited), reading: None }
+                    .with(None, level)
             }
             Err(error) => self.untouched(error.to_string()),
         }
     }
 
-    fn carry_out(&self, outcome: &Outcome) -> Result<Bytes, protocol::Unsafe> {
-        protocol::rewrite(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
+    fn carry_out(&self, outcome: &Outcome) -> Result<Conversation, protocol::Unsafe> {
+        protocol::rewritten(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
     /// Notes, without waiting, that a request of this thread left.
@@ -340,17 +344,19 @@ impl<'a> Request<'a> {
     fn done(
         &self,
         place: Place,
-        body: Option<Bytes>,
+        edited: Option<Conversation>,
         state: State,
         applied: Arc<[Applied]>,
         fresh: usize,
     ) -> Rewritten {
-        Rewritten { body, facts: self.facts(Some(place), state, None, applied, fresh), reading: None }
+        let body = edited.as_ref().map(|edited| edited.body.clone());
+        let facts = self.facts(Some(place), state, None, applied, fresh);
+        Rewritten { body, facts, edited, reading: None }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), Arc::default(), 0);
-        Rewritten { body: None, facts, reading: None }
+        Rewritten { body: None, facts, edited: None, reading: None }
     }
 
     fn facts(

@@ -129,8 +129,7 @@ fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
     (!found.is_empty() && !found.contains('/')).then_some(found)
 }
 
-/// Carries out a plan on a request and proves the result: what comes back was read again and compared with
-/// what the plan means.
+/// The body of [`rewritten`].
 ///
 /// # Errors
 /// Why the original must be sent instead.
@@ -140,11 +139,25 @@ pub fn rewrite(
     plan: &Plan,
     memo: &dyn Memo,
 ) -> Result<Bytes, Unsafe> {
+    Ok(rewritten(protocol, conversation, plan, memo)?.body)
+}
+
+/// Carries out a plan on a request and proves the result: what comes back was read again and compared with
+/// what the plan means.
+///
+/// # Errors
+/// Why the original must be sent instead.
+pub fn rewritten(
+    protocol: &dyn Protocol,
+    conversation: &Conversation,
+    plan: &Plan,
+    memo: &dyn Memo,
+) -> Result<Conversation, Unsafe> {
     let edits = protocol.lower(conversation, plan)?;
     let body = Bytes::from(edits.apply(&conversation.body));
     let after = protocol.index(&body, memo)?;
     plan::verify(conversation, plan, &after)?;
-    Ok(body)
+    Ok(after)
 }
 
 /// Why a rewritten request is not sent.

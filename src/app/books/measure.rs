@@ -1,10 +1,8 @@
 //! What is found out about a request when it has left: its prompt as the provider's cache sees it, as it came
 //! and as it was sent.
 
-use bytes::Bytes;
-
 use super::Reading;
-use crate::conversation::{Conversation, Memo, Role};
+use crate::conversation::{Conversation, Role};
 use crate::ledger::Shares;
 use crate::protocol::{Prompt, Share};
 
@@ -24,17 +22,14 @@ pub(in crate::app) struct Measured {
     pub(super) prior: u32,
 }
 
-/// Reads the prompts. `None`: what was sent cannot be read.
-pub(super) fn measure(reading: &Reading, sent: Option<&Bytes>, memo: &dyn Memo) -> Option<Measured> {
-    let Reading { protocol, conversation, root, prior } = reading;
-    let sent = match sent {
-        Some(body) => Some(protocol.prompt(&protocol.index(body, memo).ok()?)),
-        None => None,
-    };
+/// Reads the prompts.
+pub(super) fn measure(reading: &Reading) -> Measured {
+    let Reading { protocol, conversation, edited, root, prior } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
     let (original, prior) = (protocol.prompt(conversation), *prior as u32);
-    Some(Measured { scope, original, sent, turn, step, prior })
+    let sent = edited.as_ref().map(|edited| protocol.prompt(edited));
+    Measured { scope, original, sent, turn, step, prior }
 }
 
 /// The turn and the step in it that a request is. What the model said at a stretch is one step.

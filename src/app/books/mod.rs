@@ -16,7 +16,6 @@ use std::thread::{Builder, JoinHandle};
 
 use bytes::Bytes;
 
-use super::memo::Indexes;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::protocol::Protocol;
@@ -34,6 +33,8 @@ const WAITING: usize = 16 << 20;
 pub(super) struct Reading {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
+    /// What it was rewritten to, if it was.
+    pub(super) edited: Option<Conversation>,
     /// The empty history of whoever sends it: providers share no cache between accounts.
     pub(super) root: Chain,
     /// Messages that an earlier request carried.
@@ -63,7 +64,6 @@ pub(super) struct Ended {
 /// What the thread works with.
 pub(super) struct Means {
     pub(super) store: Arc<dyn Store>,
-    pub(super) memo: Indexes,
     pub(super) prices: Arc<Catalogue>,
     /// Where bodies are kept, if they are.
     pub(super) bodies: Option<Bodies>,
@@ -153,7 +153,7 @@ impl Desk {
         for job in inbox {
             match job {
                 Job::Left { name, reading, sent, slot } => {
-                    self.left(&reading, sent.as_ref(), &slot);
+                    Self::left(&reading, &slot);
                     self.keep(&name, &reading, sent.as_ref());
                     self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
                 }
@@ -162,9 +162,9 @@ impl Desk {
         }
     }
 
-    fn left(&self, reading: &Reading, sent: Option<&Bytes>, slot: &Slot) {
-        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, sent, &self.means.memo)));
-        if let Ok(Some(measured)) = measured {
+    fn left(reading: &Reading, slot: &Slot) {
+        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading)));
+        if let Ok(measured) = measured {
             let _ = slot.set(measured);
         }
     }

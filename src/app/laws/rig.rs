@@ -70,18 +70,17 @@ impl Rig {
 
     /// A gateway that has just started.
     pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
-        let (memo, prices) = (Indexes::new(1 << 20), Arc::new(prices));
+        let prices = Arc::new(prices);
         let lost: Arc<AtomicU64> = Arc::default();
         let means = Means {
             store: Arc::clone(&store),
-            memo: memo.clone(),
             prices: Arc::clone(&prices),
             bodies: None,
             lost: Arc::clone(&lost),
         };
         Core {
             routes: Routes::Named(Vec::new()),
-            memo,
+            memo: Indexes::new(1 << 20),
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
             outputs: self.outputs(),
