@@ -190,7 +190,7 @@ impl Before<'_> {
             chosen.push(candidate);
         }
         chosen.sort_by_key(|candidate| candidate.item);
-        self.choice(Reason::Window, &chosen, clear)
+        self.choice(Reason::Window, &chosen, gone, clear)
     }
 
     fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Verdict {
@@ -208,7 +208,7 @@ impl Before<'_> {
         ];
         let due = whole.into_iter().find(|(reason, holds)| *holds && clear::allows(clear, *reason));
         if let Some((reason, _)) = due {
-            return Verdict { choice: self.choice(reason, &candidates, clear), next: None };
+            return Verdict { choice: self.choice(reason, &candidates, gone, clear), next: None };
         }
         if facts.bound || !clear::allows(clear, Reason::BreakEven) {
             return Verdict::default();
@@ -219,7 +219,7 @@ impl Before<'_> {
         let cut = gate::break_even(&candidates, priced, rates, clear.patience, most);
         let next = gate::nearest(&candidates, |item| tails[item], rates, most);
         Verdict {
-            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], clear)),
+            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone, clear)),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
         }
     }
@@ -235,14 +235,20 @@ impl Before<'_> {
         entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
     }
 
-    fn choice(&self, reason: Reason, chosen: &[Candidate], clear: &clear::Settings) -> Option<Choice> {
+    fn choice(
+        &self,
+        reason: Reason,
+        chosen: &[Candidate],
+        gone: &dyn Fn(usize) -> bool,
+        clear: &clear::Settings,
+    ) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
         let size: u64 = chosen.iter().map(|candidate| u64::from(items[candidate.item].bytes)).sum();
         if freed == 0 || size <= clear.minimum_tokens.saturating_mul(clear::BYTES_PER_TOKEN) {
             return None;
         }
-        let tails = self.tails(&|_| false);
+        let tails = self.tails(gone);
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
         let rewritten = tails[self.fallback(chosen[0].item)].saturating_sub(freed);

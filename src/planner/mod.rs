@@ -441,3 +441,6 @@ fn results_before(
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod events;

@@ -126,3 +126,6 @@ fn walk(history: &History, within: Within) -> Vec<usize> {
     }
     places
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,280 @@
+//! When old parts change, which, and what that may cost.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::strategy::gate::{Rates, Reason};
+
+/// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
+/// bytes.
+fn talk(words: &[String]) -> Conversation {
+    let mut call = 0;
+    let message = |word: &String| match word.as_str() {
+        "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"done"}"#.to_owned(),
+        size => {
+            call += 1;
+            let text = format!("{call} ").repeat(size.parse::<usize>().unwrap() / 2);
+            format!(
+                r#"{{"role":"assistant","tool_calls":[{{"id":"t{call}","type":"function","function":{{"name":"run","arguments":"{{\"n\":{call}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{call}","content":"{text}"}}"#
+            )
+        }
+    };
+    let messages: Vec<String> = words.iter().map(message).collect();
+    let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+    protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn words(short: &str) -> Vec<String> {
+    short.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Shapes nothing; clears whatever is old, the oldest first.
+fn policy(reason: Reason) -> Policy {
+    let mut policy = Policy::default();
+    policy.shape.repeat = false;
+    policy.shape.truncate.base.max_bytes = 1 << 20;
+    policy.shape.truncate.base.max_lines = 1 << 20;
+    policy.clear = clear::Settings {
+        policy: clear::Policy::Oldest,
+        protect: clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 },
+        smallest: 60,
+        gate: vec![reason],
+        ..clear::Settings::default()
+    };
+    policy
+}
+
+/// A thread, request by request.
+#[derive(Default)]
+struct Thread {
+    sent: usize,
+    applied: Vec<Applied>,
+    standing: Option<Standing>,
+}
+
+impl Thread {
+    /// Sends a request. Without its `memory`, the plan is made from the history alone.
+    fn send(&mut self, talk: &Conversation, policy: &Policy, facts: &Facts, memory: bool) -> Outcome {
+        let standing = self.standing.take().filter(|_| memory);
+        let past = Past { sent: self.sent, applied: &self.applied, recover: &|_| None, standing };
+        let outcome = plan(talk, past, policy, facts, &|_| "full output: /o".to_owned());
+        self.sent = talk.messages.len();
+        self.applied.clone_from(&outcome.applied);
+        self.standing = Some(outcome.standing.clone());
+        outcome
+    }
+}
+
+/// The reason of the event that the last words bring, and the messages that it clears.
+fn event(before: &str, then: &str, policy: &Policy, facts: &Facts) -> (Option<Reason>, Vec<u32>) {
+    let mut thread = Thread::default();
+    thread.send(&talk(&words(before)), policy, facts, true);
+    let outcome = thread.send(&talk(&words(&format!("{before} {then}"))), policy, facts, true);
+    let cleared = outcome.applied.iter().filter(|applied| applied.decision.is_clearing());
+    (outcome.event.map(|event| event.reason), cleared.map(|applied| applied.part.message).collect())
+}
+
+#[test]
+fn reasons() {
+    const BEFORE: &str = "u 4000 4000 100 4000";
+    let usual = Facts::default();
+    let uncached = Facts { rates: Some(Rates { read: 1.0, write: 1.0 }), ..usual };
+    let narrow = |window| Facts { window: Some(window), ..usual };
+    let at_turns = |reason| {
+        let mut policy = policy(reason);
+        policy.clear.at_turns = true;
+        policy
+    };
+    let all: &[u32] = &[2, 4, 8];
+    for (reason, facts, expected) in [
+        (Reason::Eager, usual, all),
+        (Reason::Eager, Facts { bound: true, ..usual }, &[]),
+        (Reason::Cold, usual, &[]),
+        (Reason::Cold, Facts { cold: true, ..usual }, all),
+        (Reason::Cold, Facts { cold: true, bound: true, ..usual }, &[]),
+        (Reason::Uncached, usual, &[]),
+        (Reason::Uncached, uncached, all),
+        (Reason::Budget, usual, &[]),
+        (Reason::Budget, Facts { over_budget: true, ..usual }, all),
+        (Reason::Window, usual, &[]),
+        // Some 3,400 tokens. What goes first goes until the target is met, and no more.
+        (Reason::Window, narrow(20_000), &[]),
+        (Reason::Window, narrow(6_800), &[2, 4]),
+        (Reason::Window, narrow(2_000), all),
+        (Reason::Window, Facts { bound: true, ..narrow(2_000) }, all),
+        // The provider's own figure counts for more than the estimate.
+        (Reason::Window, Facts { measured: Some((9, 100)), ..narrow(6_800) }, &[]),
+    ] {
+        let found = event(BEFORE, "a u", &policy(reason), &facts);
+        let due = (!expected.is_empty()).then_some(reason);
+        assert_eq!(found, (due, expected.to_vec()), "{reason:?} {facts:?}");
+        // Within a turn, only the window acts when events are for the start of turns.
+        let within = event(BEFORE, "100", &at_turns(reason), &facts).0;
+        assert_eq!(within, due.filter(|reason| *reason == Reason::Window), "{reason:?} {facts:?}");
+    }
+    assert_eq!(event(BEFORE, "a u", &at_turns(Reason::Eager), &usual).0, Some(Reason::Eager));
+}
+
+#[test]
+fn minimum_is_of_what_is_cleared() {
+    // Each result has its frame of 47 bytes about it.
+    for (minimum_tokens, expected) in [(0, true), (2_000, true), (2_100, false)] {
+        let mut policy = policy(Reason::Eager);
+        policy.clear.minimum_tokens = minimum_tokens;
+        let found = event("u 4000 4000", "a u", &policy, &Facts::default());
+        assert_eq!(found.0.is_some(), expected, "{minimum_tokens}");
+    }
+}
+
+/// The step in progress stays, and so does all that was not sent before, whatever is at stake.
+#[test]
+fn only_what_was_sent_and_answered() {
+    let narrow = Facts { window: Some(1_000), ..Facts::default() };
+    for (before, then, expected) in [
+        ("u 4000", "u", &[][..]),
+        ("u", "4000 4000", &[]),
+        ("u 4000", "4000 4000", &[2]),
+        ("u 4000", "4000 a u", &[2]),
+    ] {
+        for reason in [Reason::Window, Reason::Eager] {
+            assert_eq!(event(before, then, &policy(reason), &narrow).1, expected, "{before} | {then}");
+        }
+    }
+}
+
+/// A result goes only for a placeholder that is shorter than what is sent of it by now.
+#[test]
+fn placeholders_are_shorter_than_what_is_sent() {
+    let mut policy = policy(Reason::Eager);
+    policy.clear.smallest = 0;
+    for (size, expected) in [("40", &[][..]), ("62", &[]), ("90", &[]), ("400", &[2])] {
+        assert_eq!(event(&format!("u {size}"), "a u", &policy, &Facts::default()).1, expected, "{size}");
+    }
+    let decided = |sent: u64| {
+        let request = talk(&words("u 4000 a u"));
+        let part = PartId { message: 2, part: 0 };
+        let content = request.part(part).unwrap().content.unwrap();
+        let leaves = vec![(0, LeafEdit::Replace("x".repeat(sent as usize).into()))];
+        let decision = Decision {
+            rules: "truncate".into(),
+            leaves,
+            content,
+            key: None,
+            bytes_before: 4000,
+            bytes_after: sent,
+            output: None,
+        };
+        let mut thread =
+            Thread { sent: 3, applied: vec![Applied { part, decision: decision.into() }], standing: None };
+        thread.send(&request, &policy, &Facts::default(), false).event.is_some()
+    };
+    assert!(decided(300) && !decided(60));
+}
+
+/// What says the same as a cleared result is sent in full; a pointer keeps what it points to from being cleared.
+#[test]
+fn pointers_and_what_they_point_to() {
+    let mut policy = policy(Reason::Eager);
+    policy.shape.repeat = true;
+    policy.shape.repeat_min_bytes = 200;
+    let same = |talk: &str, number: usize| {
+        let body = String::from_utf8(self::talk(&words(talk)).body.to_vec()).unwrap();
+        let text = |call: usize| format!("\"{}\"", format!("{call} ").repeat(2000));
+        let body = body.replace(&text(number), &text(1));
+        protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let rules = |outcome: &Outcome| -> Vec<(u32, String)> {
+        let all = outcome.applied.iter();
+        all.map(|applied| (applied.part.message, applied.decision.rules.to_string())).collect()
+    };
+    let clear = |message| (message, "clear".to_owned());
+    let mut thread = Thread::default();
+    thread.send(&talk(&words("u 4000 4000")), &policy, &Facts::default(), true);
+    assert_eq!(
+        rules(&thread.send(&talk(&words("u 4000 4000 300")), &policy, &Facts::default(), true)).len(),
+        2
+    );
+    // The same text again, of a result that is cleared by now.
+    let again = thread.send(&same("u 4000 4000 300 4000", 4), &policy, &Facts::default(), true);
+    assert_eq!(rules(&again), [clear(2), clear(4), clear(6)]);
+
+    let mut thread = Thread::default();
+    thread.send(&talk(&words("u 4000")), &policy, &Facts::default(), true);
+    let pointed = thread.send(&same("u 4000 4000", 2), &policy, &Facts::default(), true);
+    assert_eq!((rules(&pointed), pointed.event), (vec![(4, "repeat".to_owned())], None));
+}
+
+/// A request that is made again has no event and costs no rent.
+#[test]
+fn retries_change_nothing() {
+    let policy = policy(Reason::BreakEven);
+    let request = talk(&words("u 4000 4000 a u"));
+    let mut once = Thread { sent: 5, ..Thread::default() };
+    once.send(&request, &policy, &Facts::default(), true);
+    let account = once.standing.clone().unwrap().account();
+    for _ in 0..5 {
+        let again = once.send(&request, &policy, &Facts::default(), true);
+        assert!(again.event.is_none() && again.fresh == 0);
+        assert_eq!(again.standing.account(), account);
+    }
+}
+
+/// Words of a talk that grows: results of any size, and turns.
+fn lives() -> impl Strategy<Value = Vec<Vec<String>>> {
+    let request = prop_oneof![
+        6 => (50_usize..8000).prop_map(|size| vec![size.to_string()]),
+        1 => (50_usize..8000, 50_usize..8000).prop_map(|(a, b)| vec![a.to_string(), b.to_string()]),
+        2 => Just(words("a u")),
+    ];
+    prop::collection::vec(request, 5..60)
+}
+
+fn busy(alpha: f64, loss: f64, kind: clear::Policy) -> Policy {
+    let mut policy = policy(Reason::BreakEven);
+    policy.clear.patience = alpha;
+    policy.clear.most_loss = loss;
+    policy.clear.policy = kind;
+    policy
+}
+
+const KINDS: &[clear::Policy] = &[clear::Policy::Worth, clear::Policy::Oldest, clear::Policy::Hybrid];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// At every moment, a thread with events for break-even has cost at most the allowed share more than it would
+    /// have cost untouched.
+    #[test]
+    fn losses_are_bounded(life in lives(), alpha in 0.01..2.0_f64, loss in 0.0..0.3_f64, kind in 0..3_usize) {
+        let policy = busy(alpha, loss, KINDS[kind]);
+        let (mut thread, mut so_far) = (Thread::default(), words("u"));
+        for request in life {
+            so_far.extend(request);
+            thread.send(&talk(&so_far), &policy, &Facts::default(), true);
+            let account = thread.standing.as_ref().unwrap().account();
+            prop_assert!(account.paid <= (1.0 + loss) * account.direct + 1e-6, "{:?}", account);
+        }
+    }
+
+    /// Until the first event, what is remembered of a thread is for speed only.
+    #[test]
+    fn what_is_remembered_decides_nothing(life in lives(), alpha in 0.01..2.0_f64, kind in 0..3_usize) {
+        let policy = busy(alpha, 0.1, KINDS[kind]);
+        let (mut one, mut other, mut so_far) = (Thread::default(), Thread::default(), words("u"));
+        for request in life {
+            so_far.extend(request);
+            let talk = talk(&so_far);
+            let kept = one.send(&talk, &policy, &Facts::default(), true);
+            let rebuilt = other.send(&talk, &policy, &Facts::default(), false);
+            prop_assert_eq!(&kept.event, &rebuilt.event);
+            prop_assert_eq!(&kept.plan, &rebuilt.plan);
+            if kept.event.is_some() {
+                break;
+            }
+        }
+    }
+}

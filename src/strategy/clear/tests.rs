@@ -1,0 +1,182 @@
+//! What is protected, what may go, and in which order: worked examples, in tokens.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::conversation::PartId;
+use crate::strategy::{Deed, View};
+
+const TOKENS: u32 = BYTES_PER_TOKEN as u32;
+
+/// A history in short: `u` the user, `a` an answer without calls, and steps of the model with the results of its
+/// calls, as in `r1=30000+v2=500`. `r` is any result, `v` a view of a file, `e` an error, `p` one that a rule
+/// protects.
+fn history(short: &str) -> History {
+    let mut history = History::default();
+    for (message, word) in short.split_whitespace().enumerate() {
+        match word {
+            "u" => {
+                history.turn_begins();
+                history.part(part(message, 0), 4);
+            }
+            "a" => {
+                history.answered();
+                history.part(part(message, 0), 4);
+            }
+            results => {
+                history.answered();
+                for (at, result) in results.split('+').enumerate() {
+                    add(&mut history, part(message, at), result);
+                }
+            }
+        }
+    }
+    history
+}
+
+fn part(message: usize, part: usize) -> PartId {
+    PartId { message: message as u32, part: part as u32 }
+}
+
+fn add(history: &mut History, id: PartId, short: &str) {
+    let (name, tokens) = short.split_once('=').unwrap();
+    let (kind, number) = name.split_at(1);
+    let call = number.parse().unwrap();
+    let deed = match kind {
+        "v" => Deed {
+            class: Class::View,
+            views: [View { path: name.into(), first: 1, last: u32::MAX }].into(),
+            mentions: [name.into()].into(),
+            call,
+            ..Deed::default()
+        },
+        _ => Deed { class: Class::Run, call, ..Deed::default() },
+    };
+    let deed = Arc::new(deed);
+    history.call(&deed);
+    let outcome = Outcome {
+        deed,
+        content: u128::from(call),
+        is_error: kind == "e",
+        clearable: kind != "p",
+        ..Outcome::default()
+    };
+    history.result(id, tokens.parse::<u32>().unwrap() * TOKENS, outcome);
+}
+
+/// The pruning of an agent that writes its own history: the newest 40,000 tokens of results stay, those of this
+/// turn and the one before on top of them; it acts when more than 20,000 may go, as the user speaks.
+pub(crate) fn forty_and_twenty() -> Settings {
+    Settings {
+        policy: Policy::Oldest,
+        protect: Protect { view_tokens: 40_000, other_tokens: 40_000, turns: 2 },
+        protect_together: true,
+        minimum_tokens: 20_000,
+        smallest: 0,
+        gate: vec![Reason::Eager],
+        at_turns: true,
+        ..Settings::default()
+    }
+}
+
+/// The numbers of the results that may go, oldest first.
+fn open_in(history: &History, settings: &Settings) -> Vec<u64> {
+    let found = candidates(history, &|_| false, Rates::USUAL, settings);
+    found.iter().map(|candidate| number(history, candidate)).collect()
+}
+
+fn number(history: &History, candidate: &Candidate) -> u64 {
+    history.items()[candidate.item].result.as_ref().unwrap().deed.call
+}
+
+#[test]
+fn what_is_outside_of_the_newest() {
+    const TALK: &str = "u r1=30000 a u r2=25000+r3=20000 a u r4=10000 a u";
+    let usual = forty_and_twenty();
+    let forward = Settings { within_step: Within::Forward, ..usual.clone() };
+    let apart = Settings { protect_together: false, ..usual.clone() };
+    let expired = Settings { policy: Policy::TypeTtl, ttl_turns: 2, ..usual.clone() };
+    for (talk, settings, expected) in [
+        // The result that crosses the limit goes whole; which one it is depends on the direction in a step.
+        (TALK, &usual, &[1, 2][..]),
+        (TALK, &forward, &[1, 3]),
+        // The limit is strict.
+        ("u r1=20000 a u r2=40000 a u a u", &usual, &[1]),
+        ("u r1=1 a u r2=39999 a u a u", &usual, &[]),
+        ("u r1=1 a u r2=40000 a u a u", &usual, &[1]),
+        // A turn that works on and on is protected whole, and so is the one before it.
+        ("u a u r1=30000 r2=30000 a u r3=30000 r4=30000 r5=30000", &usual, &[]),
+        ("u r1=30000 r2=30000 a u a u r3=30000 r4=30000", &usual, &[1]),
+        // Errors and what is protected are neither counted nor open.
+        ("u p1=50000 r2=30000 a u e3=30000 r4=30000 a u a u", &usual, &[2]),
+        ("u p1=50000 e2=50000 r3=30000 a u a u", &usual, &[]),
+        // Views and the rest have windows of their own, or share one.
+        ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &usual, &[1, 2]),
+        ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &apart, &[1]),
+        ("u r1=30000 a u r2=300 a u r3=300 a u r4=300 a u", &expired, &[1, 2]),
+    ] {
+        assert_eq!(open_in(&history(talk), settings), expected, "{talk}");
+    }
+}
+
+/// One result of 15,000 tokens a turn: what was cleared is not counted again, so that an event comes every other
+/// turn and not every turn.
+#[test]
+fn events_of_fourteen_turns() {
+    let settings = forty_and_twenty();
+    let (mut cleared, mut events) = (Vec::new(), Vec::new());
+    for turn in 1..=14 {
+        let before: Vec<String> = (1..turn).map(|at| format!("u r{at}=15000 a")).collect();
+        let history = history(&format!("{} u", before.join(" ")));
+        let gone = |at: usize| cleared.contains(&history.items()[at].part);
+        let open = candidates(&history, &gone, Rates::USUAL, &settings);
+        let size: u32 = open.iter().map(|candidate| history.items()[candidate.item].bytes).sum();
+        if u64::from(size) > settings.minimum_tokens * BYTES_PER_TOKEN {
+            events.push((turn, open.iter().map(|candidate| number(&history, candidate)).collect::<Vec<_>>()));
+            cleared.extend(open.iter().map(|candidate| history.items()[candidate.item].part));
+        }
+    }
+    let expected: Vec<(u64, Vec<u64>)> =
+        [6, 8, 10, 12, 14].map(|turn| (turn, vec![turn - 5, turn - 4])).into();
+    assert_eq!(events, expected);
+}
+
+/// For the window, only names and the step in progress protect; the score says what goes first.
+#[test]
+fn what_goes_first() {
+    let of = |policy| Settings { policy, smallest: 0, ..Settings::default() };
+    const AGES: &str = "u a u v1=450 a u r2=2800 a u a u a u a u v1=120 a u r3=90 a";
+    for (talk, policy, expected) in [
+        ("u r1=100 r2=200 a u r3=300", Policy::Oldest, &[1, 2][..]),
+        ("u p1=100 e2=200 r3=300 a", Policy::Oldest, &[3]),
+        (AGES, Policy::Oldest, &[1, 2, 1, 3]),
+        // What was named lately comes last, what was never named before it.
+        (AGES, Policy::Lru, &[2, 1, 3, 1]),
+        (AGES, Policy::TypeTtl, &[1, 2, 1, 3]),
+        (AGES, Policy::Hybrid, &[2, 1, 1, 3]),
+        ("u r1=100 a u r2=300 r1=100 a", Policy::Duplicate, &[1, 2, 1]),
+    ] {
+        let history = history(talk);
+        let order = order(&history, &|_| false, &of(policy));
+        let numbers: Vec<u64> = order.iter().map(|candidate| number(&history, candidate)).collect();
+        assert_eq!(numbers, expected, "{policy:?} {talk}");
+    }
+}
+
+#[test]
+fn texts_protect_what_they_stand_in() {
+    let settings = |texts: &[&str]| Settings {
+        protected_texts: texts.iter().map(|&text| text.to_owned()).collect(),
+        ..Settings::default()
+    };
+    for (texts, raw, expected) in [
+        (&["DO_NOT_EVICT"][..], "\"a DO_NOT_EVICT b\"", true),
+        (&["DO_NOT_EVICT"], "\"do_not_evict\"", false),
+        (&["", "x", "y"], "\"only y\"", true),
+        (&[""], "\"anything\"", false),
+        (&[], "\"DO_NOT_EVICT\"", false),
+    ] {
+        assert_eq!(settings(texts).protects(raw.as_bytes()), expected, "{texts:?} {raw}");
+    }
+    assert!(Settings::default().protects(b"DO_NOT_EVICT"));
+}
