@@ -61,7 +61,7 @@ CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
 
 /// Makes the tables of a new store. WAL lets several gateways share one; a commit survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
     let version = version(connection)?;
@@ -80,7 +80,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Settings of every connection. The cache is small: the hot rows are remembered above the store.
 pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", -512)
 }

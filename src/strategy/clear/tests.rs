@@ -144,8 +144,8 @@ fn events_of_fourteen_turns() {
 /// For the window, only names and the step in progress protect; the score says what goes first.
 #[test]
 fn what_goes_first() {
-    let of = |policy| Settings { policy, smallest: 0, ..Settings::default() };
     const AGES: &str = "u a u v1=450 a u r2=2800 a u a u a u a u v1=120 a u r3=90 a";
+    let of = |policy| Settings { policy, smallest: 0, ..Settings::default() };
     for (talk, policy, expected) in [
         ("u r1=100 r2=200 a u r3=300", Policy::Oldest, &[1, 2][..]),
         ("u p1=100 e2=200 r3=300 a", Policy::Oldest, &[3]),
