@@ -59,6 +59,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Setting
         smallest: tokens(section, "smallest", default.smallest),
         minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),
+        settle: number(section, "settle", default.settle),
         patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
         ttl_turns: number(section, "ttl_turns", default.ttl_turns),
         most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(default.most_loss)).0,

@@ -210,7 +210,8 @@ impl Before<'_> {
         if let Some((reason, _)) = due {
             return Verdict { choice: self.choice(reason, &candidates, gone, clear), next: None };
         }
-        if facts.bound || !clear::allows(clear, Reason::BreakEven) {
+        let settled = self.history().step() >= clear.settle;
+        if facts.bound || !settled || !clear::allows(clear, Reason::BreakEven) {
             return Verdict::default();
         }
         let tails = self.tails(gone);

@@ -42,6 +42,7 @@ fn policy(reason: Reason) -> Policy {
         policy: clear::Policy::Oldest,
         protect: clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 },
         smallest: 60,
+        settle: 0,
         gate: vec![reason],
         ..clear::Settings::default()
     };

@@ -189,6 +189,7 @@ fn clearing(variant: u8) -> clear::Settings {
         protected_tools: Tools::new([PROTECTED]).unwrap(),
         smallest: 0,
         patience: 0.01,
+        settle: 0,
         most_loss: 1.0,
         ..clear::Settings::default()
     };

@@ -82,6 +82,8 @@ pub struct Settings {
     pub gate: Vec<Reason>,
     /// Events happen only at the start of a user's turn, unless the window demands them.
     pub at_turns: bool,
+    /// Requests of a thread before which nothing is cleared for `break-even`: most that short end soon.
+    pub settle: u32,
     /// How much of the price of a cut the stale tokens must have cost for `break-even`.
     pub patience: f64,
     /// Turns that a result lives, for [`Policy::TypeTtl`].
@@ -112,6 +114,7 @@ impl Default for Settings {
             minimum_tokens: 0,
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],
             at_turns: false,
+            settle: 12,
             patience: 0.9,
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30 },
