@@ -5,6 +5,7 @@
 mod books;
 mod cli;
 mod config;
+mod fuzz;
 mod gateway;
 mod proxy;
 mod source;

@@ -2,9 +2,7 @@
 
 #![no_main]
 
-#[path = "index.rs"]
-mod index;
+#[path = "../judges/index.rs"]
+mod judge;
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|body: &[u8]| index::check(&plimsoll::protocol::openai_chat::OpenAiChat, body));
+libfuzzer_sys::fuzz_target!(|body: &[u8]| judge::check(&plimsoll::protocol::openai_chat::OpenAiChat, body));

@@ -2,22 +2,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use plimsoll::sse::Framer;
+#[path = "../judges/sse.rs"]
+mod judge;
 
-fn events(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
-    let mut framer = Framer::default();
-    let mut out = Vec::new();
-    for chunk in chunks {
-        framer.push(chunk, &mut |data| out.push(data.to_vec()));
-    }
-    framer.finish(&mut |data| out.push(data.to_vec()));
-    out
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    let Some((first, rest)) = bytes.split_first() else { return };
-    let size = usize::from(*first % 16) + 1;
-    let chunks: Vec<&[u8]> = rest.chunks(size).collect();
-    assert_eq!(events(&chunks), events(&[rest]));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| judge::check(bytes));
