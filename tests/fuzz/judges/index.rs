@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plimsoll::conversation::NoMemo;
-use plimsoll::planner::{self, Facts, Past, Policy};
+use plimsoll::planner::{self, Applied, Facts, Past, Policy};
 use plimsoll::protocol::{self, Protocol};
 use plimsoll::shape::settings::{Keep, Settings, Tools, TruncateRule};
 use plimsoll::strategy::clear;
@@ -34,6 +34,7 @@ pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let recall = |id: &str| format!("full output: /{id}");
     let mut applied = Vec::new();
     for sent in [0, conversation.messages.len().saturating_sub(1)] {
+        applied.retain(|applied: &Applied| (applied.part.message as usize) < sent);
         let past = || Past { sent, applied: &applied, recover: &|_| None, standing: None };
         let outcome = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
         let again = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
