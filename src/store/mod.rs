@@ -8,6 +8,7 @@ pub mod bodies;
 pub mod ledger;
 pub mod logs;
 pub mod outputs;
+pub mod queue;
 pub mod row;
 mod schema;
 pub mod sqlite;

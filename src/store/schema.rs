@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS ledger (
   client TEXT,
   cost INTEGER,
   record TEXT NOT NULL
-) WITHOUT ROWID;
+);
 CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
 ";
@@ -82,5 +82,6 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
     connection.pragma_update(None, "cache_size", -512)
 }

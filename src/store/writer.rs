@@ -5,7 +5,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, params};
@@ -14,12 +13,13 @@ use tokio::sync::oneshot;
 use super::StoreError;
 use super::logs::Logs;
 use super::outputs::Outputs;
+use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
 use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
-const GROUP: usize = 64;
+const GROUP: usize = 256;
 
 type Answer = oneshot::Sender<Result<(), StoreError>>;
 
@@ -37,7 +37,7 @@ impl Job {
 
 /// The handle on the writing thread. Dropping it writes what is queued and ends the thread.
 pub(super) struct Writer {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<Inlet<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Writer {
         logs: PathBuf,
         queue: usize,
     ) -> Result<Self, StoreError> {
-        let (jobs, inbox) = sync_channel(queue.max(1));
+        let (jobs, inbox) = queue::queue(queue);
         let desk = Desk { connection, outputs, logs: Logs::new(logs) };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
@@ -66,16 +66,11 @@ impl Writer {
     }
 
     fn send(&self, job: Job) -> bool {
+        let urgent = job.answer.is_some();
         let Some(jobs) = &self.jobs else { return false };
-        match jobs.try_send(job) {
-            Ok(()) => true,
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                if let Some(answer) = job.answer {
-                    let _ = answer.send(Err(StoreError::Busy));
-                }
-                false
-            }
-        }
+        let Err(mut job) = jobs.push(job, urgent) else { return true };
+        refuse(&mut job, StoreError::Busy);
+        false
     }
 }
 
@@ -95,16 +90,13 @@ struct Desk {
 }
 
 impl Desk {
-    fn run(mut self, inbox: &Receiver<Job>) {
-        while let Ok(job) = inbox.recv() {
-            let mut group = vec![job];
-            while group.len() < GROUP {
-                match inbox.try_recv() {
-                    Ok(job) => group.push(job),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
+    fn run(mut self, inbox: &Outlet<Job>) {
+        let mut jobs = Vec::new();
+        while inbox.take(&mut jobs) {
+            while !jobs.is_empty() {
+                let group = jobs.drain(..jobs.len().min(GROUP)).collect();
+                self.write(group);
             }
-            self.write(group);
         }
         let _ = self.connection.pragma_update(None, "optimize", "");
     }

@@ -10,7 +10,6 @@ mod untouched;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 
@@ -20,6 +19,7 @@ use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::protocol::Protocol;
 use crate::store::bodies::Form;
+use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Store};
 use crate::usage::{Catalogue, Usage, Vendor};
 
@@ -78,7 +78,7 @@ enum Job {
 
 /// The handle on the thread. Dropping it finishes what is queued.
 pub(super) struct Books {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<Inlet<Job>>,
     thread: Option<JoinHandle<()>>,
     waiting: Arc<AtomicUsize>,
     store: Arc<dyn Store>,
@@ -89,7 +89,7 @@ impl Books {
     /// Starts the thread; `queue` bounds the jobs that wait.
     pub(super) fn start(means: Means, queue: usize) -> io::Result<Self> {
         // A request is two jobs.
-        let (jobs, inbox) = sync_channel(queue.max(1).saturating_mul(2));
+        let (jobs, inbox) = queue::queue(queue.saturating_mul(2));
         let waiting = Arc::new(AtomicUsize::new(0));
         let (store, lost) = (Arc::clone(&means.store), Arc::clone(&means.lost));
         let desk = Desk { means, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
@@ -101,10 +101,11 @@ impl Books {
     pub(super) fn left(&self, name: Name, reading: Reading, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
         let bytes = weight(&reading, sent.as_ref());
-        if self.waiting.load(Ordering::Relaxed).saturating_add(bytes) <= WAITING {
+        let waiting = self.waiting.load(Ordering::Relaxed).saturating_add(bytes);
+        if waiting <= WAITING {
             self.waiting.fetch_add(bytes, Ordering::Relaxed);
             let job = Job::Left { name, reading: Box::new(reading), sent, slot: Arc::clone(&slot) };
-            if self.hand_over(job).is_err() {
+            if self.hand_over(job, waiting > WAITING / 4).is_err() {
                 self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             }
         }
@@ -113,14 +114,16 @@ impl Books {
 
     /// Books a request. What finds no room is recorded as it is.
     pub(super) fn ended(&self, ended: Ended) {
-        if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended))) {
+        if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
             store(&*self.store, &self.lost, &ended);
         }
     }
 
-    fn hand_over(&self, job: Job) -> Result<(), Job> {
-        let Some(jobs) = &self.jobs else { return Err(job) };
-        jobs.try_send(job).map_err(|(TrySendError::Full(job) | TrySendError::Disconnected(job))| job)
+    fn hand_over(&self, job: Job, urgent: bool) -> Result<(), Job> {
+        match &self.jobs {
+            Some(jobs) => jobs.push(job, urgent),
+            None => Err(job),
+        }
     }
 }
 
@@ -149,16 +152,21 @@ struct Desk {
 }
 
 impl Desk {
-    fn run(mut self, inbox: &Receiver<Job>) {
-        for job in inbox {
-            match job {
-                Job::Left { name, reading, sent, slot } => {
-                    Self::left(&reading, &slot);
-                    self.keep(&name, &reading, sent.as_ref());
-                    self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
-                }
-                Job::Ended(ended) => self.ended(ended),
+    fn run(mut self, inbox: &Outlet<Job>) {
+        let mut jobs = Vec::new();
+        while inbox.take(&mut jobs) {
+            jobs.drain(..).for_each(|job| self.work(job));
+        }
+    }
+
+    fn work(&mut self, job: Job) {
+        match job {
+            Job::Left { name, reading, sent, slot } => {
+                Self::left(&reading, &slot);
+                self.keep(&name, &reading, sent.as_ref());
+                self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
             }
+            Job::Ended(ended) => self.ended(ended),
         }
     }
 

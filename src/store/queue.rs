@@ -1,0 +1,168 @@
+//! A bounded queue in front of one working thread.
+//!
+//! Most of what is queued can wait: the worker gathers it for a moment and takes it all at once, so that a busy
+//! gateway wakes it a hundred times a second and not with every request. What somebody waits for is handed over
+//! at once, with all that was queued before it.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the worker gathers.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// The side that queues. Dropping it ends the work when all is done.
+pub struct Inlet<T>(Arc<Queue<T>>);
+
+/// The side of the worker. When it is dropped, however that comes, nothing is queued any more.
+pub struct Outlet<T>(Arc<Queue<T>>);
+
+struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    room: usize,
+}
+
+struct State<T> {
+    items: Vec<T>,
+    /// Somebody waits for what is queued.
+    urgent: bool,
+    /// The worker waits for the first item.
+    idle: bool,
+    closed: bool,
+}
+
+/// A queue that takes so many items.
+pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
+    let state = State { items: Vec::new(), urgent: false, idle: false, closed: false };
+    let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) });
+    (Inlet(Arc::clone(&queue)), Outlet(queue))
+}
+
+impl<T> Inlet<T> {
+    /// Queues an item; `urgent` when somebody waits for it.
+    ///
+    /// # Errors
+    /// The item itself, when the queue is full or the worker is gone.
+    pub fn push(&self, item: T, urgent: bool) -> Result<(), T> {
+        let mut state = self.0.lock();
+        if state.closed || state.items.len() >= self.0.room {
+            return Err(item);
+        }
+        state.items.push(item);
+        let wakes = (urgent && !state.urgent) || state.idle;
+        state.urgent |= urgent;
+        state.idle = false;
+        drop(state);
+        if wakes {
+            self.0.changed.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl<T> Drop for Inlet<T> {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl<T> Outlet<T> {
+    /// Puts everything that is queued into `taken`, which is emptied first; waits until there is something.
+    /// `false` when nothing is left and nothing will come.
+    pub fn take(&self, taken: &mut Vec<T>) -> bool {
+        taken.clear();
+        let mut state = self.0.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state.idle = true;
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.idle = false;
+        let gathers = |state: &mut State<T>| !state.urgent && !state.closed;
+        let waited = self.0.changed.wait_timeout_while(state, GATHER, gathers);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.urgent = false;
+        std::mem::swap(&mut state.items, taken);
+        true
+    }
+}
+
+impl<T> Drop for Outlet<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        let left = std::mem::take(&mut state.items);
+        drop(state);
+        // Whoever waits for one of them learns it from this.
+        drop(left);
+    }
+}
+
+impl<T> Queue<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // No code that may panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_was_queued_in_order_and_ends_with_the_inlet() {
+        let ((inlet, outlet), mut taken) = (queue(3), vec![9]);
+        for (item, urgent) in [(1, false), (2, true), (3, false)] {
+            assert_eq!(inlet.push(item, urgent), Ok(()));
+        }
+        assert_eq!(inlet.push(4, true), Err(4), "full");
+        assert!(outlet.take(&mut taken));
+        assert_eq!(taken, [1, 2, 3]);
+        assert_eq!(inlet.push(5, false), Ok(()));
+        drop(inlet);
+        assert!(outlet.take(&mut taken));
+        assert_eq!(taken, [5]);
+        assert!(!outlet.take(&mut taken));
+        assert!(taken.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_queued_for_a_worker_that_is_gone() {
+        let (inlet, outlet) = queue(3);
+        let waited_for = Arc::new(());
+        inlet.push(Arc::clone(&waited_for), true).unwrap();
+        drop(outlet);
+        assert_eq!(Arc::strong_count(&waited_for), 1);
+        assert!(inlet.push(waited_for, false).is_err());
+    }
+
+    #[test]
+    fn a_waiting_worker_gets_every_item_of_every_thread() {
+        const EACH: usize = 500;
+        let (inlet, outlet) = queue(usize::MAX);
+        let worker = std::thread::spawn(move || {
+            let (mut taken, mut all) = (Vec::new(), Vec::new());
+            while outlet.take(&mut taken) {
+                all.append(&mut taken);
+            }
+            all
+        });
+        std::thread::scope(|scope| {
+            for sender in 0..4 {
+                let inlet = &inlet;
+                scope.spawn(move || {
+                    (0..EACH).for_each(|at| inlet.push((sender, at), at % 50 == 0).unwrap());
+                });
+            }
+        });
+        drop(inlet);
+        let all = worker.join().unwrap();
+        for sender in 0..4 {
+            let own: Vec<usize> = all.iter().filter(|(from, _)| *from == sender).map(|(_, at)| *at).collect();
+            assert_eq!(own, (0..EACH).collect::<Vec<_>>(), "{sender}");
+        }
+    }
+}
