@@ -244,8 +244,20 @@ impl Conversation {
 
     /// The text of a leaf; `None` when its literal holds what is no text.
     pub fn text(&self, id: PartId, leaf: usize) -> Option<Cow<'_, str>> {
+        json::string::decode(self.literal(id, leaf)?)
+    }
+
+    /// The text of a leaf as it is written, quotes included.
+    pub fn literal(&self, id: PartId, leaf: usize) -> Option<&[u8]> {
         let leaf = self.part(id)?.leaves.get(leaf)?;
-        json::string::decode(self.bytes_of(id.message, leaf.span))
+        Some(self.bytes_of(id.message, leaf.span))
+    }
+
+    /// Whether a leaf says something: text that can be read, and not only white space.
+    pub fn says_something(&self, id: PartId, leaf: usize) -> bool {
+        let begins = self.literal(id, leaf).and_then(|literal| literal.get(1));
+        begins.is_some_and(u8::is_ascii_alphanumeric)
+            || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 
     /// A call's arguments as text: the JSON of a value, the content of a string.

@@ -95,9 +95,7 @@ fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     match part.kind {
         PartKind::Thinking | PartKind::Opaque => Err(Refusal::Protected),
-        PartKind::Text if conversation.text(id, 0).is_none_or(|text| text.trim().is_empty()) => {
-            Err(Refusal::EmptyText)
-        }
+        PartKind::Text if !conversation.says_something(id, 0) => Err(Refusal::EmptyText),
         _ => Ok(()),
     }
 }

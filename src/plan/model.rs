@@ -4,7 +4,6 @@
 //! indexes independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::conversation::{Conversation, Message, Part, PartId, Role};
 
@@ -132,7 +131,7 @@ fn says(
         && old.parts.len() == new.parts.len()
         && before.parts_of(original).zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
             let edits = edits.get(&old_id.part).copied().unwrap_or_default();
-            same_head(old, new) && texts(before, old_id, old, edits) == plain_texts(after, new_id, new)
+            same_head(old, new) && same_texts((before, old_id, old), edits, (after, new_id, new))
         })
 }
 
@@ -155,19 +154,23 @@ fn same_head(old: &Part, new: &Part) -> bool {
     (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
 }
 
-fn texts(of: &Conversation, id: PartId, part: &Part, edits: &[(u32, LeafEdit)]) -> Vec<Option<Arc<str>>> {
+/// Whether the leaves of a part say what the edits make of them. What is not edited is looked at as it is written
+/// first.
+fn same_texts(
+    (before, old_id, old): (&Conversation, PartId, &Part),
+    edits: &[(u32, LeafEdit)],
+    (after, new_id, new): (&Conversation, PartId, &Part),
+) -> bool {
     let edits: HashMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
-    (0..part.leaves.len())
-        .filter_map(|leaf| match edits.get(&(leaf as u32)) {
-            Some(LeafEdit::Replace(text)) => Some(Some(Arc::clone(text))),
-            Some(LeafEdit::Remove) => None,
-            None => Some(of.text(id, leaf).map(|text| Arc::from(&*text))),
-        })
-        .collect()
-}
-
-fn plain_texts(of: &Conversation, id: PartId, part: &Part) -> Vec<Option<Arc<str>>> {
-    texts(of, id, part, &[])
+    let stay = (0..old.leaves.len()).filter(|leaf| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove));
+    let same = |(leaf, now): (usize, usize)| match edits.get(&(leaf as u32)) {
+        Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
+        _ => {
+            before.literal(old_id, leaf) == after.literal(new_id, now)
+                || before.text(old_id, leaf) == after.text(new_id, now)
+        }
+    };
+    stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
 }
 
 /// Everything around the messages is byte for byte the same.

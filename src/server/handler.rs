@@ -78,11 +78,12 @@ impl<G: Gateway> Handler<G> {
         match self.route(&head) {
             Route::Forward(target) => {
                 let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
-                self.forward(&head, &target, outgoing, Tap::none()).await
+                // What happens on the way is kept in one place: the futures around it are moved several times.
+                Box::pin(self.forward(&head, &target, outgoing, Tap::none())).await
             }
             Route::Read(target) => {
                 let received = Received { head, spelling, body, at: received_at };
-                self.read(received, &target).await
+                Box::pin(self.read(received, &target)).await
             }
             Route::Refuse(fault) => {
                 self.discard(body).await;
@@ -147,7 +148,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     async fn prepare(&self, inbound: Inbound) -> Prepared {
-        let work = guard_future(&self.stats, async { self.gateway.prepare(inbound).await });
+        let work = guard_future(&self.stats, Box::pin(async { self.gateway.prepare(inbound).await }));
         match tokio::time::timeout(self.settings.rewrite_timeout, work).await {
             Ok(prepared) => prepared.unwrap_or_default(),
             Err(_elapsed) => {

@@ -88,7 +88,7 @@ fn markable(conversation: &Conversation, part: PartId) -> Option<PartId> {
     let mut before = parts.skip_while(|(id, _)| *id > part);
     let found = before.find(|(id, part)| match part.kind {
         PartKind::Thinking | PartKind::Opaque => false,
-        PartKind::Text => conversation.text(*id, 0).is_some_and(|text| !text.trim().is_empty()),
+        PartKind::Text => conversation.says_something(*id, 0),
         PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => true,
     });
     found.map(|(id, _)| id)
