@@ -14,7 +14,7 @@
 # directory at the same place in both, name it in `state.dir`, or set `recall = "http"`.
 
 FROM rust:1.95-alpine AS build
-# A C compiler for SQLite, zstd, ring and mimalloc. Alpine's target is musl: the binary is static.
+# A C compiler for SQLite, zstd, ring and jemalloc. Alpine's target is musl: the binary is static.
 RUN apk add --no-cache build-base ca-certificates
 WORKDIR /build
 COPY . .

@@ -1,9 +1,9 @@
 //! The `plimsoll` binary.
 
-/// The system's allocator serves glibc well; musl's does not.
-#[cfg(target_env = "musl")]
+/// What one thread allocates is mostly freed by another: the one that keeps the books. Neither glibc's allocator
+/// nor musl's is quick at that.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
     plimsoll::cli::main()
