@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, header};
 use super::books::{Ended, Slot};
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
-use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Timing, Window};
+use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
 use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Remedy};
 use crate::upstream::Upstream;
@@ -142,7 +142,8 @@ impl Follow {
     }
 
     fn bytes(&self) -> Bytes {
-        let spared = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spared: u64 = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spared = spared + self.facts.splice.as_ref().map_or(0, |splice| splice.bytes_spared());
         let (saved, would_have_saved) = match self.facts.state {
             State::Edited if !self.resent => (spared, 0),
             State::Observed => (0, spared),
@@ -176,6 +177,18 @@ impl Follow {
                 freed_bytes: event.freed_bytes,
                 rewritten_bytes: event.rewritten_bytes,
                 first_message: event.first_message,
+                rung: event.rung.as_str().to_owned(),
+                dropped: event.dropped,
+            }),
+            splice: self.facts.splice.as_ref().map(|splice| Splice {
+                rule: splice.rule.to_string(),
+                messages: splice.dropped(),
+                first: splice.first() as u32,
+                end: splice.end() as u32,
+                before: splice.bytes_before,
+                after: splice.bytes_after,
+                made: self.facts.spliced,
+                output: splice.output.clone(),
             }),
             original_resent: self.resent,
             reasoning_dropped: answer.reasoning_dropped,

@@ -11,7 +11,7 @@ use super::books::Reading;
 use super::{Core, clock};
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Applied, Event, Level, Outcome, Past, Policy, Save, Standing};
+use crate::planner::{self, Applied, Event, Level, Outcome, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::store::StoreError;
 use crate::strategy::gate::Rates;
@@ -42,6 +42,10 @@ pub(super) struct Facts {
     /// The decisions in force on the wire, or, observing, those that would be.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
+    /// The splice in force, in the same sense.
+    pub(super) splice: Option<Arc<Splice>>,
+    /// The splice was made with this request.
+    pub(super) spliced: bool,
     /// The change to old parts that this request carries.
     pub(super) event: Option<Event>,
     /// How full the window is, before the event.
@@ -53,6 +57,27 @@ impl Facts {
     pub(super) fn conversation(&self, record: &str) -> String {
         let thread = self.place.as_ref().map(|place| &place.thread.conversation);
         thread.or(self.caller.session.as_ref()).map_or_else(|| record.to_owned(), String::clone)
+    }
+}
+
+/// What was decided about a request, now and before.
+#[derive(Default)]
+struct InForce {
+    applied: Arc<[Applied]>,
+    fresh: usize,
+    splice: Option<Arc<Splice>>,
+    spliced: bool,
+}
+
+impl InForce {
+    fn of(outcome: Outcome) -> Self {
+        let Outcome { applied, fresh, splice, spliced, .. } = outcome;
+        Self { applied: applied.into(), fresh, splice, spliced }
+    }
+
+    fn of_plan(outcome: &Outcome) -> Self {
+        let applied = outcome.applied.as_slice().into();
+        Self { applied, fresh: outcome.fresh, splice: outcome.splice.clone(), spliced: outcome.spliced }
     }
 }
 
@@ -203,6 +228,8 @@ impl<'a> Request<'a> {
             applied: &place.applied,
             recover: &|key| self.core.lineage.recover(self.root, key),
             standing,
+            splice: place.splice.clone(),
+            ready: None,
         };
         let facts = self.known(place);
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
@@ -231,8 +258,8 @@ impl<'a> Request<'a> {
     async fn attempt(&self) -> Result<Rewritten, StoreError> {
         let place = self.place()?;
         if place.thread.observe {
-            self.remember(&place, Arc::default());
-            return Ok(self.done(place, None, State::SetAside, Arc::default(), 0));
+            self.remember(&place, &InForce::default());
+            return Ok(self.done(place, None, State::SetAside, InForce::default()));
         }
         let mut outcome = self.plan(&place);
         let mut standing = Some(std::mem::take(&mut outcome.standing));
@@ -244,13 +271,13 @@ impl<'a> Request<'a> {
             outcome.leave_unmarked();
         }
         // A thread that was edited before stays as it was sent, whatever the mode is now.
-        if self.core.observe && outcome.fresh == outcome.applied.len() {
-            self.remember(&place, Arc::default());
+        if self.core.observe && outcome.is_new() {
+            self.remember(&place, &InForce::default());
             let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
-            let done = self.done(place, None, state, outcome.applied.into(), outcome.fresh);
-            return Ok(done.with(outcome.event, outcome.level));
+            let (event, level) = (outcome.event.take(), outcome.level);
+            return Ok(self.done(place, None, state, InForce::of(outcome)).with(event, level));
         }
-        if outcome.fresh == 0 || self.core.observe {
+        if !outcome.is_fresh() || self.core.observe {
             return Ok(self.settled(place, outcome, None));
         }
         let edited = match self.carry_out(&outcome) {
@@ -259,11 +286,12 @@ impl<'a> Request<'a> {
         };
         match self.store(&place, &outcome).await {
             Ok(()) => {
-                let (applied, fresh) = (Arc::from(outcome.applied), outcome.fresh);
-                self.core.lineage.sent(&place, Arc::clone(&applied), self.now_ms);
+                let (event, level) = (outcome.event.take(), outcome.level);
+                let decided = InForce::of(outcome);
+                let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
+                self.core.lineage.sent(&place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
-                let done = self.done(place, Some(edited), State::Edited, applied, fresh);
-                Ok(done.with(outcome.event, outcome.level))
+                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, level))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
@@ -279,6 +307,8 @@ impl<'a> Request<'a> {
     async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
         let mut batch =
             self.core.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
+        let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
+        batch.splices.extend(fresh.and_then(|splice| self.core.lineage.spliced(place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         self.core.store.commit(batch).await
     }
@@ -286,10 +316,11 @@ impl<'a> Request<'a> {
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
-        let (applied, level): (Arc<[Applied]>, _) = (outcome.applied.as_slice().into(), outcome.level);
-        self.remember(&place, Arc::clone(&applied));
+        let level = outcome.level;
+        let decided = InForce::of_plan(&outcome);
+        self.remember(&place, &decided);
         if outcome.plan.is_empty() {
-            let facts = self.facts(Some(place), State::Unchanged, why, applied, 0);
+            let facts = self.facts(Some(place), State::Unchanged, why, decided);
             return Rewritten { body: None, facts, edited: None, reading: None }.with(None, level);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
@@ -299,8 +330,8 @@ impl<'a> Request<'a> {
         });
         match carried_out {
             Ok(edited) => {
-                self.keep_alive(&place, &applied);
-                let facts = self.facts(Some(place), State::Edited, why, applied, 0);
+                self.keep_alive(&place, &decided);
+                let facts = self.facts(Some(place), State::Edited, why, decided);
                 Rewritten { body: Some(edited.body.clone()), facts, edited: Some(edited), reading: None }
                     .with(None, level)
             }
@@ -313,9 +344,10 @@ impl<'a> Request<'a> {
     }
 
     /// Notes, without waiting, that a request of this thread left.
-    fn remember(&self, place: &Place, applied: Arc<[Applied]>) {
+    fn remember(&self, place: &Place, decided: &InForce) {
+        let applied = Arc::clone(&decided.applied);
         let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
-        self.core.lineage.sent(place, applied, self.now_ms);
+        self.core.lineage.sent(place, applied, decided.splice.clone(), self.now_ms);
         if place.relation != Relation::Retry {
             self.core.count_lost(self.core.store.later(batch));
         }
@@ -323,12 +355,13 @@ impl<'a> Request<'a> {
 
     /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
     /// been removed meanwhile: the client sent the originals with this request.
-    fn keep_alive(&self, place: &Place, applied: &[Applied]) {
+    fn keep_alive(&self, place: &Place, decided: &InForce) {
         if !self.core.keeps_outputs() || !self.core.touched.is_due(&place.thread.id, self.now_ms) {
             return;
         }
         let mut batch = crate::store::Batch { at_ms: self.now_ms, ..crate::store::Batch::default() };
-        for applied in applied {
+        batch.touch.extend(decided.splice.as_ref().and_then(|splice| splice.output.clone()));
+        for applied in decided.applied.iter() {
             let Some(id) = &applied.decision.output else { continue };
             let leaves = self.conversation.part(applied.part).map_or(0, |part| part.leaves.len());
             let texts: Option<String> =
@@ -341,32 +374,19 @@ impl<'a> Request<'a> {
         self.core.count_lost(self.core.store.later(batch));
     }
 
-    fn done(
-        &self,
-        place: Place,
-        edited: Option<Conversation>,
-        state: State,
-        applied: Arc<[Applied]>,
-        fresh: usize,
-    ) -> Rewritten {
+    fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
-        let facts = self.facts(Some(place), state, None, applied, fresh);
+        let facts = self.facts(Some(place), state, None, decided);
         Rewritten { body, facts, edited, reading: None }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
-        let facts = self.facts(None, State::Unchanged, Some(why), Arc::default(), 0);
+        let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
         Rewritten { body: None, facts, edited: None, reading: None }
     }
 
-    fn facts(
-        &self,
-        place: Option<Place>,
-        state: State,
-        why: Option<String>,
-        applied: Arc<[Applied]>,
-        fresh: usize,
-    ) -> Facts {
+    fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
+        let InForce { applied, fresh, splice, spliced } = decided;
         Facts {
             caller: self.caller.clone(),
             place,
@@ -376,6 +396,8 @@ impl<'a> Request<'a> {
             why,
             applied,
             fresh,
+            splice,
+            spliced,
             event: None,
             level: None,
         }

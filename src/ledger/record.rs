@@ -186,6 +186,8 @@ pub struct Edits {
     pub made: Vec<Made>,
     /// A change to old parts, which the provider has to write to its cache again.
     pub event: Option<Event>,
+    /// Messages that are not sent, and what stands for them.
+    pub splice: Option<Splice>,
     /// The provider refused the edited request and was sent the original.
     pub original_resent: bool,
     /// Reasoning blocks that the provider says it dropped.
@@ -212,6 +214,28 @@ pub struct Made {
     pub output: Option<String>,
 }
 
+/// Messages that are not sent, and what stands for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Splice {
+    /// What stands there: a `note` that they are gone, or a `summary`.
+    pub rule: String,
+    /// How many messages.
+    pub messages: u32,
+    /// The first of them, counted from 0.
+    pub first: u32,
+    /// The message behind the last of them.
+    pub end: u32,
+    /// Their bytes.
+    pub before: u64,
+    /// Bytes of the text in their place.
+    pub after: u64,
+    /// It was made with this request.
+    pub made: bool,
+    /// The stored full text.
+    pub output: Option<String>,
+}
+
 /// A change to old parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -226,6 +250,10 @@ pub struct Event {
     pub rewritten_bytes: u64,
     /// The first message that changed, counted from 0.
     pub first_message: u32,
+    /// How room was made: `clear`, `ready`, `turns`, `half`, `cut`.
+    pub rung: String,
+    /// How many messages are not sent any more.
+    pub dropped: u32,
 }
 
 /// How full the model's window is, before an event.
@@ -275,6 +303,19 @@ impl Record {
 mod tests {
     use super::*;
     use crate::usage::{CostBreakdown, Source};
+
+    fn splice() -> Splice {
+        Splice {
+            rule: "summary".to_owned(),
+            messages: 2,
+            first: 1,
+            end: 3,
+            before: 9_000,
+            after: 700,
+            made: true,
+            output: None,
+        }
+    }
 
     fn full() -> Record {
         let text = |text: &str| Some(text.to_owned());
@@ -360,7 +401,10 @@ mod tests {
                     freed_bytes: 24_000,
                     rewritten_bytes: 5_000,
                     first_message: 4,
+                    rung: "ready".to_owned(),
+                    dropped: 2,
                 }),
+                splice: Some(splice()),
                 ..Edits::default()
             },
             window: Some(Window {
@@ -396,7 +440,8 @@ mod tests {
             r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
-            r#""first_message":4},"original_resent":false,"reasoning_dropped":0},"#,
+            r#""first_message":4,"rung":"ready","dropped":2},"splice":{"rule":"summary","messages":2,"first":1,"#,
+            r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,
         );

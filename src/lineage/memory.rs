@@ -8,13 +8,20 @@ use std::sync::Arc;
 use moka::sync::Cache;
 
 use crate::conversation::{Chain, Digest};
-use crate::planner::{Applied, Standing};
+use crate::planner::{Applied, Splice, Standing};
 use crate::store::Thread;
 
 #[derive(Clone)]
 struct Sent {
     threads: Arc<[String]>,
-    applied: Arc<[Applied]>,
+    decided: Decided,
+}
+
+/// What was in force for a history.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Decided {
+    pub(super) applied: Arc<[Applied]>,
+    pub(super) splice: Option<Arc<Splice>>,
 }
 
 /// A bounded memory of histories and threads.
@@ -30,8 +37,9 @@ impl Memory {
     /// Remembers decisions of about `bytes` in all.
     pub fn new(bytes: u64) -> Self {
         let weigher = |_: &Chain, sent: &Sent| {
-            let texts: usize = sent.applied.iter().map(|applied| applied.decision.weight()).sum();
-            u32::try_from(texts + 256).unwrap_or(u32::MAX)
+            let texts: usize = sent.decided.applied.iter().map(|applied| applied.decision.weight()).sum();
+            let splice = sent.decided.splice.as_ref().map_or(0, |splice| splice.weight());
+            u32::try_from(texts + splice + 256).unwrap_or(u32::MAX)
         };
         Self {
             sent: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
@@ -46,12 +54,12 @@ impl Memory {
         }
     }
 
-    pub(super) fn remember(&self, chain: Chain, thread: Thread, applied: Arc<[Applied]>) {
+    pub(super) fn remember(&self, chain: Chain, thread: Thread, decided: Decided) {
         let mut threads = self.threads(chain).unwrap_or_default();
         if !threads.contains(&thread.id) {
             threads.push(thread.id.clone());
         }
-        self.sent.insert(chain, Sent { threads: threads.into(), applied });
+        self.sent.insert(chain, Sent { threads: threads.into(), decided });
         self.threads.insert(thread.id.clone(), thread);
     }
 
@@ -64,8 +72,8 @@ impl Memory {
         self.sent.get(&chain).map(|sent| sent.threads.to_vec())
     }
 
-    pub(super) fn applied(&self, chain: Chain) -> Option<Arc<[Applied]>> {
-        self.sent.get(&chain).map(|sent| sent.applied)
+    pub(super) fn decided(&self, chain: Chain) -> Option<Decided> {
+        self.sent.get(&chain).map(|sent| sent.decided)
     }
 
     pub(super) fn answered(&self, answer: Digest, thread: String) {

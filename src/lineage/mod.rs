@@ -10,11 +10,13 @@ mod memory;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
-use crate::planner::{Applied, Decision, PartKey, Standing};
-use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, Thread};
+use crate::planner::{Applied, Decision, PartKey, Splice, Standing};
+use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
+
+use memory::Decided;
 
 /// How a request relates to its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Place {
     pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
     pub applied: Arc<[Applied]>,
+    /// The splice in force.
+    pub splice: Option<Arc<Splice>>,
 }
 
 impl Place {
@@ -100,12 +104,12 @@ impl Lineage {
                     _ => (self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New),
                 };
             let (ends, applied) = (ends(conversation, &chains, 0), Arc::default());
-            return Ok(Place { root, thread, relation, sent: 0, chains, ends, applied });
+            return Ok(Place { root, thread, relation, sent: 0, chains, ends, applied, splice: None });
         };
-        let applied = self.decided(conversation, &chains, sent)?;
+        let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
         let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
         let ends = ends(conversation, &chains, sent);
-        Ok(Place { root, thread, relation, sent, chains, ends, applied })
+        Ok(Place { root, thread, relation, sent, chains, ends, applied, splice })
     }
 
     /// What was decided about a result that stands in an unknown history.
@@ -145,13 +149,19 @@ impl Lineage {
         }
     }
 
-    /// Remembers that a request left, with all the decisions in force.
-    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>, now_ms: i64) {
+    /// A new splice as it is stored: under exactly what it replaces, in force from this request on.
+    pub fn spliced(&self, place: &Place, splice: &Arc<Splice>) -> Option<StoredSplice> {
+        let chain = *place.chains.get(splice.end())?;
+        Some(StoredSplice { chain, since: place.head(), root: place.root, splice: Arc::clone(splice) })
+    }
+
+    /// Remembers that a request left, with all the decisions and the splice in force.
+    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>, splice: Option<Arc<Splice>>, now_ms: i64) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }
-        self.memory.remember(place.head(), thread, applied);
+        self.memory.remember(place.head(), thread, Decided { applied, splice });
     }
 
     /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
@@ -163,7 +173,7 @@ impl Lineage {
     /// From now on nothing of this thread is edited.
     pub fn set_aside(&self, place: &Place, now_ms: i64) {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
-        self.memory.remember(place.head(), thread.clone(), Arc::default());
+        self.memory.remember(place.head(), thread.clone(), Decided::default());
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
     }
 
@@ -205,8 +215,8 @@ impl Lineage {
         conversation: &Conversation,
         chains: &[Chain],
         sent: usize,
-    ) -> Result<Arc<[Applied]>, StoreError> {
-        if let Some(known) = self.memory.applied(chains[sent]) {
+    ) -> Result<Decided, StoreError> {
+        if let Some(known) = self.memory.decided(chains[sent]) {
             return Ok(known);
         }
         let places: std::collections::HashMap<Chain, usize> =
@@ -227,7 +237,21 @@ impl Lineage {
                 decision: stored.decision,
             }));
         }
-        Ok(applied.into())
+        Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &places)? })
+    }
+
+    /// Of the splices that took effect within this history, the one that replaces most of it, the newest of these.
+    fn splice(
+        &self,
+        chains: &[Chain],
+        places: &std::collections::HashMap<Chain, usize>,
+    ) -> Result<Option<Arc<Splice>>, StoreError> {
+        let stored = self.store.splices(chains)?.into_iter();
+        let held = stored.filter_map(|stored| {
+            let (end, since) = (*places.get(&stored.chain)?, *places.get(&stored.since)?);
+            (end == stored.splice.end()).then_some((end, since, stored.splice))
+        });
+        Ok(held.max_by_key(|(end, since, _)| (*end, *since)).map(|(.., splice)| splice))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one place decides, from all that is known of the request")]

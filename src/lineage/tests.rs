@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{Caller, Lineage, Memory, Place, Relation};
 use crate::conversation::{Chain, Conversation, NoMemo, PartId};
 use crate::plan::LeafEdit;
-use crate::planner::{Applied, Decision, PartKey};
+use crate::planner::{Applied, Decision, Layout, PartKey, Splice};
 use crate::protocol;
 use crate::store::{Batch, Outputs, Sqlite, Store};
 
@@ -54,7 +54,7 @@ impl Desk {
         let applied: Arc<[Applied]> = [&place.applied, fresh].concat().into();
         let batch = self.lineage.batch(&place, self.root, &applied, fresh.len(), i64::from(self.ids.get()));
         self.commit(batch);
-        self.lineage.sent(&place, applied, i64::from(self.ids.get()));
+        self.lineage.sent(&place, applied, place.splice.clone(), i64::from(self.ids.get()));
         place
     }
 
@@ -244,7 +244,7 @@ fn decisions_hold_since_they_were_sent() {
     let place = desk.place(&session("s"), &event);
     let again: Arc<[Applied]> = vec![decided(&event, 2, "event")].into();
     desk.commit(desk.lineage.batch(&place, desk.root, &again, 1, 9));
-    desk.lineage.sent(&place, again, 9);
+    desk.lineage.sent(&place, again, None, 9);
     for desk in [&desk, &desk.restarted()] {
         for (request, expected) in [
             ("u c1 r1:long c2 r2 a u:more a u", "2:event"),
@@ -257,6 +257,60 @@ fn decisions_hold_since_they_were_sent() {
             assert_eq!(texts(&desk.place(&session("s"), &talk(request))), [expected], "{request}");
         }
         assert!(texts(&desk.place(&session("s"), &talk("u c1 r1:other"))).is_empty());
+    }
+}
+
+/// A splice that takes the messages from 1 to `end`.
+fn splice(end: u32, text: &str) -> Arc<Splice> {
+    Arc::new(Splice {
+        rule: "note".into(),
+        drops: [(1, end)].into(),
+        layout: Layout::Answer,
+        at: PartId { message: end, part: 0 },
+        leaf: 0,
+        text: text.into(),
+        bytes_before: 100,
+        bytes_after: text.len() as u64,
+        output: None,
+    })
+}
+
+/// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
+/// replaces most counts.
+#[test]
+fn splices_hold_since_they_were_sent() {
+    let desk = Desk::new();
+    let send = |request: &str, splice: Option<Arc<Splice>>| {
+        let request = talk(request);
+        let place = desk.place(&session("s"), &request);
+        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        batch.splices.extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&place, splice)));
+        desk.commit(batch);
+        desk.lineage.sent(&place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
+    };
+    send("u a u:b", None);
+    send("u a u:b a u:c", Some(splice(2, "first")));
+    send("u a u:b a u:c a u:d", None);
+    send("u a u:b a u:c a u:d a u:e", Some(splice(4, "second")));
+    for desk in [&desk, &desk.restarted()] {
+        for (request, expected) in [
+            ("u a u:b a u:c a u:d a u:e a u:f", Some("second")),
+            ("u a u:b a u:c a u:d a u:e", Some("second")),
+            ("u a u:b a u:c a u:d a u:other", Some("first")),
+            ("u a u:b a u:c a u:d", Some("first")),
+            ("u a u:b a u:c", Some("first")),
+            ("u a u:b a u:other", None),
+            ("u a u:b", None),
+            ("u a u:x a u:c a u:d a u:e a u:f", None),
+            ("u:goal a u:b a u:c a u:d a u:e a u:f", None),
+            ("u:summary u:e a u:f", None),
+        ] {
+            let place = desk.place(&session("s"), &talk(request));
+            assert_eq!(place.splice.as_ref().map(|splice| &*splice.text), expected, "{request}");
+        }
+        let stranger = Desk { root: Chain::root("x", b"you"), ..Desk::on(Arc::clone(&desk.store), 100) };
+        let place = stranger.place(&session("s"), &talk("u a u:b a u:c a u:d a u:e a u:f"));
+        assert!(place.splice.is_none());
     }
 }
 

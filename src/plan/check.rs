@@ -1,7 +1,8 @@
 //! The rules that no plan may break.
 //!
-//! A call and its result stay or go together, and nothing comes between them; the first message of the user,
-//! the last one, the step in progress, reasoning and what is not understood are never touched; no message
+//! A call and its result stay or go together, and nothing comes between them; the first message of the user and
+//! the last one are at most said more behind; the step in progress, reasoning and what is not understood are never
+//! touched; no message
 //! stands where providers refuse it; nothing is named that is not there, and nothing twice.
 
 use std::collections::{HashMap, HashSet};
@@ -69,6 +70,12 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                 }
                 moves = true;
             }
+            Op::Append { part, leaf, text } => {
+                check_append(conversation, *part, *leaf, text)?;
+                if dropped[part.message as usize] || !edited.insert(*part) {
+                    return Err(Refusal::Conflict);
+                }
+            }
             Op::Mark { part, long } => {
                 check_mark(conversation, *part)?;
                 if dropped[part.message as usize] || marked.contains(&(*part, !long)) {
@@ -88,6 +95,17 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
         check_order(conversation, plan, &dropped)?;
     }
     Ok(())
+}
+
+/// Only behind a text of the user's own.
+fn check_append(conversation: &Conversation, id: PartId, leaf: u32, text: &str) -> Result<(), Refusal> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    let message = &conversation.messages[id.message as usize].index;
+    if part.kind != PartKind::Text || !message.starts_turn() {
+        return Err(Refusal::Protected);
+    }
+    conversation.text(id, leaf as usize).ok_or(Refusal::Missing)?;
+    if text.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
 }
 
 /// Only what is understood, and is no reasoning, can carry a mark; an empty text cannot.

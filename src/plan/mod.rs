@@ -56,6 +56,15 @@ pub enum Op {
         /// What is said.
         text: Arc<str>,
     },
+    /// Says something more at the end of a text of the user's own; what stood there stays word for word.
+    Append {
+        /// The part.
+        part: PartId,
+        /// The leaf.
+        leaf: u32,
+        /// What is said behind it.
+        text: Arc<str>,
+    },
 }
 
 /// Changes of one request. Empty: the request goes as it came.

@@ -3,6 +3,7 @@
 //! [`verify`] compares a rewritten request with the plan applied to the index of the original. It reads both
 //! indexes independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::conversation::{Conversation, Message, Part, PartId, Role};
@@ -53,8 +54,8 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
                     return Err(Mismatch::Changed(at));
                 }
             }
-            Expected::Edited(original, edits) => {
-                if !says(before, *original, edits, after, at) {
+            Expected::Edited(original, edits, more) => {
+                if !says(before, *original, (edits, more), after, at) {
                     return Err(Mismatch::Wrong(at));
                 }
             }
@@ -75,16 +76,19 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
 
 /// Edits of one message, by part.
 type PartEdits<'a> = HashMap<u32, &'a [(u32, LeafEdit)]>;
+/// What is said behind texts of one message, by part and leaf.
+type More<'a> = HashMap<(u32, u32), &'a str>;
 
 enum Expected<'a> {
     Same(&'a Message),
-    Edited(usize, PartEdits<'a>),
+    Edited(usize, PartEdits<'a>, More<'a>),
     Inserted(Role, &'a str),
 }
 
 /// The messages as the plan wants them, in order.
 fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
     let mut edits: HashMap<usize, PartEdits<'_>> = HashMap::new();
+    let mut more: HashMap<usize, More<'_>> = HashMap::new();
     let mut dropped = vec![false; before.messages.len()];
     let mut inserts: Vec<Vec<(Role, &str)>> = vec![Vec::new(); before.messages.len() + 1];
     for op in &plan.ops {
@@ -93,6 +97,10 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
                 edits.entry(part.message as usize).or_default().insert(part.part, leaves);
             }
             Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
+            Op::Append { part, leaf, text } => {
+                edits.entry(part.message as usize).or_default();
+                more.entry(part.message as usize).or_default().insert((part.part, *leaf), text);
+            }
             Op::Drop { first, end } => {
                 if let Some(range) = dropped.get_mut(*first..*end) {
                     range.fill(true);
@@ -110,7 +118,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
         out.extend(place.into_iter().map(|(role, text)| Expected::Inserted(role, text)));
         if let Some(message) = before.messages.get(at).filter(|_| !dropped[at]) {
             out.push(match edits.remove(&at) {
-                Some(edits) => Expected::Edited(at, edits),
+                Some(edits) => Expected::Edited(at, edits, more.remove(&at).unwrap_or_default()),
                 None => Expected::Same(message),
             });
         }
@@ -122,7 +130,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
 fn says(
     before: &Conversation,
     original: usize,
-    edits: &PartEdits<'_>,
+    (edits, more): (&PartEdits<'_>, &More<'_>),
     after: &Conversation,
     at: usize,
 ) -> bool {
@@ -131,7 +139,7 @@ fn says(
         && old.parts.len() == new.parts.len()
         && before.parts_of(original).zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
             let edits = edits.get(&old_id.part).copied().unwrap_or_default();
-            same_head(old, new) && same_texts((before, old_id, old), edits, (after, new_id, new))
+            same_head(old, new) && same_texts((before, old_id, old), edits, more, (after, new_id, new))
         })
 }
 
@@ -159,16 +167,24 @@ fn same_head(old: &Part, new: &Part) -> bool {
 fn same_texts(
     (before, old_id, old): (&Conversation, PartId, &Part),
     edits: &[(u32, LeafEdit)],
+    more: &More<'_>,
     (after, new_id, new): (&Conversation, PartId, &Part),
 ) -> bool {
     let edits: HashMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
     let stay = (0..old.leaves.len()).filter(|leaf| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove));
     let same = |(leaf, now): (usize, usize)| match edits.get(&(leaf as u32)) {
         Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
-        _ => {
-            before.literal(old_id, leaf) == after.literal(new_id, now)
-                || before.text(old_id, leaf) == after.text(new_id, now)
-        }
+        _ => match more.get(&(old_id.part, leaf as u32)) {
+            Some(more) => {
+                let said =
+                    |text: Cow<'_, str>| after.text(new_id, now).is_some_and(|now| now == text + *more);
+                before.text(old_id, leaf).is_some_and(said)
+            }
+            None => {
+                before.literal(old_id, leaf) == after.literal(new_id, now)
+                    || before.text(old_id, leaf) == after.text(new_id, now)
+            }
+        },
     };
     stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
 }

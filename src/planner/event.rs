@@ -2,15 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::conversation::{Conversation, PartId};
+use crate::conversation::{Conversation, PartId, PartKind};
 use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
+use crate::strategy::ladder::Rung;
 use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
 
-use super::Recall;
 use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::splice::{Layout, Splice};
 use super::standing::Standing;
+use super::{Policy, Recall};
 
 /// What the caller knows of the world at the time of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,8 +71,12 @@ impl Facts {
 pub struct Event {
     /// Why it was allowed.
     pub reason: Reason,
+    /// How room was made.
+    pub rung: Rung,
     /// How many results were cleared.
     pub cleared: u32,
+    /// How many messages are not sent any more.
+    pub dropped: u32,
     /// Bytes of text that later requests are spared.
     pub freed_bytes: u64,
     /// Bytes that the provider has to write to its cache again, an estimate.
@@ -93,6 +99,8 @@ pub(super) struct Before<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) standing: &'a Standing,
     pub(super) applied: &'a [Applied],
+    /// The splice in force.
+    pub(super) splice: Option<&'a Splice>,
     /// Messages that were sent before; the rest may not be touched.
     pub(super) sent: usize,
     pub(super) facts: &'a Facts,
@@ -102,8 +110,33 @@ pub(super) struct Before<'a> {
     pub(super) anchored: bool,
 }
 
+/// What an event does.
+pub(super) struct Change {
+    /// Results that are sent otherwise.
+    pub(super) decided: Vec<Applied>,
+    /// Full texts that this refers to.
+    pub(super) saves: Vec<Save>,
+    /// Messages that are not sent.
+    pub(super) splice: Option<Splice>,
+    /// Its record.
+    pub(super) event: Event,
+}
+
+impl Change {
+    /// The first part that changes.
+    pub(super) fn first(&self) -> PartId {
+        let first = self.decided.iter().map(|applied| applied.part).min();
+        let message = |at: usize| PartId { message: at as u32, part: 0 };
+        let spliced = self.splice.as_ref().map(|splice| match splice.layout {
+            Layout::Appended => splice.at,
+            _ => message(splice.first_changed()),
+        });
+        first.into_iter().chain(spliced).min().unwrap_or_else(|| message(0))
+    }
+}
+
 /// What to clear, and why.
-pub(super) struct Choice {
+struct Choice {
     reason: Reason,
     /// The results, and the bytes that each is sent shorter.
     parts: Vec<(PartId, u32)>,
@@ -113,11 +146,11 @@ pub(super) struct Choice {
 
 /// What the gate says.
 #[derive(Default)]
-pub(super) struct Verdict {
+struct Verdict {
     /// The event that is due.
-    pub(super) choice: Option<Choice>,
+    choice: Option<Choice>,
     /// The part in front of which the next one would cut, if one were due.
-    pub(super) next: Option<PartId>,
+    next: Option<PartId>,
 }
 
 impl Before<'_> {
@@ -128,6 +161,7 @@ impl Before<'_> {
     /// Where the window stands.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spared = spared + self.splice.map_or(0, Splice::bytes_spared);
         let bytes = |from: usize| -> u64 {
             self.conversation.messages[from..].iter().map(|message| message.span.len() as u64).sum()
         };
@@ -152,16 +186,88 @@ impl Before<'_> {
         later.map(|applied| applied.decision.bytes_spared()).sum()
     }
 
-    /// What to clear now, if anything.
-    pub(super) fn judge(&self, clear: &clear::Settings, window: &window::Settings, level: &Level) -> Verdict {
-        if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
-            return Verdict::default();
+    /// The event that puts a prepared splice in force, if the window demands room and it makes some.
+    pub(super) fn splicing(
+        &self,
+        splice: Splice,
+        window: &window::Settings,
+        level: &Level,
+    ) -> Option<Change> {
+        let excess = level.gauge?.excess(window);
+        let is_old = splice.end() <= self.sent && self.sent < self.conversation.messages.len();
+        let is_next = self.splice.is_none_or(|former| former.end() < splice.end());
+        if excess == 0 || !is_old || !is_next || (self.facts.bound && self.reasons_behind(splice.end())) {
+            return None;
         }
+        let event = self.event_of(&splice, Reason::Window, Rung::Ready);
+        (event.freed_bytes > 0).then(|| Change {
+            decided: Vec::new(),
+            saves: Vec::new(),
+            splice: Some(splice),
+            event,
+        })
+    }
+
+    /// Whether the model's reasoning stands behind a place: what is bound to what stood before it.
+    fn reasons_behind(&self, end: usize) -> bool {
+        let mut parts = self.conversation.messages[end..].iter().flat_map(|message| &*message.index.parts);
+        parts.any(|part| part.kind == PartKind::Thinking)
+    }
+
+    /// The record of the event that makes a splice.
+    fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
+        let items = self.history().items();
+        let tails = self.tails(&self.cleared());
+        let at = |message: usize| items.partition_point(|item| (item.part.message as usize) < message);
+        let sent = |at: usize| tails.get(at).copied().unwrap_or(0);
+        let taken: u64 = splice
+            .drops
+            .iter()
+            .map(|(first, end)| sent(at(*first as usize)).saturating_sub(sent(at(*end as usize))))
+            .sum();
+        // The text of the splice before goes too.
+        let former = self.splice.map_or(0, |former| former.bytes_after);
+        let changed = at(splice.first_changed()).min(items.len().saturating_sub(1));
+        let behind = if items.is_empty() { 0 } else { sent(self.fallback(changed)) };
+        Event {
+            reason,
+            rung,
+            cleared: 0,
+            dropped: splice.dropped(),
+            freed_bytes: (taken + former).saturating_sub(splice.bytes_after),
+            rewritten_bytes: behind.saturating_sub(taken) + splice.bytes_after,
+            first_message: splice.first_changed() as u32,
+        }
+    }
+
+    /// Tells what was cleared already, or may not be touched.
+    fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared: HashSet<PartId> =
             self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
         let items = self.history().items();
-        let gone =
-            |at: usize| cleared.contains(&items[at].part) || items[at].part.message as usize >= self.sent;
+        move |at: usize| cleared.contains(&items[at].part) || items[at].part.message as usize >= self.sent
+    }
+
+    /// The event that clears results, if one is due; else the part in front of which the next one would cut.
+    pub(super) fn clearing(
+        &self,
+        policy: &Policy,
+        level: &Level,
+        recall: Recall<'_>,
+    ) -> (Option<Change>, Option<PartId>) {
+        let Verdict { choice, next } = self.judge(&policy.clear, &policy.window, level);
+        let Some(mut choice) = choice else { return (None, next) };
+        let (decided, saves) = self.decisions(&mut choice, recall);
+        let event = choice.event(&decided);
+        ((!decided.is_empty()).then_some(Change { decided, saves, splice: None, event }), next)
+    }
+
+    /// What to clear now, if anything.
+    fn judge(&self, clear: &clear::Settings, window: &window::Settings, level: &Level) -> Verdict {
+        if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
+            return Verdict::default();
+        }
+        let gone = self.cleared();
         match self.for_window(clear, window, level, &gone) {
             Some(choice) => Verdict { choice: Some(choice), next: None },
             None => self.for_money(clear, &gone),
@@ -272,7 +378,7 @@ impl Before<'_> {
     }
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
-    pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+    fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
         let sent: HashMap<PartId, u64> =
             self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
@@ -290,25 +396,13 @@ impl Before<'_> {
 }
 
 impl Choice {
-    /// The first part that changes.
-    pub(super) fn first(&self) -> Option<PartId> {
-        self.parts.first().map(|(part, _)| *part)
-    }
-
-    /// Books it on the thread.
-    pub(super) fn book(&self, standing: &mut Standing, facts: &Facts, rates: Rates) {
-        let price = if facts.cold { 0.0 } else { self.rewritten as f64 * rates.rewrite() };
-        standing.book(self.freed, price, rates);
-        if let Some(first) = self.first() {
-            standing.entries_mut().cut(first);
-        }
-    }
-
     /// Its record, for what was really decided.
-    pub(super) fn event(&self, decided: &[Applied]) -> Event {
+    fn event(&self, decided: &[Applied]) -> Event {
         Event {
             reason: self.reason,
+            rung: Rung::Clear,
             cleared: decided.len() as u32,
+            dropped: 0,
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,
             first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),

@@ -55,17 +55,22 @@ struct Thread {
     sent: usize,
     applied: Vec<Applied>,
     standing: Option<Standing>,
+    splice: Option<Arc<Splice>>,
+    ready: Option<Splice>,
 }
 
 impl Thread {
     /// Sends a request. Without its `memory`, the plan is made from the history alone.
     fn send(&mut self, talk: &Conversation, policy: &Policy, facts: &Facts, memory: bool) -> Outcome {
         let standing = self.standing.take().filter(|_| memory);
-        let past = Past { sent: self.sent, applied: &self.applied, recover: &|_| None, standing };
+        let (splice, ready) = (self.splice.clone(), self.ready.take());
+        let past =
+            Past { sent: self.sent, applied: &self.applied, recover: &|_| None, standing, splice, ready };
         let outcome = plan(talk, past, policy, facts, &|_| "full output: /o".to_owned());
         self.sent = talk.messages.len();
         self.applied.clone_from(&outcome.applied);
         self.standing = Some(outcome.standing.clone());
+        self.splice.clone_from(&outcome.splice);
         outcome
     }
 }
@@ -169,8 +174,11 @@ fn placeholders_are_shorter_than_what_is_sent() {
             bytes_after: sent,
             output: None,
         };
-        let mut thread =
-            Thread { sent: 3, applied: vec![Applied { part, decision: decision.into() }], standing: None };
+        let mut thread = Thread {
+            sent: 3,
+            applied: vec![Applied { part, decision: decision.into() }],
+            ..Thread::default()
+        };
         thread.send(&request, &policy, &Facts::default(), false).event.is_some()
     };
     assert!(decided(300) && !decided(60));

@@ -7,9 +7,11 @@
 pub mod decision;
 mod deed;
 mod event;
+pub mod splice;
 mod standing;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::conversation::{Conversation, Digest, Marks, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
@@ -19,6 +21,7 @@ use crate::strategy::{clear, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
 pub use event::{Event, Facts, Level};
+pub use splice::{Cut, Layout, Splice};
 pub use standing::Standing;
 
 /// What the user wants.
@@ -45,6 +48,11 @@ pub struct Past<'a> {
     pub recover: &'a dyn Fn(PartKey) -> Option<Decision>,
     /// What the plan of the last request of this history left for this one, if it is still there.
     pub standing: Option<Standing>,
+    /// The splice in force.
+    pub splice: Option<Arc<Splice>>,
+    /// A splice that could be made now: what takes time to make, and is there. It is made when the window demands
+    /// it.
+    pub ready: Option<Splice>,
 }
 
 /// What shall be done with a request.
@@ -58,10 +66,16 @@ pub struct Outcome {
     pub fresh: usize,
     /// Full texts that new decisions refer to.
     pub saves: Vec<Save>,
+    /// The splice in force. What was decided about messages that it takes is not among the decisions.
+    pub splice: Option<Arc<Splice>>,
+    /// The splice was made with this request, and is to be stored.
+    pub spliced: bool,
     /// The change to old parts, if there is one.
     pub event: Option<Event>,
     /// The decisions that the event's took the place of.
     replaced: Vec<Applied>,
+    /// The splice that the event's took the place of.
+    former: Option<Arc<Splice>>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
     /// The cache marks that are added.
@@ -71,11 +85,29 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether something was decided that is to be stored.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh > 0 || self.spliced
+    }
+
+    /// Whether nothing was decided before this request.
+    pub fn is_new(&self) -> bool {
+        self.fresh == self.applied.len() && self.replaced.is_empty() && self.old_splice().is_none()
+    }
+
+    /// The splice that was in force before this request.
+    fn old_splice(&self) -> Option<&Arc<Splice>> {
+        if self.spliced { self.former.as_ref() } else { self.splice.as_ref() }
+    }
+
     /// Takes back what was decided now, and the event with it; what was decided before stays.
     pub fn forget_fresh(&mut self) {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
         self.applied.append(&mut self.replaced);
+        if std::mem::take(&mut self.spliced) {
+            self.splice = self.former.take();
+        }
         self.saves.clear();
         self.event = None;
         self.operate();
@@ -90,20 +122,32 @@ impl Outcome {
     /// Makes the plan of the decisions and marks.
     fn operate(&mut self) {
         let marks = self.marks.parts().iter().map(|(part, long)| Op::Mark { part: *part, long: *long });
-        self.plan.ops = self.applied.iter().map(operation).chain(marks).collect();
+        let spliced = self.splice.iter().flat_map(|splice| splice.operations());
+        self.plan.ops = self.applied.iter().map(operation).chain(marks).chain(spliced).collect();
     }
 
-    /// Puts the event's decisions in place of those about the same parts.
-    fn replace(&mut self, decided: Vec<Applied>, saves: Vec<Save>, event: Event) {
+    /// Whether a message is not sent.
+    fn drops(&self, message: usize) -> bool {
+        self.splice.as_ref().is_some_and(|splice| splice.drops(message))
+    }
+
+    /// Puts the event's decisions in place of those about the same parts, and its splice in place of the one in
+    /// force. What was decided about messages that a splice takes rests.
+    fn put(&mut self, change: event::Change) {
+        let event::Change { decided, saves, splice, event } = change;
         let parts: std::collections::HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
-        let (replaced, kept) = std::mem::take(&mut self.applied)
-            .into_iter()
-            .partition(|applied: &Applied| parts.contains(&applied.part));
-        (self.replaced, self.applied) = (replaced, kept);
+        let rests = |applied: &Applied| {
+            let message = applied.part.message as usize;
+            parts.contains(&applied.part) || splice.as_ref().is_some_and(|splice| splice.drops(message))
+        };
+        (self.replaced, self.applied) = std::mem::take(&mut self.applied).into_iter().partition(rests);
         self.fresh += decided.len();
         self.applied.extend(decided);
         self.saves.extend(saves);
         self.event = Some(event);
+        if let Some(splice) = splice {
+            (self.former, self.spliced) = (self.splice.replace(splice.into()), true);
+        }
     }
 }
 
@@ -118,9 +162,10 @@ pub fn plan(
     facts: &Facts,
     recall: Recall<'_>,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let splice = past.splice.clone().filter(|splice| splice.fits(conversation));
+    let mut outcome = Outcome { splice, ..Outcome::default() };
     for applied in past.applied {
-        if fits(conversation, applied) {
+        if fits(conversation, applied) && !outcome.drops(applied.part.message as usize) {
             outcome.applied.push(applied.clone());
         }
     }
@@ -157,34 +202,41 @@ fn old_parts(
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
     standing.advance(conversation, &outcome.applied, facts.hidden_bytes, rates, &policy.clear);
+    if let Some(splice) = outcome.splice.as_deref() {
+        standing.take_out(splice);
+    }
     let before = event::Before {
         conversation,
         standing: &standing,
         applied: &outcome.applied,
+        splice: outcome.splice.as_deref(),
         sent: past.sent,
         facts,
         rates,
         anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
     let level = before.level(&policy.window);
-    let verdict = before.judge(&policy.clear, &policy.window, &level);
-    let chosen = verdict.choice.map(|mut choice| {
-        let (decided, saves) = before.decisions(&mut choice, recall);
-        (choice, decided, saves)
-    });
-    let mut cut = verdict.next;
-    if let Some((choice, decided, saves)) = chosen.filter(|(_, decided, _)| !decided.is_empty()) {
-        choice.book(&mut standing, facts, rates);
-        cut = choice.first();
-        let event = choice.event(&decided);
-        outcome.replace(decided, saves, event);
+    let spliced = past.ready.and_then(|ready| before.splicing(ready, &policy.window, &level));
+    let (change, next) = match spliced {
+        Some(change) => (Some(change), None),
+        None => before.clearing(policy, &level, recall),
+    };
+    let cut = change.as_ref().map_or(next, |change| Some(change.first()));
+    if let Some(change) = change {
+        let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };
+        standing.book(change.event.freed_bytes, price, rates);
+        standing.entries_mut().cut(change.first());
+        if let Some(splice) = &change.splice {
+            standing.splice(splice);
+        }
+        outcome.put(change);
     }
     let begins = past.sent == 0 && !conversation.messages.iter().any(|message| message.index.has_results());
     if !begins {
-        outcome.marks =
-            place_marks(conversation, policy, facts, is_marked, cut, outcome.event.is_some(), &standing);
+        outcome.marks = place_marks(conversation, policy, facts, is_marked, cut, outcome, &standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
+    let client = client.filter(|(part, _)| !outcome.drops(part.message as usize));
     let all: Vec<PartId> = client.chain(outcome.marks.parts()).map(|(part, _)| *part).collect();
     standing.entries_mut().sent(all.into_iter(), facts.now_ms);
     outcome.level = Some(level);
@@ -199,17 +251,18 @@ fn place_marks(
     facts: &Facts,
     is_marked: bool,
     cut: Option<PartId>,
-    is_event: bool,
+    outcome: &Outcome,
     standing: &Standing,
 ) -> Chosen {
     let mut chosen = Chosen::default();
+    let gone = |message: usize| outcome.drops(message);
     let entries = standing.entries();
     if !is_marked && policy.marks.marks {
         let end =
             conversation.messages.len().checked_sub(1).and_then(|last| marks::end_of(conversation, last));
-        chosen.add(conversation, end);
+        chosen.add(conversation, end, &gone);
         let last = end.and_then(|end| entries.before(end, facts.now_ms, facts.lasts_ms));
-        chosen.add(conversation, last);
+        chosen.add(conversation, last, &gone);
     }
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
         let entry = entries.before(cut, facts.now_ms, facts.lasts_ms);
@@ -220,7 +273,7 @@ fn place_marks(
             (cut.message as usize).checked_sub(1).and_then(|message| marks::end_of(conversation, message))
         };
         // An event can only fall back to an entry that is there.
-        chosen.add(conversation, if is_event { entry } else { before });
+        chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
     chosen
 }
@@ -429,7 +482,7 @@ fn results_before(
         .map(|applied| applied.part)
         .collect();
     let mut seen = std::collections::HashMap::new();
-    for message in 0..end {
+    for message in (0..end).filter(|message| !outcome.drops(*message)) {
         for (id, part) in conversation.parts_of(message) {
             if let Some(content) = part.content.filter(|_| !unreadable.contains(&id)) {
                 seen.insert(content, id);
@@ -444,3 +497,6 @@ mod tests;
 
 #[cfg(test)]
 mod events;
+
+#[cfg(test)]
+mod splices;

@@ -14,6 +14,7 @@ use crate::strategy::{Deed, History, history};
 
 use super::decision::{Applied, Decision};
 use super::deed;
+use super::splice::Splice;
 
 /// What is known of a thread up to some message.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,8 @@ pub struct Standing {
     last: (u64, u64),
     /// Bytes that came since, and around the messages.
     fresh: u64,
+    /// Up to where messages were taken out by a splice.
+    spliced: usize,
 }
 
 impl Standing {
@@ -61,6 +64,20 @@ impl Standing {
     pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
         self.account.paid += price - freed as f64 * rates.read;
         self.last.1 = self.last.1.saturating_sub(freed);
+    }
+
+    /// Takes out what a splice that is in force by now has taken, if it still is there.
+    pub(super) fn take_out(&mut self, splice: &Splice) {
+        if self.spliced < splice.end() {
+            let gone = self.splice(splice);
+            self.last.1 = self.last.1.saturating_sub(gone) + splice.bytes_after;
+        }
+    }
+
+    /// A splice is made with this request, and booked. Gives the bytes of what it took.
+    pub(super) fn splice(&mut self, splice: &Splice) -> u64 {
+        self.spliced = splice.end();
+        self.history.forget(|part| splice.drops(part.message as usize))
     }
 
     /// Roughly the memory it takes, in bytes.

@@ -27,6 +27,7 @@ pub(crate) fn lower(
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
+            Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
             Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
             Op::Drop { first, end } => list.drop.extend(*first..*end),
             Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
@@ -37,6 +38,22 @@ pub(crate) fn lower(
         edits.extend(container::edits(conversation.array, &elements, &list));
     }
     Edits::new(edits).map_err(|_| Lowering::Overlap)
+}
+
+/// What is said more goes in front of the closing quote: the literal stays as it is spelled.
+fn append(
+    conversation: &Conversation,
+    id: PartId,
+    leaf: u32,
+    text: &str,
+    edits: &mut Vec<Edit>,
+) -> Result<(), Lowering> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    let leaf = part.leaves.get(leaf as usize).ok_or(Refusal::Missing)?;
+    let literal = string::encode(text);
+    let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
+    edits.push(Edit::insert(conversation.absolute(id.message, leaf.span).end - 1, inner.to_owned()));
+    Ok(())
 }
 
 /// A mark is the last member of its block. A message that is a string becomes a list with one block.

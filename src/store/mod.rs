@@ -11,6 +11,7 @@ pub mod outputs;
 pub mod queue;
 pub mod row;
 mod schema;
+mod splices;
 pub mod sqlite;
 mod writer;
 
@@ -22,7 +23,7 @@ use crate::planner::PartKey;
 pub use bodies::Bodies;
 pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
-pub use row::{Batch, Boundary, LedgerRow, StoredDecision, Thread};
+pub use row::{Batch, Boundary, LedgerRow, StoredDecision, StoredSplice, Thread};
 pub use sqlite::Sqlite;
 
 /// The promise that a batch is stored.
@@ -41,6 +42,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError>;
+
+    /// The splices of which one of these histories is exactly what they replace, whether they hold or not.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError>;
 
     /// The newest decision of a principal about a result, whatever its history.
     ///

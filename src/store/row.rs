@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest};
-use crate::planner::{Decision, PartKey, Save};
+use crate::planner::{Decision, PartKey, Save, Splice};
 
 /// A growing list of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,19 @@ pub struct StoredDecision {
     pub decision: Arc<Decision>,
 }
 
+/// A splice and where it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSplice {
+    /// The history of exactly the messages up to its end.
+    pub chain: Chain,
+    /// The shortest history that was sent with it: up to the end of its event's request.
+    pub since: Chain,
+    /// The empty history of the principal.
+    pub root: Chain,
+    /// What was decided.
+    pub splice: Arc<Splice>,
+}
+
 /// A request's record, as the database keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerRow {
@@ -75,6 +88,8 @@ pub struct Batch {
     pub saves: Vec<Save>,
     /// Decisions.
     pub decisions: Vec<StoredDecision>,
+    /// Splices.
+    pub splices: Vec<StoredSplice>,
     /// Threads, new or with a new head.
     pub threads: Vec<Thread>,
     /// Histories that were sent.
@@ -89,6 +104,13 @@ pub struct Batch {
     pub forget_ledger: Option<i64>,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
+}
+
+impl Batch {
+    /// Whether it decides how something is sent: whoever sends it so waits until it is stored.
+    pub fn decides(&self) -> bool {
+        !self.decisions.is_empty() || !self.splices.is_empty()
+    }
 }
 
 /// The digest in a blob of 16 bytes.

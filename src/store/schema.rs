@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// The version of the layout below. A store of a newer version is left alone.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS threads (
@@ -42,6 +42,14 @@ CREATE TABLE IF NOT EXISTS replacements (
   leaves TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS decisions_by_key ON decisions (root, part_key, at_ms);
+CREATE TABLE IF NOT EXISTS splices (
+  chain BLOB NOT NULL,
+  since BLOB NOT NULL,
+  root BLOB NOT NULL,
+  splice TEXT NOT NULL,
+  at_ms INTEGER NOT NULL,
+  PRIMARY KEY (chain, since)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS outputs (
   id TEXT PRIMARY KEY,
   at_ms INTEGER NOT NULL
@@ -59,13 +67,14 @@ CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
 ";
 
-/// Makes the tables of a new store. WAL lets several gateways share one; a commit survives the process.
+/// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
     let version = version(connection)?;
-    if version == 0 {
+    // A version only adds tables: making those that are not there yet is all that an older store needs.
+    if version < VERSION {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         return Ok(VERSION);

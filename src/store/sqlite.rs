@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
 
 use super::outputs::{Outputs, create_private};
-use super::row::{Batch, Boundary, StoredDecision, Thread, digest, part_key};
+use super::row::{Batch, Boundary, StoredDecision, StoredSplice, Thread, digest, part_key};
 use super::writer::Writer;
-use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema};
+use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema, splices};
 use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
@@ -95,6 +95,10 @@ impl Store for Sqlite {
             }
             Ok(found)
         })
+    }
+
+    fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
+        self.read(|connection| splices::find(connection, chains))
     }
 
     fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {

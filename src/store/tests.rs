@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::conversation::Digest;
+use crate::conversation::{Digest, PartId};
 use crate::plan::LeafEdit;
-use crate::planner::{Decision, Save};
+use crate::planner::{Decision, Layout, Save, Splice};
 
 struct Bench {
     home: TempDir,
@@ -287,10 +287,54 @@ fn records_are_booked_once_and_forgotten() {
 fn a_newer_store_is_left_alone() {
     let bench = Bench::new();
     drop(bench.open());
-    bench.database().execute_batch("PRAGMA user_version = 2").unwrap();
+    bench.database().execute_batch("PRAGMA user_version = 3").unwrap();
     assert!(matches!(bench.try_open().err(), Some(StoreError::Newer)));
     bench.database().execute_batch("PRAGMA user_version = 1").unwrap();
     assert!(bench.try_open().is_ok());
+}
+
+/// A store of the first version gets the tables that it lacks, and keeps what it holds.
+#[test]
+fn an_older_store_is_brought_up_to_date() {
+    let bench = Bench::new();
+    wait(bench.open().commit(decided(vec![stored("m", 0, "m", "kept")], 1))).unwrap();
+    bench.database().execute_batch("DROP TABLE splices; PRAGMA user_version = 1").unwrap();
+    let store = bench.open();
+    assert_eq!(store.splices(&[chain("m")]).unwrap(), []);
+    assert_eq!(store.decisions(chain("m")).unwrap(), [stored("m", 0, "m", "kept")]);
+    wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
+}
+
+fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {
+    let splice = Splice {
+        rule: "note".into(),
+        drops: [(1, 3)].into(),
+        layout: Layout::Answer,
+        at: PartId { message: 3, part: 0 },
+        leaf: 0,
+        text: text.into(),
+        bytes_before: 9,
+        bytes_after: text.len() as u64,
+        output: None,
+    };
+    StoredSplice { chain: chain(at), since: chain(since), root: chain("root"), splice: splice.into() }
+}
+
+/// The first splice under a history and since a request stands.
+#[test]
+fn splices_are_found_by_what_they_replace() {
+    let bench = Bench::new();
+    let batch = |splice: &StoredSplice| Batch { splices: vec![splice.clone()], ..Batch::default() };
+    let (one, two, other) = (spliced("m", "n", "one"), spliced("m", "o", "two"), spliced("m", "n", "other"));
+    {
+        let store = bench.open();
+        wait(store.commit(batch(&one))).unwrap();
+        wait(store.commit(batch(&two))).unwrap();
+        assert!(matches!(wait(store.commit(batch(&other))), Err(StoreError::Raced)));
+    }
+    let store = bench.open();
+    assert_eq!(store.splices(&[chain("x"), chain("m")]).unwrap(), [one, two]);
+    assert_eq!(store.splices(&[chain("n")]).unwrap(), []);
 }
 
 #[test]

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-use super::StoreError;
 use super::logs::Logs;
 use super::outputs::Outputs;
 use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
+use super::{StoreError, splices};
 use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
@@ -110,7 +110,7 @@ impl Desk {
             }
         }
         // Whoever waits no longer has been refused: nothing of that batch is stored.
-        group.retain(|job| job.answer.is_some() || job.batch.decisions.is_empty());
+        group.retain(|job| job.answer.is_some() || !job.batch.decides());
         let together = self.transaction(&group);
         for mut job in group {
             let done = match &together {
@@ -209,6 +209,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
             .execute(params![boundary.chain.0.0, boundary.thread, at])?;
     }
     put_decisions(connection, batch)?;
+    splices::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;

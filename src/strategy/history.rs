@@ -178,6 +178,16 @@ impl History {
         self.edits.iter().sum()
     }
 
+    /// Parts that are sent no more: they have no size, and are results no longer. Gives the bytes that they had.
+    pub fn forget(&mut self, gone: impl Fn(PartId) -> bool) -> u64 {
+        let gone = self.items.iter_mut().filter(|item| gone(item.part));
+        let bytes = gone.map(|item| {
+            item.result = None;
+            u64::from(std::mem::take(&mut item.bytes))
+        });
+        bytes.sum()
+    }
+
     /// The model answers: what follows comes with the next request.
     pub fn answered(&mut self) {
         self.step += 1;

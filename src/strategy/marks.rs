@@ -66,10 +66,11 @@ impl Chosen {
         &self.0
     }
 
-    /// Marks a part if it, or one before it, can carry a mark, and there is room for one more.
-    pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>) {
+    /// Marks a part if it, or one before it, can carry a mark, and there is room for one more. `gone` tells which
+    /// messages are not sent.
+    pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>, gone: &dyn Fn(usize) -> bool) {
         let Some(marks) = &conversation.marks else { return };
-        let Some(part) = part.and_then(|part| markable(conversation, part)) else { return };
+        let Some(part) = part.and_then(|part| markable(conversation, part, gone)) else { return };
         let taken = marks.parts.iter().chain(&self.0).any(|(other, _)| *other == part);
         if !taken && self.0.len() < marks.free() {
             // Marks that last for long come first: one before such a mark must be one itself.
@@ -80,8 +81,8 @@ impl Chosen {
 }
 
 /// The part itself or the nearest one before it that can carry a mark.
-fn markable(conversation: &Conversation, part: PartId) -> Option<PartId> {
-    let parts = (0..=part.message as usize).rev().flat_map(|message| {
+fn markable(conversation: &Conversation, part: PartId, gone: &dyn Fn(usize) -> bool) -> Option<PartId> {
+    let parts = (0..=part.message as usize).rev().filter(|message| !gone(*message)).flat_map(|message| {
         let parts: Vec<_> = conversation.parts_of(message).collect();
         parts.into_iter().rev()
     });

@@ -1,12 +1,13 @@
 //! What may be done with old parts, and when it pays.
 //!
 //! [`clear`] says which old tool results could go and what goes first; [`gate`] says whether an event is due and
-//! how deep it cuts; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how full the model's window is. All of it is arithmetic on a [`History`]:
+//! how deep it cuts; [`ladder`] what else makes room; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how full the model's window is. All of it is arithmetic on a [`History`]:
 //! nothing here reads a body, knows a wire format, keeps a clock or changes anything.
 
 pub mod clear;
 pub mod gate;
 pub mod history;
+pub mod ladder;
 pub mod marks;
 pub mod window;
 

@@ -11,7 +11,8 @@ use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{AnswerReader, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread};
 use crate::store::{
-    Batch, Boundary, LedgerEntry, LedgerFilter, Store, StoreError, Stored, StoredDecision, Thread,
+    Batch, Boundary, LedgerEntry, LedgerFilter, Store, StoreError, Stored, StoredDecision, StoredSplice,
+    Thread,
 };
 
 /// How many different failures there are.
@@ -58,6 +59,10 @@ impl Store for Faulty {
         self.read(&[1, 2], |store| store.decisions(chain))
     }
 
+    fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
+        self.read(&[1, 2], |store| store.splices(chains))
+    }
+
     fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
         self.read(&[1, 2], |store| store.recover(root, key))
     }
@@ -81,7 +86,7 @@ impl Store for Faulty {
     fn commit(&self, batch: Batch) -> Stored {
         let failed = |error| -> Stored { Box::pin(async move { Err(error) }) };
         match self.failure.load(Ordering::Relaxed) {
-            _ if batch.decisions.is_empty() => self.inner.commit(batch),
+            _ if !batch.decides() => self.inner.commit(batch),
             3 => failed(StoreError::Damaged),
             4 => failed(StoreError::Busy),
             5 => failed(StoreError::Raced),

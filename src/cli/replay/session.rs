@@ -13,7 +13,7 @@ use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Side};
 use super::transcript::{Request, Transcript};
 use crate::conversation::{Conversation, Memo, MessageIndex};
-use crate::planner::{self, Applied, Facts, Past, Policy, Standing};
+use crate::planner::{self, Applied, Facts, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::CacheModel;
@@ -90,6 +90,7 @@ struct Session {
     memo: Messages,
     sent: usize,
     applied: Vec<Applied>,
+    splice: Option<Arc<Splice>>,
     standing: Option<Standing>,
     facts: Facts,
     /// Its reasoning is bound to what stands before it.
@@ -130,6 +131,7 @@ impl Session {
             memo: Messages::default(),
             sent: 0,
             applied: Vec::new(),
+            splice: None,
             standing: None,
             facts,
             binds: binds_reasoning(model),
@@ -181,11 +183,19 @@ impl Session {
     /// The request as it would be sent; `None`: as it came.
     fn rewrite(&mut self, original: &Conversation, setting: &Setting<'_>) -> Option<Conversation> {
         let standing = self.standing.take();
-        let past = Past { sent: self.sent, applied: &self.applied, recover: &|_| None, standing };
+        let splice = self.splice.take();
+        let past = Past {
+            sent: self.sent,
+            applied: &self.applied,
+            recover: &|_| None,
+            standing,
+            splice,
+            ready: None,
+        };
         let mut outcome = planner::plan(original, past, setting.policy, &self.facts, &recall);
         self.standing = Some(std::mem::take(&mut outcome.standing));
         let mut edited = self.carry_out(original, &outcome);
-        if edited.is_none() && outcome.fresh > 0 {
+        if edited.is_none() && outcome.is_fresh() {
             outcome.forget_fresh();
             edited = self.carry_out(original, &outcome);
             self.untouched += 1;
@@ -193,7 +203,7 @@ impl Session {
         if let Some(event) = &outcome.event {
             *self.events.entry(event.reason.as_str()).or_default() += 1;
         }
-        self.applied = outcome.applied;
+        (self.applied, self.splice) = (outcome.applied, outcome.splice);
         edited
     }
 

@@ -89,6 +89,10 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
             })
         }
         Op::Mark { .. } => edit.at.is_empty() && inside,
+        Op::Append { part, leaf, .. } => conversation.part(*part).is_some_and(|found| {
+            let end = conversation.absolute(part.message, found.leaves[*leaf as usize].span).end - 1;
+            edit.at == Span { start: end, end }
+        }),
         Op::Drop { .. } => {
             let mut messages = conversation.messages.iter().enumerate();
             edit.text.is_empty()
@@ -241,7 +245,7 @@ fn law_06_protection() {
         };
         let named = |at: usize, part: u32| {
             plan.ops.iter().any(
-                |op| matches!(op, Op::Text { part: id, .. } if (id.message as usize, id.part) == (at, part)),
+                |op| matches!(op, Op::Text { part: id, .. } | Op::Append { part: id, .. } if (id.message as usize, id.part) == (at, part)),
             )
         };
         let after = read(subject.protocol(), std::str::from_utf8(&after).unwrap());

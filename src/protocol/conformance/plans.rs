@@ -19,6 +19,8 @@ pub(crate) enum Wish {
     Drop(Index, u8),
     /// A message comes.
     Insert(Index, Role, String),
+    /// Something more is said at the end of a part's text.
+    Append(Index, u8, String),
 }
 
 /// What becomes of a leaf.
@@ -34,6 +36,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         4 => shorten(good_text()),
         2 => any::<Index>().prop_map(Wish::DropStep),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
+        1 => append(good_text()),
     ];
     let any_role = prop::sample::select(&[Role::User, Role::Assistant, Role::System, Role::Tool][..]);
     let wild = prop_oneof![
@@ -41,6 +44,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         1 => (0_u8..12, 0_u8..4, leaves(bad_text())).prop_map(|(message, part, leaves)| Wish::Scribble(message, part, leaves)),
         2 => (any::<Index>(), 0_u8..4).prop_map(|(first, count)| Wish::Drop(first, count)),
         2 => insert(any_role, bad_text()),
+        1 => append(bad_text()),
     ];
     prop_oneof![
         3 => prop::collection::vec(sensible, 1..5),
@@ -71,6 +75,10 @@ fn shorten(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
 
 fn insert(role: impl Strategy<Value = Role>, text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
     (any::<Index>(), role, text).prop_map(|(at, role, text)| Wish::Insert(at, role, text))
+}
+
+fn append(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
+    (any::<Index>(), 0_u8..3, text).prop_map(|(which, part, text)| Wish::Append(which, part, text))
 }
 
 /// The plan that wishes make for a conversation.
@@ -107,6 +115,13 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
         Wish::Drop(first, length) => {
             let first = first.index(count + 1);
             Some(Op::Drop { first, end: first + usize::from(*length) })
+        }
+        Wish::Append(which, part, text) => {
+            let users: Vec<usize> =
+                (0..count).filter(|message| conversation.messages[*message].index.starts_turn()).collect();
+            let message = *(!users.is_empty()).then(|| which.get(&users))?;
+            let part = PartId { message: message as u32, part: u32::from(*part) };
+            Some(Op::Append { part, leaf: 0, text: text.as_str().into() })
         }
         Wish::Insert(at, role, text) => {
             Some(Op::Insert { before: at.index(count + 1), role: *role, text: text.as_str().into() })

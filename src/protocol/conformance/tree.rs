@@ -162,6 +162,9 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             Op::Text { part, leaves } => {
                 subject.edit(&mut messages[part.message as usize], part.part as usize, leaves);
             }
+            Op::Append { part, text, .. } => {
+                append(&mut messages[part.message as usize], part.part as usize, text);
+            }
             Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
             Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
@@ -177,6 +180,17 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     out.extend(inserted.pop().unwrap_or_default());
     *messages = out;
     root
+}
+
+/// Says more at the end of a text: of a string, or of a block's text.
+fn append(message: &mut Tree, part: usize, more: &str) {
+    let list = ["content", "parts"].into_iter().find(|key| message.get(key).is_some()).expect("content");
+    let content = message.get_mut(list).expect("content");
+    let text = match content {
+        Tree::List(blocks) => blocks[part].get_mut("text").expect("a text"),
+        text => text,
+    };
+    *text = Tree::Text(format!("{}{more}", text.text().expect("a text")));
 }
 
 /// Marks a block, the way of the only dialect that has marks.

@@ -1,0 +1,287 @@
+//! Splices: "these messages are not sent; this text stands for them".
+//!
+//! A splice is decided once, in an event, stored under the history of exactly the messages up to its end, and holds
+//! for every history that goes on from the request it was made for. It never takes the head of a conversation (the
+//! first words of the user), the newest words of the user, the step in progress, half of a pair, or reasoning
+//! without what it led to; nor what no dialect understands.
+
+use std::sync::Arc;
+
+use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::plan::{self, Op, Plan};
+
+/// The rule of splices whose text only says that messages are gone.
+pub const NOTE: &str = "note";
+/// The rule of splices whose text says what stood in them.
+pub const SUMMARY: &str = "summary";
+
+/// How the text stands in the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// The model says it.
+    Answer,
+    /// It is said at the end of the user's first words.
+    Appended,
+    /// The user says it.
+    User,
+    /// The user says it, and the model answers so.
+    Acknowledged(Arc<str>),
+    /// The user asks for it so, and the model says it.
+    Asked(Arc<str>),
+}
+
+/// What is sent in place of some messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Splice {
+    /// What the text is: [`NOTE`], [`SUMMARY`].
+    pub rule: Box<str>,
+    /// The messages that are not sent: ranges `first..end`, ascending, apart. What stands between them is sent.
+    pub drops: Box<[(u32, u32)]>,
+    /// How the text stands in the history.
+    pub layout: Layout,
+    /// Where: before this message, or, appended, behind this part's text.
+    pub at: PartId,
+    /// Which of the part's texts, if it is appended.
+    pub leaf: u32,
+    /// The text.
+    pub text: Arc<str>,
+    /// Bytes of the messages.
+    pub bytes_before: u64,
+    /// Bytes of the text.
+    pub bytes_after: u64,
+    /// The stored full text of the messages.
+    pub output: Option<String>,
+}
+
+impl Splice {
+    /// The first message that is not sent.
+    pub fn first(&self) -> usize {
+        self.drops.first().map_or(0, |(first, _)| *first as usize)
+    }
+
+    /// The end of what it replaces: nothing behind it is touched.
+    pub fn end(&self) -> usize {
+        self.drops.last().map_or(0, |(_, end)| *end as usize)
+    }
+
+    /// Whether a message is not sent.
+    pub fn drops(&self, message: usize) -> bool {
+        self.drops.iter().any(|(first, end)| (*first as usize..*end as usize).contains(&message))
+    }
+
+    /// How many messages are not sent.
+    pub fn dropped(&self) -> u32 {
+        self.drops.iter().map(|(first, end)| end - first).sum()
+    }
+
+    /// Bytes that each request with it carries less.
+    pub fn bytes_spared(&self) -> u64 {
+        self.bytes_before.saturating_sub(self.bytes_after)
+    }
+
+    /// The first message that is sent otherwise because of it.
+    pub fn first_changed(&self) -> usize {
+        self.first().min(self.at.message as usize)
+    }
+
+    /// Roughly the memory it takes, in bytes.
+    pub fn weight(&self) -> usize {
+        std::mem::size_of::<Self>() + self.text.len() + self.drops.len() * 8
+    }
+
+    /// Whether it can stand in a conversation at all. That it stands for the right messages, only their chain
+    /// tells.
+    pub(super) fn fits(&self, conversation: &Conversation) -> bool {
+        let end = self.end();
+        end > 0 && end < conversation.messages.len() && conversation.continues.is_none()
+    }
+
+    /// The operations that carry it out.
+    pub(super) fn operations(&self) -> Vec<Op> {
+        let drop = |(first, end): &(u32, u32)| Op::Drop { first: *first as usize, end: *end as usize };
+        let mut ops: Vec<Op> = self.drops.iter().map(drop).collect();
+        let before = self.at.message as usize;
+        let mut say = |role, text: &Arc<str>| ops.push(Op::Insert { before, role, text: Arc::clone(text) });
+        match &self.layout {
+            Layout::Answer => say(Role::Assistant, &self.text),
+            Layout::User => say(Role::User, &self.text),
+            Layout::Acknowledged(answer) => {
+                say(Role::User, &self.text);
+                say(Role::Assistant, answer);
+            }
+            Layout::Asked(question) => {
+                say(Role::User, question);
+                say(Role::Assistant, &self.text);
+            }
+            Layout::Appended => {
+                let text = format!("\n\n{}", self.text).into();
+                ops.push(Op::Append { part: self.at, leaf: self.leaf, text });
+            }
+        }
+        ops
+    }
+}
+
+/// A place where a history may be cut, and what a splice up to there would take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The first message behind it.
+    pub end: usize,
+    /// It is where the user speaks; else it is where the model begins a step of the newest turn.
+    pub is_turn: bool,
+    drops: Box<[(u32, u32)]>,
+    /// A message of the user's own that stays before the end.
+    stays: Option<usize>,
+    head: usize,
+    bytes: u64,
+}
+
+impl Cut {
+    /// Bytes of the messages that would go.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The messages that would go.
+    pub fn messages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.drops.iter().flat_map(|(first, end)| *first as usize..*end as usize)
+    }
+
+    /// Keeps a message after all.
+    fn keep(&mut self, conversation: &Conversation, message: usize) {
+        let at = message as u32;
+        let split = |&(first, end): &(u32, u32)| {
+            let parts = if (first..end).contains(&at) {
+                [(first, at), (at + 1, end)]
+            } else {
+                [(first, end), (end, end)]
+            };
+            parts.into_iter().filter(|(first, end)| first < end)
+        };
+        let kept: Vec<(u32, u32)> = self.drops.iter().flat_map(split).collect();
+        if self.drops.iter().any(|(first, end)| (*first..*end).contains(&at)) {
+            self.bytes -= conversation.messages[message].span.len() as u64;
+        }
+        self.drops = kept.into();
+    }
+
+    /// The splice that puts `text` there, in the layout that is asked for if it can stand so, else in one that
+    /// can. Within a turn it is said before the newest words of the user.
+    ///
+    /// `None` if no provider would take it, or the history cannot be cut there.
+    pub fn splice(
+        &self,
+        conversation: &Conversation,
+        rule: &str,
+        text: &str,
+        layout: &Layout,
+        output: Option<&str>,
+    ) -> Option<Splice> {
+        let before = self.stays.unwrap_or(self.end);
+        let splice = |layout: &Layout, at, leaf| Splice {
+            rule: rule.into(),
+            drops: self.drops.clone(),
+            layout: layout.clone(),
+            at,
+            leaf,
+            text: text.into(),
+            bytes_before: self.bytes,
+            bytes_after: text.len() as u64,
+            output: output.map(str::to_owned),
+        };
+        let inserted = |layout| splice(layout, PartId { message: before as u32, part: 0 }, 0);
+        let appended =
+            || last_text(conversation, self.head).map(|(at, leaf)| splice(&Layout::Appended, at, leaf));
+        let wanted = if *layout == Layout::Appended || (!self.is_turn && self.stays.is_none()) {
+            appended()
+        } else {
+            Some(inserted(layout))
+        };
+        let others = [appended(), Some(inserted(&Layout::Answer)), Some(inserted(&Layout::User))];
+        let mut all = std::iter::once(wanted).chain(others).flatten();
+        all.find(|splice| {
+            let plan = Plan { ops: splice.operations() };
+            plan::check(conversation, &plan).is_ok()
+        })
+    }
+}
+
+/// The places where a history may be cut, in order, with `since` as the splice that is in force: a new one takes
+/// all that it took.
+///
+/// None of them is behind message `sent`, nor within the step in progress.
+pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) -> Vec<Cut> {
+    let messages = &conversation.messages;
+    let role = |at: usize| messages[at].index.role;
+    let Some(first_user) = messages.iter().position(|message| message.index.starts_turn()) else {
+        return Vec::new();
+    };
+    let answer = (first_user..messages.len()).find(|at| role(*at) == Role::Assistant);
+    let Some(head) = answer.filter(|_| conversation.continues.is_none()) else { return Vec::new() };
+    let tail = conversation.tail();
+    let newest = messages[..tail].iter().rposition(|message| message.index.starts_turn());
+    let newest = newest.unwrap_or(first_user);
+    // A step goes on from results.
+    let is_step = |at: usize| role(at) == Role::Assistant && messages[at - 1].index.has_results();
+    let starts = |at: usize| messages[at].index.starts_turn() || is_step(at);
+    let (mut cuts, mut drops, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut from = head;
+    let last = tail.min(sent);
+    let least = since.map_or(head, Splice::end);
+    for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(*at)) {
+        unit(conversation, from..end, &mut drops, &mut bytes);
+        from = end;
+        let is_turn = messages[end].index.starts_turn();
+        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
+        if end <= least || drops.is_empty() || (!is_turn && end < newest) {
+            continue;
+        }
+        let stays = (!is_turn && newest >= head).then_some(newest);
+        let mut cut = Cut { end, is_turn, drops: drops.clone().into(), stays, head, bytes };
+        if let Some(stays) = stays {
+            cut.keep(conversation, stays);
+        }
+        if !cut.drops.is_empty() {
+            cuts.push(cut);
+        }
+    }
+    cuts
+}
+
+/// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
+/// them is not understood.
+fn unit(
+    conversation: &Conversation,
+    messages: std::ops::Range<usize>,
+    drops: &mut Vec<(u32, u32)>,
+    bytes: &mut u64,
+) {
+    let index = |at: usize| &conversation.messages[at].index;
+    let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
+    if messages.clone().any(is_opaque) {
+        return;
+    }
+    for at in messages.filter(|at| index(*at).role != Role::System) {
+        *bytes += conversation.messages[at].span.len() as u64;
+        let at = at as u32;
+        match drops.last_mut() {
+            Some((_, end)) if *end == at => *end = at + 1,
+            _ => drops.push((at, at + 1)),
+        }
+    }
+}
+
+/// The last text that the user says in the head of a conversation.
+fn last_text(conversation: &Conversation, head: usize) -> Option<(PartId, u32)> {
+    let users = (0..head).rev().filter(|at| conversation.messages[*at].index.starts_turn());
+    let mut parts = users.flat_map(|at| {
+        let parts: Vec<_> = conversation.parts_of(at).map(|(id, part)| (id, part.leaves.len())).collect();
+        parts.into_iter().rev()
+    });
+    let is_text = |id: PartId| conversation.part(id).is_some_and(|part| part.kind == PartKind::Text);
+    parts.find_map(|(id, leaves)| {
+        let leaf = leaves.checked_sub(1).filter(|_| is_text(id))?;
+        conversation.text(id, leaf)?;
+        Some((id, leaf as u32))
+    })
+}

@@ -1,0 +1,297 @@
+//! Where histories are cut, what stands there then, and that it stays so.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::splice::{NOTE, SUMMARY, cuts};
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::protocol::conformance::talk::{any_text, talks};
+use crate::protocol::conformance::write::write;
+use crate::protocol::conformance::{Subject, for_all, spellings};
+use crate::strategy::gate::Reason;
+use crate::strategy::ladder::Rung;
+
+/// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
+/// `c1` a call, `r1` its result, `t1` the same call behind reasoning.
+fn talk(short: &str) -> Conversation {
+    let messages: Vec<String> = short.split_whitespace().map(message).collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+    protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn message(word: &str) -> String {
+    let (kind, id) = word.split_at(1);
+    let call = format!(r#"{{"type":"tool_use","id":"t{id}","name":"n","input":{{}}}}"#);
+    match kind {
+        "u" => r#"{"role":"user","content":"hello"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"well"}"#.to_owned(),
+        "s" => r#"{"role":"system","content":"note"}"#.to_owned(),
+        "x" => r#"{"role":"assistant","content":[{"type":"new"}]}"#.to_owned(),
+        "c" => format!(r#"{{"role":"assistant","content":[{call}]}}"#),
+        "t" => format!(
+            r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"x"}},{call}]}}"#
+        ),
+        _ => format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":"{}"}}]}}"#,
+            "long ".repeat(200)
+        ),
+    }
+}
+
+/// What a request looks like with a plan: `N` the text, `[N]` the text at the end of another.
+fn shown(conversation: &Conversation, plan: &Plan) -> String {
+    let after = protocol::rewritten(protocol::named("anthropic").unwrap(), conversation, plan, &NoMemo);
+    let after = after.unwrap();
+    protocol::named("anthropic").unwrap().valid(&after).unwrap();
+    let word = |at: usize| {
+        let body = std::str::from_utf8(after.messages[at].span.of(&after.body)).unwrap();
+        match after.messages[at].index.role {
+            _ if body.contains("THE TEXT") && body.contains("hello") => "u[N]",
+            crate::conversation::Role::User if body.contains("THE TEXT") => "uN",
+            _ if body.contains("THE TEXT") => "aN",
+            _ if body.contains("tool_result") => "r",
+            _ if body.contains("tool_use") => "c",
+            _ if body.contains("\"new\"") => "x",
+            crate::conversation::Role::User => "u",
+            crate::conversation::Role::System => "s",
+            _ => "a",
+        }
+    };
+    (0..after.messages.len()).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A splice at each cut of a talk, and what is sent then.
+#[test]
+fn cuts_and_what_is_left() {
+    for (short, sent, expected) in [
+        ("u", 1, &[][..]),
+        ("u a u", 3, &["2 u aN u"][..]),
+        ("u a u a u", 5, &["2 u aN u a u", "4 u aN u"]),
+        // Only what was sent before.
+        ("u a u a u", 3, &["2 u aN u a u"]),
+        // Within a turn: the step in progress stays, and the text is part of the user's first words.
+        ("u c1 r1 c2 r2 c3 r3", 7, &["3 u[N] c r c r", "5 u[N] c r"]),
+        ("u u c1 r1 c2 r2", 6, &["4 u u[N] c r"]),
+        ("u t1 r1 t2 r2", 5, &["3 u[N] c r"]),
+        // In a later turn, the newest words of the user stay too.
+        ("u a u c1 r1 c2 r2", 7, &["2 u aN u c r c r", "5 u aN u c r"]),
+        // Notes of the system's own stay.
+        ("u a s u a u", 6, &["3 u s aN u a u", "5 u s aN u"]),
+        // What is not understood stays, with all that belongs to it.
+        ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
+        ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
+        ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
+        // A call that nothing answers is in the way.
+        ("u c1 u a u", 5, &[]),
+    ] {
+        let conversation = talk(short);
+        let splice = |cut: &Cut| {
+            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None)?;
+            assert_eq!((splice.end() <= cut.end, splice.bytes_after), (true, 8));
+            let plan = Plan { ops: splice.operations() };
+            Some(format!("{} {}", cut.end, shown(&conversation, &plan)))
+        };
+        let found: Vec<String> = cuts(&conversation, None, sent).iter().filter_map(splice).collect();
+        assert_eq!(found, expected, "{short}");
+    }
+}
+
+#[test]
+fn layouts() {
+    let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));
+    for (layout, short, expected) in [
+        (&Layout::Answer, "u a u a u", "u aN u"),
+        (&Layout::User, "u a u a u", "u uN u"),
+        (&Layout::Appended, "u a u a u", "u[N] u"),
+        (&ack, "u a u a u", "u uN a u"),
+        (&question, "u a u a u", "u u aN u"),
+        // Within a turn there is only one way.
+        (&ack, "u c1 r1 c2 r2 c3 r3", "u[N] c r"),
+    ] {
+        let conversation = talk(short);
+        let cut = cuts(&conversation, None, 9).pop().unwrap();
+        let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout, None).unwrap();
+        assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{layout:?}");
+    }
+}
+
+/// A splice takes all that the one before it took, and is not made again.
+#[test]
+fn the_next_one_takes_all_of_the_last() {
+    let conversation = talk("u a u a u a u");
+    let all = cuts(&conversation, None, 9);
+    let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer, None).unwrap();
+    let next = cuts(&conversation, Some(&first), 9);
+    assert_eq!(next.iter().map(|cut| cut.end).collect::<Vec<_>>(), [4, 6]);
+    assert!(
+        next.iter().all(|cut| first.drops.iter().all(|drop| cut.messages().any(|at| at == drop.0 as usize)))
+    );
+}
+
+/// In every dialect, wherever a history is cut and however the text stands there: the provider takes it, and
+/// the user's first and newest words are there as they were.
+#[test]
+fn every_provider_takes_what_is_left() {
+    let tally: RefCell<BTreeMap<&str, (u32, u32)>> = RefCell::default();
+    let bodies = |subject: &'static dyn Subject| {
+        let body = (talks(any_text()), spellings())
+            .prop_map(move |(talk, (spelling, seed))| write(&subject.node(&talk), spelling, seed));
+        (body, 0..5_usize).boxed()
+    };
+    for_all(96, bodies, |subject, (body, layout)| {
+        let protocol = subject.protocol();
+        let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
+        if protocol.valid(&conversation).is_err() {
+            return Ok(());
+        }
+        let layouts = [
+            Layout::Answer,
+            Layout::Appended,
+            Layout::User,
+            Layout::Acknowledged("fine".into()),
+            Layout::Asked("so?".into()),
+        ];
+        for cut in cuts(&conversation, None, usize::MAX) {
+            let splice = cut.splice(&conversation, NOTE, "\"gone\"\n", &layouts[layout], None);
+            let mut tally = tally.borrow_mut();
+            let (made, refused) = tally.entry(protocol.name()).or_default();
+            let Some(splice) = splice else {
+                *refused += 1;
+                continue;
+            };
+            *made += 1;
+            let plan = Plan { ops: splice.operations() };
+            let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
+            let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(protocol.valid(&after), Ok(()), "{:?}", splice);
+            let turns = |of: &Conversation| -> Vec<Bytes> {
+                let all = of.messages.iter().filter(|message| message.index.starts_turn());
+                all.map(|message| of.body.slice(message.span.range())).collect()
+            };
+            let (was, is) = (turns(&conversation), turns(&after));
+            prop_assert!(splice.layout == Layout::Appended || was.first() == is.first());
+            prop_assert!(splice.layout == Layout::Appended || was.last() == is.last());
+        }
+        Ok(())
+    });
+    for (name, (made, refused)) in tally.into_inner() {
+        assert!(made > 4 * refused && made > 50, "{name}: {made} made, {refused} refused");
+    }
+}
+
+/// A thread whose window is small, and what its requests look like.
+#[derive(Default)]
+struct Thread {
+    sent: usize,
+    applied: Vec<Applied>,
+    standing: Option<Standing>,
+    splice: Option<Arc<Splice>>,
+}
+
+impl Thread {
+    fn send(&mut self, conversation: &Conversation, window: Option<u64>, ready: Option<Splice>) -> Outcome {
+        let past = Past {
+            sent: self.sent,
+            applied: &self.applied,
+            recover: &|_| None,
+            standing: self.standing.take(),
+            splice: self.splice.clone(),
+            ready,
+        };
+        let mut policy = Policy::default();
+        policy.shape.repeat = false;
+        policy.clear.gate = vec![Reason::Cold];
+        policy.marks = marks::Settings { marks: true, anchors: true };
+        let facts = Facts { window, ..Facts::default() };
+        let outcome = plan(conversation, past, &policy, &facts, &|_| "full output: /o".to_owned());
+        self.sent = conversation.messages.len();
+        self.applied.clone_from(&outcome.applied);
+        self.splice.clone_from(&outcome.splice);
+        self.standing = Some(outcome.standing.clone());
+        outcome
+    }
+}
+
+fn ready(conversation: &Conversation, end: usize) -> Option<Splice> {
+    let cut = cuts(conversation, None, usize::MAX).into_iter().find(|cut| cut.end == end)?;
+    cut.splice(conversation, SUMMARY, "THE TEXT", &Layout::Answer, None)
+}
+
+/// What is ready is put in force when the window demands it, once, and stays.
+#[test]
+fn ready_splices_wait_for_the_window() {
+    const BEFORE: &str = "u c1 r1 c2 r2 a u c3 r3";
+    let grown = format!("{BEFORE} c4 r4");
+    for (window, expected) in [(None, false), (Some(100_000), false), (Some(2_000), true)] {
+        let mut thread = Thread::default();
+        thread.send(&talk(BEFORE), window, None);
+        let request = talk(&grown);
+        let outcome = thread.send(&request, window, ready(&request, 6));
+        assert_eq!((outcome.spliced, outcome.splice.is_some()), (expected, expected), "{window:?}");
+        let event = outcome.event.as_ref().map(|event| (event.rung, event.dropped, event.first_message));
+        assert_eq!(event, expected.then_some((Rung::Ready, 5, 1)));
+        assert_eq!(
+            shown(&request, &outcome.plan),
+            if expected { "u aN u c r c r" } else { "u c r c r a u c r c r" }
+        );
+    }
+}
+
+/// From its event on, what is sent only grows; the account, the window and the marks know what is gone.
+#[test]
+fn what_is_spliced_stays_spliced() {
+    let mut thread = Thread::default();
+    let words = "u c1 r1 c2 r2 a u c3 r3 c4 r4 c5 r5 a u c6 r6 c7 r7";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut shown_before = String::new();
+    let mut levels = Vec::new();
+    for end in [1, 3, 5, 7, 9, 11, 13, 15, 17, 19] {
+        let request = talk(&words[..end].join(" "));
+        let ready = (end == 11).then(|| ready(&request, 6)).flatten();
+        let window = if end == 11 { 2_000 } else { 100_000 };
+        let outcome = thread.send(&request, Some(window), ready);
+        assert_eq!(outcome.event.is_some(), end == 11);
+        let now = shown(&request, &outcome.plan);
+        assert!(end == 11 || now.starts_with(&shown_before), "{now} after {shown_before}");
+        let rebuilt = Thread {
+            sent: thread.sent,
+            applied: thread.applied.clone(),
+            splice: thread.splice.clone(),
+            standing: None,
+        }
+        .send(&request, Some(100_000), None);
+        assert_eq!(
+            rebuilt.plan.ops.iter().filter(|op| !matches!(op, Op::Mark { .. })).count(),
+            outcome.plan.ops.iter().filter(|op| !matches!(op, Op::Mark { .. })).count()
+        );
+        levels.push(outcome.level.unwrap().prompt_tokens);
+        let gone = outcome.splice.as_ref();
+        assert!(outcome.applied.iter().all(|a| gone.is_none_or(|gone| !gone.drops(a.part.message as usize))));
+        let items = outcome.standing.history().items();
+        assert!(
+            items
+                .iter()
+                .all(|item| gone.is_none_or(|g| !g.drops(item.part.message as usize) || item.bytes == 0))
+        );
+        shown_before = now;
+    }
+    assert!(levels[6] < levels[5] && levels[9] > levels[6], "{levels:?}");
+}
+
+/// A request that fails leaves nothing of the event behind.
+#[test]
+fn events_are_forgotten_whole() {
+    let mut thread = Thread::default();
+    thread.send(&talk("u c1 r1 a u"), Some(1_000), None);
+    let request = talk("u c1 r1 a u a u");
+    let mut outcome = thread.send(&request, Some(300), ready(&request, 4));
+    assert!(outcome.spliced && outcome.is_fresh() && outcome.is_new());
+    outcome.forget_fresh();
+    assert!(!outcome.spliced && outcome.splice.is_none() && !outcome.is_fresh());
+    assert_eq!(shown(&request, &outcome.plan), "u c r a u a u");
+}
