@@ -24,7 +24,7 @@ use crate::planner::Policy;
 use crate::server::{Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Outputs, Sqlite, Store, StoreError};
-use crate::strategy::{clear, marks};
+use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
 
@@ -158,6 +158,7 @@ pub(super) fn counting(policy: &Policy) -> Policy {
     Policy {
         clear: clear::Settings { enabled: false, ..policy.clear.clone() },
         marks: marks::Settings { marks: false, anchors: false },
+        ladder: ladder::Settings { enabled: false, ..policy.ladder },
         ..policy.clone()
     }
 }

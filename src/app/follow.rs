@@ -179,6 +179,7 @@ impl Follow {
                 first_message: event.first_message,
                 rung: event.rung.as_str().to_owned(),
                 dropped: event.dropped,
+                cut: event.cut,
             }),
             splice: self.facts.splice.as_ref().map(|splice| Splice {
                 rule: splice.rule.to_string(),

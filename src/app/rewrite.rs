@@ -250,6 +250,7 @@ impl<'a> Request<'a> {
             bytes_per_token: self.core.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: kind.idle_ms().unwrap_or(0),
+            saves: self.core.keeps_outputs(),
             bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
             ..planner::Facts::default()
         }

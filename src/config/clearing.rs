@@ -4,7 +4,7 @@
 
 use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
 use crate::strategy::gate::Reason;
-use crate::strategy::{marks, window};
+use crate::strategy::{ladder, marks, window};
 
 use super::section::Section;
 use super::shaping::tools;
@@ -101,6 +101,14 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     }
     let reserve_output = section.optional::<usize>("reserve_output").map(|tokens| tokens as u64);
     window::Settings { trigger, target, reserve_output, ..default }
+}
+
+pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -> ladder::Settings {
+    ladder::Settings {
+        enabled: section.value("enabled", default.enabled),
+        keep_turns: number(section, "keep_turns", default.keep_turns),
+        least: section.within("least", Share(0.0)..=Share(1.0), Share(default.least)).0,
+    }
 }
 
 pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> marks::Settings {

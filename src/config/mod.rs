@@ -147,11 +147,12 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let limits = root.section("limits", limits::read);
     let mut shape = root.section("shape", |section| shaping::shape(section, shape::Settings::default()));
     shape.truncate = root.section("truncate", |section| shaping::truncate(section, shape.truncate));
-    let Policy { clear, window, marks, .. } = Policy::default();
+    let Policy { clear, window, ladder, marks, .. } = Policy::default();
     let clear = root.section("clear", |section| clearing::clear(section, clear));
     let window = root.section("window", |section| clearing::window(section, window));
+    let ladder = root.section("ladder", |section| clearing::ladder(section, ladder));
     let marks = root.section("cache", |section| clearing::marks(section, marks));
-    let policy = Policy { shape, clear, window, marks };
+    let policy = Policy { shape, clear, window, ladder, marks };
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {

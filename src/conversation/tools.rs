@@ -3,7 +3,7 @@
 use glob::{MatchOptions, Pattern, PatternError};
 
 /// A set of tool-name patterns (globs, case-insensitive).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tools {
     patterns: Vec<String>,
     compiled: Vec<Pattern>,

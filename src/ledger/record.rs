@@ -254,6 +254,8 @@ pub struct Event {
     pub rung: String,
     /// How many messages are not sent any more.
     pub dropped: u32,
+    /// How many results of the step in progress were cut.
+    pub cut: u32,
 }
 
 /// How full the model's window is, before an event.
@@ -403,6 +405,7 @@ mod tests {
                     first_message: 4,
                     rung: "ready".to_owned(),
                     dropped: 2,
+                    cut: 0,
                 }),
                 splice: Some(splice()),
                 ..Edits::default()
@@ -440,7 +443,7 @@ mod tests {
             r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
-            r#""first_message":4,"rung":"ready","dropped":2},"splice":{"rule":"summary","messages":2,"first":1,"#,
+            r#""first_message":4,"rung":"ready","dropped":2,"cut":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,

@@ -39,6 +39,17 @@ pub struct Facts {
     pub lasts_ms: u64,
     /// The model's reasoning is bound to what stands before it: only what must be is changed.
     pub bound: bool,
+    /// The provider has refused this very request because its prompt is too long: room must be made.
+    pub overflow: Option<Overflow>,
+    /// Full texts are kept where the model can read them.
+    pub saves: bool,
+}
+
+/// What a provider says of a prompt that is too long. What fits is the window that is known then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overflow {
+    /// Its tokens, if they are told.
+    pub prompt: Option<u64>,
 }
 
 impl Default for Facts {
@@ -55,6 +66,8 @@ impl Default for Facts {
             now_ms: 0,
             lasts_ms: 300_000,
             bound: false,
+            overflow: None,
+            saves: true,
         }
     }
 }
@@ -75,6 +88,8 @@ pub struct Event {
     pub rung: Rung,
     /// How many results were cleared.
     pub cleared: u32,
+    /// How many results of the step in progress were cut.
+    pub cut: u32,
     /// How many messages are not sent any more.
     pub dropped: u32,
     /// Bytes of text that later requests are spared.
@@ -123,6 +138,11 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// An event that does nothing yet.
+    pub(super) const fn nothing(event: Event) -> Self {
+        Self { decided: Vec::new(), saves: Vec::new(), splice: None, event }
+    }
+
     /// The first part that changes.
     pub(super) fn first(&self) -> PartId {
         let first = self.decided.iter().map(|applied| applied.part).min();
@@ -136,7 +156,7 @@ impl Change {
 }
 
 /// What to clear, and why.
-struct Choice {
+pub(super) struct Choice {
     reason: Reason,
     /// The results, and the bytes that each is sent shorter.
     parts: Vec<(PartId, u32)>,
@@ -154,14 +174,12 @@ struct Verdict {
 }
 
 impl Before<'_> {
-    fn history(&self) -> &History {
+    pub(super) fn history(&self) -> &History {
         self.standing.history()
     }
 
     /// Where the window stands.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
-        let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        let spared = spared + self.splice.map_or(0, Splice::bytes_spared);
         let bytes = |from: usize| -> u64 {
             self.conversation.messages[from..].iter().map(|message| message.span.len() as u64).sum()
         };
@@ -172,13 +190,22 @@ impl Before<'_> {
                 let fresh_spared: u64 = self.spared_from(messages);
                 exact + tokens(bytes(messages).saturating_sub(fresh_spared))
             }
-            _ => tokens((self.conversation.body.len() as u64).saturating_sub(spared)),
+            _ => tokens(self.sent_bytes()),
         };
+        let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
         let gauge = self
             .facts
             .window
+            .or(unknown)
             .map(|window| Gauge::new(prompt_tokens, window, self.facts.max_output, settings));
         Level { prompt_tokens, gauge }
+    }
+
+    /// Bytes of the request as it would be sent.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spliced = self.splice.map_or(0, Splice::bytes_spared);
+        (self.conversation.body.len() as u64).saturating_sub(spared + spliced)
     }
 
     fn spared_from(&self, message: usize) -> u64 {
@@ -186,17 +213,11 @@ impl Before<'_> {
         later.map(|applied| applied.decision.bytes_spared()).sum()
     }
 
-    /// The event that puts a prepared splice in force, if the window demands room and it makes some.
-    pub(super) fn splicing(
-        &self,
-        splice: Splice,
-        window: &window::Settings,
-        level: &Level,
-    ) -> Option<Change> {
-        let excess = level.gauge?.excess(window);
-        let is_old = splice.end() <= self.sent && self.sent < self.conversation.messages.len();
+    /// The event that puts a prepared splice in force, if it can be, and frees anything.
+    pub(super) fn splicing(&self, splice: Splice) -> Option<Change> {
         let is_next = self.splice.is_none_or(|former| former.end() < splice.end());
-        if excess == 0 || !is_old || !is_next || (self.facts.bound && self.reasons_behind(splice.end())) {
+        let is_bound = self.facts.bound && self.reasons_behind(splice.end());
+        if !is_next || is_bound {
             return None;
         }
         let event = self.event_of(&splice, Reason::Window, Rung::Ready);
@@ -209,39 +230,55 @@ impl Before<'_> {
     }
 
     /// Whether the model's reasoning stands behind a place: what is bound to what stood before it.
-    fn reasons_behind(&self, end: usize) -> bool {
+    pub(super) fn reasons_behind(&self, end: usize) -> bool {
         let mut parts = self.conversation.messages[end..].iter().flat_map(|message| &*message.index.parts);
         parts.any(|part| part.kind == PartKind::Thinking)
     }
 
     /// The record of the event that makes a splice.
-    fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
+    pub(super) fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
         let items = self.history().items();
-        let tails = self.tails(&self.cleared());
-        let at = |message: usize| items.partition_point(|item| (item.part.message as usize) < message);
-        let sent = |at: usize| tails.get(at).copied().unwrap_or(0);
-        let taken: u64 = splice
-            .drops
-            .iter()
-            .map(|(first, end)| sent(at(*first as usize)).saturating_sub(sent(at(*end as usize))))
-            .sum();
+        let (tails, sizes) = (self.tails(&self.cleared()), self.sizes());
+        let taken = |until: usize| -> u64 {
+            let size = |at: u32| sizes.get((at as usize).min(until)).copied().unwrap_or(0);
+            splice.drops.iter().map(|(first, end)| size(*end) - size(*first)).sum()
+        };
         // The text of the splice before goes too.
         let former = self.splice.map_or(0, |former| former.bytes_after);
-        let changed = at(splice.first_changed()).min(items.len().saturating_sub(1));
-        let behind = if items.is_empty() { 0 } else { sent(self.fallback(changed)) };
+        let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
+        let behind = if changed < items.len() { tails[self.fallback(changed)] } else { 0 };
         Event {
             reason,
             rung,
             cleared: 0,
+            cut: 0,
             dropped: splice.dropped(),
-            freed_bytes: (taken + former).saturating_sub(splice.bytes_after),
-            rewritten_bytes: behind.saturating_sub(taken) + splice.bytes_after,
+            freed_bytes: (taken(usize::MAX) + former).saturating_sub(splice.bytes_after),
+            rewritten_bytes: behind.saturating_sub(taken(self.sent)) + splice.bytes_after,
             first_message: splice.first_changed() as u32,
         }
     }
 
+    /// Bytes of the messages before each message, as they are sent.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        let mut sizes = vec![0_u64; self.conversation.messages.len() + 1];
+        let cleared = self.cleared();
+        for (at, item) in self.history().items().iter().enumerate() {
+            let message = item.part.message as usize;
+            let is_placeholder = message < self.sent && cleared(at);
+            let bytes = if is_placeholder { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+            sizes[message + 1] += u64::from(bytes);
+        }
+        let mut sum = 0;
+        for size in &mut sizes {
+            sum += *size;
+            *size = sum;
+        }
+        sizes
+    }
+
     /// Tells what was cleared already, or may not be touched.
-    fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
+    pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared: HashSet<PartId> =
             self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
         let items = self.history().items();
@@ -249,54 +286,21 @@ impl Before<'_> {
     }
 
     /// The event that clears results, if one is due; else the part in front of which the next one would cut.
-    pub(super) fn clearing(
-        &self,
-        policy: &Policy,
-        level: &Level,
-        recall: Recall<'_>,
-    ) -> (Option<Change>, Option<PartId>) {
-        let Verdict { choice, next } = self.judge(&policy.clear, &policy.window, level);
+    pub(super) fn clearing(&self, policy: &Policy, recall: Recall<'_>) -> (Option<Change>, Option<PartId>) {
+        let Verdict { choice, next } = self.judge(&policy.clear);
         let Some(mut choice) = choice else { return (None, next) };
         let (decided, saves) = self.decisions(&mut choice, recall);
         let event = choice.event(&decided);
         ((!decided.is_empty()).then_some(Change { decided, saves, splice: None, event }), next)
     }
 
-    /// What to clear now, if anything.
-    fn judge(&self, clear: &clear::Settings, window: &window::Settings, level: &Level) -> Verdict {
+    /// What to clear now for the money's sake, if anything.
+    fn judge(&self, clear: &clear::Settings) -> Verdict {
         if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return Verdict::default();
         }
         let gone = self.cleared();
-        match self.for_window(clear, window, level, &gone) {
-            Some(choice) => Verdict { choice: Some(choice), next: None },
-            None => self.for_money(clear, &gone),
-        }
-    }
-
-    /// Down to the target, in the policy's order.
-    fn for_window(
-        &self,
-        clear: &clear::Settings,
-        window: &window::Settings,
-        level: &Level,
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Option<Choice> {
-        let excess = level.gauge.filter(|_| clear::allows(clear, Reason::Window))?.excess(window);
-        if excess == 0 {
-            return None;
-        }
-        let wanted = (excess as f64 * self.facts.bytes_per_token) as u64;
-        let (mut chosen, mut freed) = (Vec::new(), 0);
-        for candidate in clear::order(self.history(), gone, clear) {
-            if freed >= wanted {
-                break;
-            }
-            freed += u64::from(candidate.frees);
-            chosen.push(candidate);
-        }
-        chosen.sort_by_key(|candidate| candidate.item);
-        self.choice(Reason::Window, &chosen, gone, clear)
+        self.for_money(clear, &gone)
     }
 
     fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Verdict {
@@ -342,7 +346,7 @@ impl Before<'_> {
         entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
     }
 
-    fn choice(
+    pub(super) fn choice(
         &self,
         reason: Reason,
         chosen: &[Candidate],
@@ -378,7 +382,7 @@ impl Before<'_> {
     }
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
-    fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+    pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
         let sent: HashMap<PartId, u64> =
             self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
@@ -397,11 +401,12 @@ impl Before<'_> {
 
 impl Choice {
     /// Its record, for what was really decided.
-    fn event(&self, decided: &[Applied]) -> Event {
+    pub(super) fn event(&self, decided: &[Applied]) -> Event {
         Event {
             reason: self.reason,
             rung: Rung::Clear,
             cleared: decided.len() as u32,
+            cut: 0,
             dropped: 0,
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,

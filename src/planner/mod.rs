@@ -4,11 +4,14 @@
 //! decided here, once; the caller stores the decisions and saves the full texts before anything leaves, or drops
 //! both.
 
+mod anchors;
 pub mod decision;
 mod deed;
 mod event;
+mod room;
 pub mod splice;
 mod standing;
+mod transcript;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,10 +20,10 @@ use crate::conversation::{Conversation, Digest, Marks, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
 use crate::strategy::marks::{self, Chosen};
-use crate::strategy::{clear, window};
+use crate::strategy::{clear, ladder, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
-pub use event::{Event, Facts, Level};
+pub use event::{Event, Facts, Level, Overflow};
 pub use splice::{Cut, Layout, Splice};
 pub use standing::Standing;
 
@@ -33,6 +36,8 @@ pub struct Policy {
     pub clear: clear::Settings,
     /// How full the window may get.
     pub window: window::Settings,
+    /// What is done when it is too full.
+    pub ladder: ladder::Settings,
     /// What may be done about cache marks.
     pub marks: marks::Settings,
 }
@@ -140,8 +145,13 @@ impl Outcome {
             let message = applied.part.message as usize;
             parts.contains(&applied.part) || splice.as_ref().is_some_and(|splice| splice.drops(message))
         };
+        // What was decided with this very request, and is decided otherwise now, has never been.
+        let old = self.applied.len() - self.fresh;
+        let mut fresh = self.applied.split_off(old);
+        fresh.retain(|applied| !rests(applied));
         (self.replaced, self.applied) = std::mem::take(&mut self.applied).into_iter().partition(rests);
-        self.fresh += decided.len();
+        self.fresh = fresh.len() + decided.len();
+        self.applied.extend(fresh);
         self.applied.extend(decided);
         self.saves.extend(saves);
         self.event = Some(event);
@@ -216,10 +226,9 @@ fn old_parts(
         anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
     let level = before.level(&policy.window);
-    let spliced = past.ready.and_then(|ready| before.splicing(ready, &policy.window, &level));
-    let (change, next) = match spliced {
+    let (change, next) = match before.make_room(past.ready.as_ref(), policy, &level, recall) {
         Some(change) => (Some(change), None),
-        None => before.clearing(policy, &level, recall),
+        None => before.clearing(policy, recall),
     };
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
     if let Some(change) = change {
@@ -233,7 +242,7 @@ fn old_parts(
     }
     let begins = past.sent == 0 && !conversation.messages.iter().any(|message| message.index.has_results());
     if !begins {
-        outcome.marks = place_marks(conversation, policy, facts, is_marked, cut, outcome, &standing);
+        outcome.marks = anchors::place(conversation, policy, facts, is_marked, cut, outcome, &standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
     let client = client.filter(|(part, _)| !outcome.drops(part.message as usize));
@@ -241,41 +250,6 @@ fn old_parts(
     standing.entries_mut().sent(all.into_iter(), facts.now_ms);
     outcome.level = Some(level);
     outcome.standing = standing;
-}
-
-/// The cache marks to add: where a client sets none, the end of the prompt and of the one before; and an anchor
-/// in front of the cut that was made, or is to be expected.
-fn place_marks(
-    conversation: &Conversation,
-    policy: &Policy,
-    facts: &Facts,
-    is_marked: bool,
-    cut: Option<PartId>,
-    outcome: &Outcome,
-    standing: &Standing,
-) -> Chosen {
-    let mut chosen = Chosen::default();
-    let gone = |message: usize| outcome.drops(message);
-    let entries = standing.entries();
-    if !is_marked && policy.marks.marks {
-        let end =
-            conversation.messages.len().checked_sub(1).and_then(|last| marks::end_of(conversation, last));
-        chosen.add(conversation, end, &gone);
-        let last = end.and_then(|end| entries.before(end, facts.now_ms, facts.lasts_ms));
-        chosen.add(conversation, last, &gone);
-    }
-    if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
-        let entry = entries.before(cut, facts.now_ms, facts.lasts_ms);
-        let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
-        let before = if cut.part > 0 {
-            Some(fresh)
-        } else {
-            (cut.message as usize).checked_sub(1).and_then(|message| marks::end_of(conversation, message))
-        };
-        // An event can only fall back to an entry that is there.
-        chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
-    }
-    chosen
 }
 
 /// A decision fits the part it names only if the part still says what it said then.

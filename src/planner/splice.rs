@@ -144,7 +144,7 @@ impl Cut {
 
     /// The messages that would go.
     pub fn messages(&self) -> impl Iterator<Item = usize> + '_ {
-        self.drops.iter().flat_map(|(first, end)| *first as usize..*end as usize)
+        self.ranges().flatten()
     }
 
     /// Keeps a message after all.
@@ -163,6 +163,11 @@ impl Cut {
             self.bytes -= conversation.messages[message].span.len() as u64;
         }
         self.drops = kept.into();
+    }
+
+    /// The same as ranges, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        self.drops.iter().map(|(first, end)| *first as usize..*end as usize)
     }
 
     /// The splice that puts `text` there, in the layout that is asked for if it can stand so, else in one that

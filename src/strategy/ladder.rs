@@ -1,20 +1,145 @@
-//! What is done when the window is in reach, one rung after the other.
+//! What is done when the window is in reach, one rung after the other, until one frees enough.
+//!
+//! A prepared text takes the place of old messages; else old results are cleared; else the oldest turns go; else
+//! the oldest messages, even within one long turn; else the middle of the largest results of the step in progress.
+//! What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
 
 /// How room is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rung {
-    /// Old results are cleared.
-    Clear,
     /// A prepared text takes the place of old messages.
     Ready,
+    /// Old results are cleared.
+    Clear,
+    /// The oldest turns go.
+    Turns,
+    /// The oldest messages go, within a turn if need be.
+    Half,
+    /// The largest results of the step in progress lose their middle.
+    Cut,
 }
 
 impl Rung {
     /// Its name in the books.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Clear => "clear",
             Self::Ready => "ready",
+            Self::Clear => "clear",
+            Self::Turns => "turns",
+            Self::Half => "half",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// What a user may say about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Whether messages are ever dropped, and results of the step in progress cut.
+    pub enabled: bool,
+    /// The newest turns that are kept as long as that is enough, the present one included.
+    pub keep_turns: u32,
+    /// The share of the usable window that an event must free, unless it is passed already.
+    pub least: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, keep_turns: 3, least: 0.15 }
+    }
+}
+
+/// How much room is needed, in bytes of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// To come down to the target.
+    pub wanted: u64,
+    /// An event that frees less is not worth its price.
+    pub least: u64,
+    /// Without room the request fails: any event is better than none.
+    pub must: bool,
+}
+
+/// A place where the history may be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes that go.
+    pub frees: u64,
+    /// The user's turns that stay whole behind it; `None` within a turn.
+    pub turns: Option<u32>,
+}
+
+/// Where to cut, for a rung that drops messages: as little as is enough, else as much as may go.
+pub fn cut(places: &[Place], rung: Rung, need: &Need, settings: &Settings) -> Option<usize> {
+    let may = |place: &Place| match rung {
+        Rung::Turns => place.turns.is_some_and(|turns| turns >= settings.keep_turns),
+        _ => true,
+    };
+    let enough = places.iter().position(|place| may(place) && place.frees >= need.wanted);
+    enough.or_else(|| places.iter().rposition(may))
+}
+
+/// How much of each of some texts is kept, in bytes, so that `wanted` bytes go: the largest give first, down to the
+/// size of the next, and none is left shorter than `floor`.
+pub fn shares(sizes: &[u64], wanted: u64, floor: u64) -> Vec<u64> {
+    let total = |level: u64| -> u64 { sizes.iter().map(|size| size.saturating_sub(level.max(floor))).sum() };
+    let (mut low, mut high) = (0, sizes.iter().copied().max().unwrap_or(0));
+    // The highest level at which enough goes.
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if total(middle) >= wanted {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    sizes.iter().map(|size| (*size).min(low.max(floor))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_little_as_is_enough_else_as_much_as_may_go() {
+        let place = |frees, turns| Place { frees, turns };
+        let places = [
+            place(100, Some(4)),
+            place(200, Some(3)),
+            place(300, Some(2)),
+            place(400, Some(1)),
+            place(450, None),
+            place(500, None),
+        ];
+        let settings = Settings { keep_turns: 2, ..Settings::default() };
+        for (rung, wanted, expected) in [
+            (Rung::Turns, 50, Some(0)),
+            (Rung::Turns, 150, Some(1)),
+            (Rung::Turns, 300, Some(2)),
+            (Rung::Turns, 350, Some(2)),
+            (Rung::Half, 350, Some(3)),
+            (Rung::Half, 401, Some(4)),
+            (Rung::Half, 900, Some(5)),
+        ] {
+            let need = Need { wanted, least: 1, must: false };
+            assert_eq!(cut(&places, rung, &need, &settings), expected, "{rung:?} {wanted}");
+        }
+        let need = Need { wanted: 1, least: 1, must: false };
+        assert_eq!(cut(&places[4..], Rung::Turns, &need, &settings), None);
+        assert_eq!(cut(&[], Rung::Half, &need, &settings), None);
+    }
+
+    #[test]
+    fn the_largest_give_first() {
+        for (sizes, wanted, floor, expected) in [
+            (&[100, 50, 10][..], 20, 10, &[80, 50, 10][..]),
+            (&[100, 50, 10], 60, 10, &[45, 45, 10]),
+            (&[100, 50, 10], 1000, 10, &[10, 10, 10]),
+            (&[100, 50, 10], 1000, 20, &[20, 20, 10]),
+            (&[100, 50, 10], 0, 20, &[100, 50, 10]),
+            (&[], 5, 5, &[]),
+        ] {
+            assert_eq!(shares(sizes, wanted, floor), expected, "{sizes:?} {wanted}");
         }
     }
 }

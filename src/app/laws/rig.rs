@@ -24,7 +24,7 @@ use crate::shape::settings::{Keep, Tools};
 use crate::shape::{self};
 use crate::store::{Batch, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
-use crate::strategy::{clear, marks, window};
+use crate::strategy::{clear, ladder, marks, window};
 use crate::usage::{Catalogue, Price, Rate};
 
 /// How many different [`settings`] there are.
@@ -134,7 +134,13 @@ pub(super) fn headers(key: &str, session: &str) -> HeaderMap {
 pub(super) fn policy(variant: u8) -> Policy {
     let variant = variant % SETTINGS;
     let marks = marks::Settings { marks: variant % 3 != 1 && variant != QUIET, anchors: variant != QUIET };
-    Policy { shape: shaping(variant), clear: clearing(variant), window: window::Settings::default(), marks }
+    Policy {
+        shape: shaping(variant),
+        clear: clearing(variant),
+        window: window::Settings::default(),
+        ladder: LADDER,
+        marks,
+    }
 }
 
 /// The variant that changes nothing.
@@ -155,6 +161,8 @@ pub(super) fn prices(variant: u8) -> Catalogue {
     price.context_window = (variant % SETTINGS == NARROW).then_some(2_000);
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
 }
+
+const LADDER: ladder::Settings = ladder::Settings { enabled: false, keep_turns: 1, least: 0.15 };
 
 fn shaping(variant: u8) -> shape::Settings {
     let mut settings = shape::Settings { repeat_min_bytes: 220, ..shape::Settings::default() };

@@ -1,0 +1,278 @@
+//! Making room when the window is in reach: the ladder, carried out.
+//!
+//! Whatever is done is one event. Only what was sent before goes; results of the step in progress are at most
+//! shortened. Where nothing frees enough, nothing is done.
+
+use crate::conversation::{PartId, PartKind};
+use crate::plan::LeafEdit;
+use crate::shape::settings::{Keep, Tools, TruncateRule};
+use crate::shape::{self, Subject};
+use crate::strategy::clear;
+use crate::strategy::gate::Reason;
+use crate::strategy::ladder::{self, Need, Place, Rung};
+use crate::strategy::window::Gauge;
+
+use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::event::{Before, Change, Choice, Event, Level};
+use super::splice::{self, Cut, Layout, NOTE, Splice};
+use super::{Policy, Recall, transcript};
+
+/// The shortest that a result of the step in progress is cut to, in bytes.
+const FLOOR: u64 = 2048;
+/// Bytes that a mark of what was cut takes, about.
+const MARK: u64 = 256;
+
+impl Before<'_> {
+    /// The event that makes room, if the window demands it.
+    pub(super) fn make_room(
+        &self,
+        ready: Option<&Splice>,
+        policy: &Policy,
+        level: &Level,
+        recall: Recall<'_>,
+    ) -> Option<Change> {
+        let need = self.need(policy, level)?;
+        let rungs: [&dyn Fn() -> Option<Change>; 5] = [
+            &|| self.splicing(ready?.clone()),
+            &|| self.clear_for(need.wanted, policy, recall, &|_| false),
+            &|| self.drop_for(Rung::Turns, &need, policy, recall),
+            &|| self.drop_for(Rung::Half, &need, policy, recall),
+            &|| self.cut_for(&need, policy, recall),
+        ];
+        let mut best: Option<Change> = None;
+        for rung in rungs {
+            let Some(change) = rung() else { continue };
+            if change.event.freed_bytes >= need.least {
+                return Some(change);
+            }
+            let most = best.as_ref().map_or(0, |best| best.event.freed_bytes);
+            if change.event.freed_bytes > most {
+                best = Some(change);
+            }
+        }
+        best.filter(|_| need.must)
+    }
+
+    /// How much must go; `None` if nothing must, or nothing may.
+    fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
+        let gauge = level.gauge?;
+        let is_again = self.sent >= self.conversation.messages.len();
+        if let Some(overflow) = self.facts.overflow {
+            return Some(self.overflown(gauge, overflow.prompt, policy));
+        }
+        let excess = gauge.excess(&policy.window);
+        if excess == 0 || self.sent == 0 || is_again {
+            return None;
+        }
+        let bytes = |tokens: f64| (tokens * self.facts.bytes_per_token) as u64;
+        let wanted = bytes(excess as f64);
+        let over = gauge.prompt.saturating_sub(gauge.usable()) as f64;
+        let least = bytes((gauge.usable() as f64 * policy.ladder.least).max(over)).min(wanted).max(1);
+        Some(Need { wanted, least, must: gauge.prompt >= gauge.usable() })
+    }
+
+    /// The provider has said that the prompt is too long: what it holds is measured by that.
+    fn overflown(&self, gauge: Gauge, said: Option<u64>, policy: &Policy) -> Need {
+        let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
+        let target = (gauge.usable() as f64 * policy.window.target) as u64;
+        let sent = self.sent_bytes();
+        let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;
+        let over = prompt.saturating_sub(gauge.usable()) as f64 / prompt.max(1) as f64;
+        Need { wanted: (sent as f64 * share) as u64, least: ((sent as f64 * over) as u64).max(1), must: true }
+    }
+
+    /// Clears results that are not in a message that goes, in the policy's order, until `wanted` bytes are free.
+    fn clear_for(
+        &self,
+        wanted: u64,
+        policy: &Policy,
+        recall: Recall<'_>,
+        goes: &dyn Fn(usize) -> bool,
+    ) -> Option<Change> {
+        let mut choice = self.clearable(wanted, policy, goes)?;
+        let (decided, saves) = self.decisions(&mut choice, recall);
+        let event = choice.event(&decided);
+        (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
+    }
+
+    /// The results that [`Self::clear_for`] clears.
+    fn clearable(&self, wanted: u64, policy: &Policy, goes: &dyn Fn(usize) -> bool) -> Option<Choice> {
+        if !clear::allows(&policy.clear, Reason::Window) {
+            return None;
+        }
+        let cleared = self.cleared();
+        let items = self.history().items();
+        let gone = |at: usize| cleared(at) || goes(items[at].part.message as usize);
+        let (mut chosen, mut freed) = (Vec::new(), 0);
+        for candidate in clear::order(self.history(), &gone, &policy.clear) {
+            if freed >= wanted {
+                break;
+            }
+            freed += u64::from(candidate.frees);
+            chosen.push(candidate);
+        }
+        chosen.sort_by_key(|candidate| candidate.item);
+        self.choice(Reason::Window, &chosen, &gone, &policy.clear)
+    }
+
+    /// Drops messages, and clears results of those that stay if that is not enough.
+    fn drop_for(&self, rung: Rung, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
+        let cuts = self.cuts(policy);
+        let places = self.places(&cuts);
+        let cut = &cuts[ladder::cut(&places, rung, need, &policy.ladder)?];
+        let (splice, save) = self.note(cut, recall)?;
+        let mut event = self.event_of(&splice, Reason::Window, rung);
+        let missing = need.wanted.saturating_sub(event.freed_bytes);
+        let more = (missing > 0).then(|| self.clear_for(missing, policy, recall, &|at| splice.drops(at)));
+        let Change { decided, mut saves, .. } =
+            more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
+        let freed: u64 = decided.iter().map(|one| self.spares_now(one)).sum();
+        event.cleared = decided.len() as u32;
+        event.freed_bytes += freed;
+        event.rewritten_bytes = event.rewritten_bytes.saturating_sub(freed);
+        saves.extend(save);
+        (event.freed_bytes > 0).then_some(Change { decided, saves, splice: Some(splice), event })
+    }
+
+    /// Drops what may go, and cuts the middle out of the largest results of the step in progress.
+    fn cut_for(&self, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
+        if !policy.ladder.enabled {
+            return None;
+        }
+        let dropped = self.drop_for(Rung::Half, need, policy, recall);
+        let mut change = dropped
+            .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| false))
+            .unwrap_or_else(|| Change::nothing(self.nothing()));
+        let missing = need.wanted.saturating_sub(change.event.freed_bytes);
+        let results = self.newborn();
+        let sizes: Vec<u64> = results.iter().map(|(_, size)| *size).collect();
+        let shares = ladder::shares(&sizes, missing, FLOOR);
+        for ((part, size), share) in results.into_iter().zip(shares) {
+            let Some((applied, save)) = self.shorten(part, share.saturating_sub(MARK), policy, recall) else {
+                continue;
+            };
+            let freed = size.saturating_sub(applied.decision.bytes_after);
+            if share < size && freed > 0 {
+                change.event.freed_bytes += freed;
+                change.event.cut += 1;
+                change.decided.push(applied);
+                change.saves.push(save);
+            }
+        }
+        change.event.rung = Rung::Cut;
+        change.event.first_message = change.first().message;
+        (change.event.cut > 0).then_some(change)
+    }
+
+    /// Where the history may be cut. Reasoning that is bound to what goes would be refused.
+    fn cuts(&self, policy: &Policy) -> Vec<Cut> {
+        if !policy.ladder.enabled {
+            return Vec::new();
+        }
+        let mut cuts = splice::cuts(self.conversation, self.splice, usize::MAX);
+        if self.facts.bound && self.facts.overflow.is_none() {
+            cuts.retain(|cut| !self.reasons_behind(cut.end));
+        }
+        cuts
+    }
+
+    fn places(&self, cuts: &[Cut]) -> Vec<Place> {
+        let messages = &self.conversation.messages;
+        let sizes = self.sizes();
+        let turns = |end: usize| messages[end..].iter().filter(|message| message.index.starts_turn()).count();
+        let place = |cut: &Cut| Place {
+            frees: cut.ranges().map(|range| sizes[range.end] - sizes[range.start]).sum(),
+            turns: cut.is_turn.then(|| turns(cut.end) as u32),
+        };
+        cuts.iter().map(place).collect()
+    }
+
+    /// The splice that puts a note at a cut, and the full text of what goes.
+    fn note(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
+        let messages: Vec<usize> = cut.messages().collect();
+        let (mut recalled, mut save) = (None, None);
+        if self.facts.saves {
+            let text = transcript::whole(self.conversation, messages.iter().copied(), self.applied);
+            let id = decision::output_id(&[text.as_str().into()]);
+            (recalled, save) = (Some(recall(&id)), Some(Save { id, text }));
+        }
+        let text = transcript::note(self.conversation, &messages, recalled.as_deref());
+        let output = save.as_ref().map(|save| &*save.id);
+        let splice = cut.splice(self.conversation, NOTE, &text, &Layout::Answer, output)?;
+        Some((splice, save))
+    }
+
+    /// Results of the step in progress with text, and the bytes of each as it would be sent.
+    fn newborn(&self) -> Vec<(PartId, u64)> {
+        let messages = self.conversation.tail()..self.conversation.messages.len();
+        let parts = messages.flat_map(|message| self.conversation.parts_of(message));
+        let results = parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
+        results.map(|(id, _)| (id, self.size(id))).collect()
+    }
+
+    /// Bytes of a result's text as it would be sent.
+    fn size(&self, id: PartId) -> u64 {
+        let decided = self.applied.iter().find(|applied| applied.part == id);
+        let leaves = self.conversation.part(id).map_or(0, |part| part.leaves.len());
+        let text = |leaf| self.conversation.text(id, leaf).map_or(0, |text| text.len() as u64);
+        decided.map_or_else(|| (0..leaves).map(text).sum(), |applied| applied.decision.bytes_after)
+    }
+
+    /// What a new decision about a part spares beyond what is sent of it now.
+    fn spares_now(&self, decided: &Applied) -> u64 {
+        self.size(decided.part).saturating_sub(decided.decision.bytes_after)
+    }
+
+    /// Cuts the middle out of a result, whatever its tool is.
+    fn shorten(
+        &self,
+        id: PartId,
+        max_bytes: u64,
+        policy: &Policy,
+        recall: Recall<'_>,
+    ) -> Option<(Applied, Save)> {
+        let part = self.conversation.part(id)?;
+        let content = part.content?;
+        let texts: Option<Vec<_>> =
+            (0..part.leaves.len()).map(|leaf| self.conversation.text(id, leaf)).collect();
+        let texts = texts?;
+        let output = decision::output_id(&texts);
+        let recall = recall(&output);
+        let max_bytes = max_bytes as usize;
+        let mut settings = policy.shape.clone();
+        settings.truncate.base = TruncateRule { max_lines: usize::MAX, max_bytes, keep: Keep::Both };
+        settings.truncate.tools = Vec::new();
+        settings.truncate.exempt = Tools::default();
+        settings.truncate.error_max_bytes = max_bytes;
+        let subject =
+            Subject { leaves: &texts, tool: None, arguments: None, is_error: true, recall: &recall };
+        let shaped = shape::shape(&subject, &settings)?;
+        let leaves: Vec<(u32, LeafEdit)> = super::leaf_edits(shaped.leaves, part, &texts);
+        let decision = Decision {
+            rules: shape::Rule::Truncate.as_str().into(),
+            content,
+            key: PartKey::of(part.call_id.as_deref(), content),
+            bytes_before: shaped.bytes_before as u64,
+            bytes_after: super::sent(&leaves, &texts) as u64,
+            output: Some(output.clone()),
+            leaves,
+        };
+        let is_shorter = !decision.leaves.is_empty() && decision.bytes_after < self.size(id);
+        let save = Save { id: output, text: texts.concat() };
+        is_shorter.then(|| (Applied { part: id, decision: decision.into() }, save))
+    }
+
+    /// The record of an event that does nothing yet.
+    fn nothing(&self) -> Event {
+        Event {
+            reason: Reason::Window,
+            rung: Rung::Cut,
+            cleared: 0,
+            cut: 0,
+            dropped: 0,
+            freed_bytes: 0,
+            rewritten_bytes: 0,
+            first_message: self.conversation.messages.len() as u32,
+        }
+    }
+}
