@@ -84,8 +84,10 @@ fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
         lru: weight("lru", default.lru),
         priority: weight("priority", default.priority),
         type_ttl: weight("type_ttl", default.type_ttl),
+        duplicate: weight("duplicate", default.duplicate),
     };
-    let sum = weights.oldest + weights.lru + weights.priority + weights.type_ttl;
+    let Weights { oldest, lru, priority, type_ttl, duplicate } = weights;
+    let sum = oldest + lru + priority + type_ttl + duplicate;
     if (sum - 1.0).abs() > 1e-6 {
         section.problem_here(format!("the weights must add up to 1, got {sum:.3}"), None);
     }

@@ -70,6 +70,19 @@ fn hex4(text: &str) -> Option<u32> {
     }
 }
 
+/// How many UTF-16 units the text of a literal has, for estimates; nothing is checked or decoded.
+pub fn utf16_len(literal: &[u8]) -> usize {
+    let unit = |byte: u8| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0);
+    let mut units = literal.iter().map(|byte| unit(*byte)).sum::<usize>().saturating_sub(2);
+    let mut from = 0;
+    while let Some(at) = literal.get(from..).and_then(|rest| memchr(b'\\', rest)).map(|at| from + at) {
+        let (spelled, length) = if literal.get(at + 1) == Some(&b'u') { (5, 6) } else { (1, 2) };
+        units = units.saturating_sub(spelled);
+        from = at + length;
+    }
+    units
+}
+
 /// Appends `text` as a literal, quotes included. Only what JSON demands is escaped.
 pub fn encode_into(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
@@ -132,6 +145,8 @@ mod tests {
         ] {
             assert_eq!(decode(literal.as_bytes()).as_deref(), text, "{literal}");
         }
+        let units = r#""\u00e9\ud83e\udd80\\u🦀你""#;
+        assert_eq!(utf16_len(units.as_bytes()), 8);
         assert_eq!(decode(b"\"\xff\""), None);
         assert_eq!(encode("a\u{1}\"\\\n/é"), r#""a\u0001\"\\\n/é""#);
     }
@@ -142,6 +157,7 @@ mod tests {
             let literal = encode(&text);
             let decoded = decode(literal.as_bytes()).map(Cow::into_owned);
             prop_assert_eq!(decoded.as_ref(), Some(&text));
+            prop_assert_eq!(utf16_len(literal.as_bytes()), text.encode_utf16().count());
             prop_assert_eq!(serde_json::from_str::<String>(&literal).ok(), Some(text));
         }
 

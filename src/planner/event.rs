@@ -184,20 +184,21 @@ impl Before<'_> {
             self.conversation.messages[from..].iter().map(|message| message.span.len() as u64).sum()
         };
         let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
-        let prompt_tokens = match self.facts.measured {
+        let measured =
+            self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len());
+        let prompt_tokens = match measured {
             // The figure holds for what was sent then; what came since is estimated.
-            Some((messages, exact)) if messages <= self.conversation.messages.len() => {
+            Some((messages, exact)) => {
                 let fresh_spared: u64 = self.spared_from(messages);
                 exact + tokens(bytes(messages).saturating_sub(fresh_spared))
             }
-            _ => tokens(self.sent_bytes()),
+            None => tokens(self.sent_bytes()),
         };
         let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
-        let gauge = self
-            .facts
-            .window
-            .or(unknown)
-            .map(|window| Gauge::new(prompt_tokens, window, self.facts.max_output, settings));
+        let gauge = self.facts.window.or(unknown).map(|window| {
+            let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
+            if measured.is_some() { gauge } else { gauge.estimated() }
+        });
         Level { prompt_tokens, gauge }
     }
 
@@ -277,12 +278,12 @@ impl Before<'_> {
         sizes
     }
 
-    /// Tells what was cleared already, or may not be touched.
+    /// Tells what was cleared already.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared: HashSet<PartId> =
             self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
         let items = self.history().items();
-        move |at: usize| cleared.contains(&items[at].part) || items[at].part.message as usize >= self.sent
+        move |at: usize| cleared.contains(&items[at].part)
     }
 
     /// The event that clears results, if one is due; else the part in front of which the next one would cut.
@@ -309,7 +310,7 @@ impl Before<'_> {
         if clear.at_turns && !turn_begins {
             return Verdict::default();
         }
-        let candidates = clear::candidates(self.history(), gone, rates, clear);
+        let candidates = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
         let whole = [
             (Reason::Cold, facts.cold && !facts.bound),
             (Reason::Budget, facts.over_budget && !facts.bound),
@@ -335,6 +336,13 @@ impl Before<'_> {
         }
     }
 
+    /// Without what comes with this request for the first time.
+    pub(super) fn sent_before(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let items = self.history().items();
+        candidates.retain(|candidate| (items[candidate.item].part.message as usize) < self.sent);
+        candidates
+    }
+
     /// The item from which on the provider writes again after a cut before `item`.
     fn fallback(&self, item: usize) -> usize {
         if self.conversation.marks.is_none() {
@@ -355,8 +363,12 @@ impl Before<'_> {
     ) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
-        let size: u64 = chosen.iter().map(|candidate| u64::from(items[candidate.item].bytes)).sum();
-        if freed == 0 || size <= clear.minimum_tokens.saturating_mul(clear::BYTES_PER_TOKEN) {
+        let tokens = |candidate: &Candidate| {
+            let result = items[candidate.item].result.as_ref();
+            result.map_or(0, |result| u64::from(result.tokens))
+        };
+        let too_few = || chosen.iter().map(tokens).sum::<u64>() <= clear.minimum_tokens;
+        if freed == 0 || (reason != Reason::Window && too_few()) {
             return None;
         }
         let tails = self.tails(gone);

@@ -53,17 +53,23 @@ fn policy(reason: Reason) -> Policy {
 
 /// A thread, request by request.
 #[derive(Default)]
-struct Thread {
-    sent: usize,
-    applied: Vec<Applied>,
-    standing: Option<Standing>,
+pub(super) struct Thread {
+    pub(super) sent: usize,
+    pub(super) applied: Vec<Applied>,
+    pub(super) standing: Option<Standing>,
     splice: Option<Arc<Splice>>,
     ready: Option<Splice>,
 }
 
 impl Thread {
     /// Sends a request. Without its `memory`, the plan is made from the history alone.
-    fn send(&mut self, talk: &Conversation, policy: &Policy, facts: &Facts, memory: bool) -> Outcome {
+    pub(super) fn send(
+        &mut self,
+        talk: &Conversation,
+        policy: &Policy,
+        facts: &Facts,
+        memory: bool,
+    ) -> Outcome {
         let standing = self.standing.take().filter(|_| memory);
         let (splice, ready) = (self.splice.clone(), self.ready.take());
         let past =
@@ -242,12 +248,32 @@ fn overflows_are_made_room_for() {
 
 #[test]
 fn minimum_is_of_what_is_cleared() {
-    // Each result has its frame of 47 bytes about it.
-    for (minimum_tokens, expected) in [(0, true), (2_000, true), (2_100, false)] {
+    for (minimum_tokens, expected) in [(0, true), (1_999, true), (2_000, false)] {
         let mut policy = policy(Reason::Eager);
         policy.clear.minimum_tokens = minimum_tokens;
         let found = event("u 4000 4000", "a u", &policy, &Facts::default());
         assert_eq!(found.0.is_some(), expected, "{minimum_tokens}");
+        // The window cannot wait for more.
+        policy.clear.gate = vec![Reason::Window];
+        let narrow = Facts { window: Some(2_000), ..Facts::default() };
+        assert_eq!(event("u 4000 4000", "a u", &policy, &narrow).0, Some(Reason::Window));
+    }
+}
+
+/// The provider's own figure holds for what it has seen; the rest is estimated, and an estimate needs a margin.
+#[test]
+fn how_full_the_window_is() {
+    let request = talk(&words("u 4000 4000"));
+    let tail: u64 = request.messages[3..].iter().map(|message| message.span.len() as u64).sum();
+    for (measured, tokens, margin) in [
+        (Some((3, 90_000)), 90_000 + tail / 4, 0),
+        (Some((9, 90_000)), request.body.len() as u64 / 4, 6_400),
+        (None, request.body.len() as u64 / 4, 6_400),
+    ] {
+        let facts = Facts { measured, window: Some(128_000), ..Facts::default() };
+        let outcome = Thread::default().send(&request, &policy(Reason::Window), &facts, true);
+        let level = outcome.level.unwrap();
+        assert_eq!((level.prompt_tokens, level.gauge.unwrap().margin), (tokens, margin), "{measured:?}");
     }
 }
 

@@ -474,3 +474,6 @@ mod events;
 
 #[cfg(test)]
 mod splices;
+
+#[cfg(test)]
+mod epochs;

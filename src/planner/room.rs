@@ -104,7 +104,7 @@ impl Before<'_> {
         let items = self.history().items();
         let gone = |at: usize| cleared(at) || goes(items[at].part.message as usize);
         let (mut chosen, mut freed) = (Vec::new(), 0);
-        for candidate in clear::order(self.history(), &gone, &policy.clear) {
+        for candidate in self.sent_before(clear::order(self.history(), &gone, &policy.clear)) {
             if freed >= wanted {
                 break;
             }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::Entries;
@@ -139,7 +140,8 @@ impl Standing {
                 }
                 PartKind::ToolResult => {
                     let raw = conversation.bytes_of(id.message, part.span);
-                    self.result(id, part, bytes, settings.protects(raw), settings);
+                    let size = (bytes, tokens(conversation, id, part, decision));
+                    self.result(id, part, size, settings.protects(raw), settings);
                 }
                 PartKind::ToolCall => {
                     self.history.part(id, bytes);
@@ -178,7 +180,14 @@ impl Standing {
         }
     }
 
-    fn result(&mut self, id: PartId, part: &Part, bytes: u32, protected: bool, settings: &Settings) {
+    fn result(
+        &mut self,
+        id: PartId,
+        part: &Part,
+        (bytes, tokens): (u32, u32),
+        protected: bool,
+        settings: &Settings,
+    ) {
         let call = part.call_id.as_deref().and_then(|id| self.calls.get(id)).cloned();
         let known = call.is_some();
         let (deed, tool) = call.unwrap_or_default();
@@ -192,7 +201,7 @@ impl Standing {
         let weight = clear::weight(bytes, &deed);
         let is_error = part.is_error;
         let result =
-            history::Outcome { deed, content, is_error, clearable, weight, ..history::Outcome::default() };
+            history::Outcome { deed, content, is_error, tokens, clearable, weight, ..Default::default() };
         self.history.result(id, bytes, result);
     }
 }
@@ -200,6 +209,18 @@ impl Standing {
 /// What a result says, in short.
 fn content(part: &Part) -> u128 {
     part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
+}
+
+/// Tokens of a result's text, as it was sent when it was new.
+fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option<&Decision>) -> u32 {
+    let units = match decision.filter(|decision| !decision.is_clearing()) {
+        Some(decision) => decision.bytes_after as usize,
+        None => {
+            let leaves = part.leaves.iter();
+            leaves.map(|leaf| json::string::utf16_len(conversation.bytes_of(id.message, leaf.span))).sum()
+        }
+    };
+    u32::try_from((units + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
 }
 
 /// Bytes that a result was sent shorter by when it was new. Clearing, which comes later, does not count.

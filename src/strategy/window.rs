@@ -46,6 +46,8 @@ impl Default for Settings {
 
 /// The least that is kept free for an answer, in tokens.
 const LEAST_RESERVE: u64 = 4096;
+/// An estimate may be wrong by one part in so many of the window.
+const MARGIN: u64 = 20;
 
 /// A prompt in a model's window, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Gauge {
     pub window: u64,
     /// What is kept free for the answer.
     pub reserve: u64,
+    /// What is kept free because the prompt is only estimated.
+    pub margin: u64,
 }
 
 impl Gauge {
@@ -63,12 +67,18 @@ impl Gauge {
     /// ever reserved.
     pub fn new(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Self {
         let reserve = settings.reserve_output.or(max_output).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
-        Self { prompt, window, reserve }
+        Self { prompt, window, reserve, margin: 0 }
+    }
+
+    /// The same where the prompt's tokens are an estimate from its bytes.
+    #[must_use]
+    pub fn estimated(self) -> Self {
+        Self { margin: self.window / MARGIN, ..self }
     }
 
     /// Tokens that a prompt may have.
     pub fn usable(&self) -> u64 {
-        self.window - self.reserve
+        self.window.saturating_sub(self.reserve + self.margin)
     }
 
     /// The share of the usable window that is taken.
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     fn gauge(prompt: u64, window: u64) -> Gauge {
-        Gauge { prompt, window, reserve: 0 }
+        Gauge { prompt, window, reserve: 0, margin: 0 }
     }
 
     #[test]
@@ -178,10 +188,17 @@ mod tests {
             (Some(64_000), None, 136_000),
             (Some(190_000), None, 100_000),
             (Some(64_000), Some(20_000), 180_000),
+            (Some(64_000), Some(32_000), 168_000),
         ] {
             let settings = Settings { reserve_output: own, ..Settings::default() };
             assert_eq!(Gauge::new(0, 200_000, max_output, &settings).usable(), usable, "{max_output:?}");
         }
+        let small = Settings { reserve_output: Some(32_000), ..Settings::default() };
+        assert_eq!(Gauge::new(0, 65_536, None, &small).usable(), 33_536);
+        assert_eq!(Gauge::new(0, 200_000, None, &Settings::default()).estimated().usable(), 185_904);
+        // An answer needs its room even when the request asks for less.
+        let full = Gauge::new(125_000, 128_000, Some(1_000), &Settings::default());
+        assert!(full.zone(&Settings::default()) == Zone::Red && full.excess(&Settings::default()) > 0);
     }
 
     #[test]
@@ -193,17 +210,45 @@ mod tests {
 
     #[test]
     fn velocity_and_steps_until_red() {
-        let series = [5000, 8000, 12_000, 18_000, 28_000, 45_000, 68_000, 90_000, 105_000, 118_000];
-        let velocities = [0.0, 0.0, 3500.0, 4333.3, 5750.0, 8000.0, 12_000.0, 15_600.0, 17_400.0, 18_000.0];
+        use Zone::{Green, Orange, Red, Yellow};
         let mut velocity = Velocity::default();
-        for (tokens, expected) in series.into_iter().zip(velocities) {
+        for (tokens, expected, until, zone) in [
+            (5000, 0.0, None, Green),
+            (8000, 0.0, None, Green),
+            (12_000, 3500.0, Some(29.5), Green),
+            (18_000, 4333.3, Some(22.4), Green),
+            (28_000, 5750.0, Some(15.2), Green),
+            (45_000, 8000.0, Some(8.8), Green),
+            (68_000, 12_000.0, Some(3.93), Yellow),
+            (90_000, 15_600.0, Some(1.62), Yellow),
+            (105_000, 17_400.0, Some(0.59), Orange),
+            (118_000, 18_000.0, Some(0.0), Red),
+        ] {
             let reading = velocity.read(tokens);
-            assert!((reading.velocity - expected).abs() < 0.1, "{tokens}: {reading:?}");
-            assert!(!reading.spike, "{tokens}");
+            assert!((reading.velocity - expected).abs() < 0.1 && !reading.spike, "{tokens}: {reading:?}");
+            let gauge = gauge(tokens, 128_000);
+            let steps = gauge.steps_until_red(reading.velocity, &Settings::default());
+            assert_eq!(steps.is_some(), until.is_some(), "{tokens}");
+            assert!((steps.unwrap_or(0.0) - until.unwrap_or(0.0)).abs() < 0.06, "{tokens}: {steps:?}");
+            assert_eq!(gauge.zone(&Settings::default()), zone, "{tokens}");
         }
         let until = gauge(45_000, 128_000).steps_until_red(8000.0, &Settings::default());
         assert!((until.unwrap() - 8.775).abs() < 0.01, "{until:?}");
         assert_eq!(gauge(45_000, 128_000).steps_until_red(0.0, &Settings::default()), None);
         assert_eq!(gauge(120_000, 128_000).steps_until_red(1.0, &Settings::default()), Some(0.0));
+    }
+
+    #[test]
+    fn spikes() {
+        let mut velocity = Velocity::default();
+        for (tokens, expected, spike) in [
+            (2000, 0.0, false),
+            (4000, 0.0, false),
+            (6000, 2000.0, false),
+            (8000, 2000.0, false),
+            (60_000, 14_500.0, true),
+        ] {
+            assert_eq!(velocity.read(tokens), Reading { velocity: expected, spike }, "{tokens}");
+        }
     }
 }

@@ -28,7 +28,7 @@ pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     if settings.policy == Policy::Worth {
         return worth::step(history, rates, settings);
     }
-    let places: Vec<usize> = open(history, settings);
+    let places: Vec<usize> = open(history, &|_| false, settings);
     let mut open = places.into_iter().peekable();
     for (at, _, bytes, result) in history.results_mut() {
         if open.next_if_eq(&at).is_some() {
@@ -46,7 +46,7 @@ pub fn candidates(
 ) -> Vec<Candidate> {
     let open = match settings.policy {
         Policy::Worth => worth::open(history, rates, settings),
-        _ => open(history, settings),
+        _ => open(history, gone, settings),
     };
     let candidate = |at: usize| {
         let item = &history.items()[at];
@@ -86,15 +86,16 @@ fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
         && (!result.is_error || result.superseded || settings.errors)
 }
 
-/// The places of results outside of what is protected, in order.
-fn open(history: &History, settings: &Settings) -> Vec<usize> {
+/// The places of results outside of what is protected, in order. What is gone does not count as one of the newest.
+fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<usize> {
     let (mut views, mut others) = (0_u64, 0_u64);
     let protect = settings.protect;
     let mut out = Vec::new();
     for at in walk(history, settings.within_step) {
         let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { continue };
-        if history.turn().saturating_sub(item.turn) < protect.turns || !may_go(item.bytes, result, settings) {
+        let of_late = history.turn().saturating_sub(item.turn) < protect.turns;
+        if of_late || gone(at) || !may_go(item.bytes, result, settings) {
             continue;
         }
         let (sum, limit) = match result.deed.class {
@@ -102,8 +103,8 @@ fn open(history: &History, settings: &Settings) -> Vec<usize> {
             Class::View => (&mut views, protect.view_tokens),
             _ => (&mut others, protect.other_tokens),
         };
-        *sum += u64::from(item.bytes);
-        let beyond = *sum > limit.saturating_mul(BYTES_PER_TOKEN);
+        *sum += u64::from(result.tokens);
+        let beyond = *sum > limit;
         let due = match settings.policy {
             Policy::Duplicate => result.superseded,
             Policy::TypeTtl => history.turn() - item.turn > settings.ttl_turns,

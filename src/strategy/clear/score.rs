@@ -29,13 +29,14 @@ pub(super) fn keep(history: &History, at: usize, settings: &Settings) -> f64 {
         Policy::Lru => lru(idle, references),
         Policy::Priority => priority(age, references),
         Policy::TypeTtl => type_ttl(age, ttl),
-        Policy::Duplicate => f64::from(u8::from(!result.superseded)),
+        Policy::Duplicate => duplicate(result.superseded),
         Policy::Hybrid => {
             let weights = settings.weights;
             weights.oldest * oldest(age)
                 + weights.lru * lru(idle, references)
                 + weights.priority * priority(age, references)
                 + weights.type_ttl * type_ttl(age, ttl)
+                + weights.duplicate * duplicate(result.superseded)
         }
     }
 }
@@ -58,6 +59,10 @@ fn priority(age: f64, references: f64) -> f64 {
 
 fn type_ttl(age: f64, ttl: f64) -> f64 {
     if age > ttl { 0.0 } else { 1.0 - age / ttl.max(1.0) }
+}
+
+fn duplicate(superseded: bool) -> f64 {
+    f64::from(u8::from(!superseded))
 }
 
 #[cfg(test)]

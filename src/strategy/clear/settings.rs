@@ -53,6 +53,8 @@ pub struct Weights {
     pub priority: f64,
     /// Lifetime of the kind.
     pub type_ttl: f64,
+    /// That it does not stand further down again.
+    pub duplicate: f64,
 }
 
 /// Everything about clearing.
@@ -76,7 +78,7 @@ pub struct Settings {
     pub errors: bool,
     /// Results of fewer tokens stay: a placeholder would be no shorter.
     pub smallest: u64,
-    /// An event clears results of more than this many tokens in all.
+    /// An event clears results of more than this many tokens in all, unless the window demands it.
     pub minimum_tokens: u64,
     /// Why an event may happen.
     pub gate: Vec<Reason>,
@@ -117,7 +119,7 @@ impl Default for Settings {
             settle: 12,
             patience: 0.9,
             ttl_turns: 8,
-            weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30 },
+            weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30, duplicate: 0.0 },
             regret_tokens: 220_000,
             most_loss: 0.1,
         }

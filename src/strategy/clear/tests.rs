@@ -58,6 +58,7 @@ fn add(history: &mut History, id: PartId, short: &str) {
         deed,
         content: u128::from(call),
         is_error: kind == "e",
+        tokens: tokens.parse().unwrap(),
         clearable: kind != "p",
         ..Outcome::default()
     };
@@ -89,12 +90,20 @@ fn number(history: &History, candidate: &Candidate) -> u64 {
     history.items()[candidate.item].result.as_ref().unwrap().deed.call
 }
 
+fn tokens(history: &History, candidate: &Candidate) -> u32 {
+    history.items()[candidate.item].result.as_ref().unwrap().tokens
+}
+
 #[test]
 fn what_is_outside_of_the_newest() {
     const TALK: &str = "u r1=30000 a u r2=25000+r3=20000 a u r4=10000 a u";
     let usual = forty_and_twenty();
     let forward = Settings { within_step: Within::Forward, ..usual.clone() };
     let apart = Settings { protect_together: false, ..usual.clone() };
+    let masking = Settings {
+        protect: Protect { view_tokens: 50_000, other_tokens: 50_000, turns: 1 },
+        ..usual.clone()
+    };
     let expired = Settings { policy: Policy::TypeTtl, ttl_turns: 2, ..usual.clone() };
     for (talk, settings, expected) in [
         // The result that crosses the limit goes whole; which one it is depends on the direction in a step.
@@ -113,9 +122,27 @@ fn what_is_outside_of_the_newest() {
         // Views and the rest have windows of their own, or share one.
         ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &usual, &[1, 2]),
         ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &apart, &[1]),
+        // The newest turn aside, the result that crosses 50,000 goes, and all before it.
+        ("u r1=25000 a u r2=35000 a u r3=20000 a u", &masking, &[1, 2]),
+        ("u r1=30000 a u r2=20000 a u", &masking, &[]),
         ("u r1=30000 a u r2=300 a u r3=300 a u r4=300 a u", &expired, &[1, 2]),
     ] {
         assert_eq!(open_in(&history(talk), settings), expected, "{talk}");
+    }
+}
+
+/// What is cleared is passed over: the results before it are still looked at, and it is none of the newest.
+#[test]
+fn the_walk_goes_on_past_what_is_cleared() {
+    let settings = forty_and_twenty();
+    for (cleared, expected) in [(&[][..], &[1, 2][..]), (&[2], &[1]), (&[3], &[1]), (&[2, 3], &[])] {
+        let history = history("u r1=30000 a u r2=25000 a u r3=20000 a u a u");
+        let items = history.items();
+        let gone =
+            |at: usize| items[at].result.as_ref().is_some_and(|result| cleared.contains(&result.deed.call));
+        let open = candidates(&history, &gone, Rates::USUAL, &settings);
+        let open: Vec<u64> = open.iter().map(|candidate| number(&history, candidate)).collect();
+        assert_eq!(open, expected, "{cleared:?}");
     }
 }
 
@@ -130,8 +157,8 @@ fn events_of_fourteen_turns() {
         let history = history(&format!("{} u", before.join(" ")));
         let gone = |at: usize| cleared.contains(&history.items()[at].part);
         let open = candidates(&history, &gone, Rates::USUAL, &settings);
-        let size: u32 = open.iter().map(|candidate| history.items()[candidate.item].bytes).sum();
-        if u64::from(size) > settings.minimum_tokens * BYTES_PER_TOKEN {
+        let size: u32 = open.iter().map(|candidate| tokens(&history, candidate)).sum();
+        if u64::from(size) > settings.minimum_tokens {
             events.push((turn, open.iter().map(|candidate| number(&history, candidate)).collect::<Vec<_>>()));
             cleared.extend(open.iter().map(|candidate| history.items()[candidate.item].part));
         }
@@ -161,6 +188,28 @@ fn what_goes_first() {
         let numbers: Vec<u64> = order.iter().map(|candidate| number(&history, candidate)).collect();
         assert_eq!(numbers, expected, "{policy:?} {talk}");
     }
+}
+
+/// The least worth keeping first, until enough is free: the results of 6, 3 and 2 turns ago.
+#[test]
+fn scores_and_what_they_free() {
+    let settings = Settings { policy: Policy::Hybrid, smallest: 0, ..Settings::default() };
+    let history = history("u a u a u r2=450 a u a u a u r3=2800 a u r4=120 a u a u a");
+    let order = order(&history, &|_| false, &settings);
+    let scores: Vec<(u64, f64)> = order
+        .iter()
+        .map(|candidate| (number(&history, candidate), score::keep(&history, candidate.item, &settings)))
+        .collect();
+    for ((result, score), (expected, near)) in scores.iter().zip([(2, 0.3568), (3, 0.5159), (4, 0.5718)]) {
+        assert!(*result == expected && (score - near).abs() < 5e-5, "{scores:?}");
+    }
+    let freed: Vec<u32> = order.iter().map(|candidate| tokens(&history, candidate)).collect();
+    assert_eq!(freed, [450, 2800, 120]);
+    let weights = Weights { oldest: 0.30, priority: 0.25, type_ttl: 0.20, lru: 0.15, duplicate: 0.10 };
+    let five = Settings { weights, ..settings };
+    let superseded = self::history("u r1=100 a u r1=100 a");
+    let keeps = |at: usize| score::keep(&superseded, at, &five);
+    assert!(keeps(4) - keeps(1) > 0.10, "{} {}", keeps(4), keeps(1));
 }
 
 #[test]

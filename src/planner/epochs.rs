@@ -1,0 +1,191 @@
+//! Whole conversations, request by request: when old results are cleared, which, and that nothing else changes.
+//!
+//! The settings are those of agents that prune their own history; see `forty_and_twenty`.
+
+use bytes::Bytes;
+
+use super::events::Thread;
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::strategy::clear::tests::forty_and_twenty;
+use crate::strategy::gate::Reason;
+
+/// A conversation in short: `u` the user, `a` an answer without calls, and steps of the model with the results of
+/// its calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results.
+fn body(words: &[&str]) -> Bytes {
+    let mut call = 0;
+    let mut messages = Vec::new();
+    for word in words {
+        match *word {
+            "u" => messages.push(r#"{"role":"user","content":"go on"}"#.to_owned()),
+            "a" => messages.push(r#"{"role":"assistant","content":"done"}"#.to_owned()),
+            step => messages.extend(calls(step, &mut call)),
+        }
+    }
+    format!(r#"{{"model":"m","max_tokens":1,"messages":[{}]}}"#, messages.join(",")).into()
+}
+
+fn calls(step: &str, call: &mut u32) -> [String; 2] {
+    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    for one in step.trim_end_matches('&').split('+') {
+        *call += 1;
+        let (name, tokens) = one.split_once('=').unwrap();
+        let (name, is_error) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
+        let start = format!("{call:07} ");
+        let text = start.repeat(tokens.parse::<usize>().unwrap() / 2 + 1);
+        let text = &text[..tokens.parse::<usize>().unwrap() * 4];
+        asked.push(format!(r#"{{"type":"tool_use","id":"t{call}","name":"{name}","input":{{"n":{call}}}}}"#));
+        answered.push(format!(
+            r#"{{"type":"tool_result","tool_use_id":"t{call}","content":"{text}","is_error":{is_error}}}"#
+        ));
+    }
+    if step.ends_with('&') {
+        answered.push(r#"{"type":"text","text":"by the way"}"#.to_owned());
+    }
+    [("assistant", asked), ("user", answered)]
+        .map(|(role, blocks)| format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(",")))
+}
+
+/// What happened to a request.
+struct Passed {
+    /// The word that it ended with, counted from 0.
+    word: usize,
+    outcome: Outcome,
+    talk: Conversation,
+}
+
+/// Sends every request that the conversation had.
+fn live(short: &str, policy: &Policy, facts: &Facts) -> Vec<Passed> {
+    let words: Vec<&str> = short.split_whitespace().collect();
+    let mut thread = Thread::default();
+    let ends = (0..words.len()).filter(|at| words[*at] != "a");
+    ends.map(|word| {
+        let talk = protocol::named("anthropic").unwrap().index(&body(&words[..=word]), &NoMemo).unwrap();
+        let outcome = thread.send(&talk, policy, facts, true);
+        Passed { word, outcome, talk }
+    })
+    .collect()
+}
+
+/// Shapes nothing, and clears as the settings say.
+fn policy(clear: clear::Settings) -> Policy {
+    let mut policy = Policy { clear, ..Policy::default() };
+    policy.shape = crate::shape::Settings { repeat: false, fold: false, ..policy.shape };
+    policy.shape.truncate.base.max_bytes = 1 << 30;
+    policy.shape.truncate.base.max_lines = 1 << 30;
+    policy
+}
+
+/// The numbers of the calls whose results an event cleared with a request.
+fn cleared(passed: &Passed) -> Vec<u32> {
+    let all = passed.outcome.applied.iter();
+    let new = all.skip(passed.outcome.applied.len() - passed.outcome.fresh);
+    let mut calls: Vec<u32> = new
+        .map(|applied| {
+            passed.talk.part(applied.part).unwrap().call_id.as_deref().unwrap()[1..].parse().unwrap()
+        })
+        .collect();
+    calls.sort_unstable();
+    calls
+}
+
+/// The words that brought events, and what these cleared. Every other request is the one before it and what is new.
+fn events(short: &str, policy: &Policy, facts: &Facts) -> Vec<(usize, Vec<u32>)> {
+    let mut events = Vec::new();
+    let mut before: Option<Vec<u8>> = None;
+    for passed in live(short, policy, facts) {
+        let protocol = protocol::named("anthropic").unwrap();
+        let mut plan = Plan { ops: passed.outcome.applied.iter().map(operation).collect() };
+        plan.ops.sort_by_key(|op| {
+            if let Op::Text { part, .. } = op { *part } else { PartId { message: 0, part: 0 } }
+        });
+        let sent = protocol::rewrite(protocol, &passed.talk, &plan, &NoMemo).unwrap();
+        let kept = before.as_ref().is_none_or(|before| sent.starts_with(before));
+        match &passed.outcome.event {
+            Some(event) => {
+                let cleared = cleared(&passed);
+                assert_eq!(event.cleared as usize, cleared.len());
+                assert!(!kept, "an event changes what was sent");
+                events.push((passed.word, cleared));
+            }
+            None => assert!(kept && passed.outcome.fresh == 0, "{short}: word {} changes", passed.word),
+        }
+        before = Some(sent[..sent.len() - 2].to_vec());
+    }
+    events
+}
+
+#[test]
+fn pruning_by_turns() {
+    let usual = policy(forty_and_twenty());
+    let mut forward = usual.clone();
+    forward.clear.within_step = clear::Within::Forward;
+    let none: &[(usize, &[u32])] = &[];
+    for (talk, policy, expected) in [
+        ("u run=30000 a u run=25000+run=20000 a u run=10000 a u", &usual, &[(9, &[1, 2][..])][..]),
+        ("u run=30000 a u run=25000+run=20000 a u run=10000 a u", &forward, &[(9, &[1, 3])]),
+        // Both limits are strict, in tokens of the text.
+        ("u run=20000 a u run=40000 a u a u", &usual, none),
+        ("u run=20001 a u run=40000 a u a u", &usual, &[(8, &[1])]),
+        // What reaches the minimum within a turn waits for the user's next one.
+        ("u run=30000 a u run=45000 run=30000 run=30000 a u a u", &usual, &[(10, &[1, 2, 3])]),
+        // Results are no turn, whatever the client says with them.
+        ("u run=9000& run=9000& run=9000& run=9000& run=9000& run=9000& run=9000 run=9000 a u", &usual, none),
+        // Errors and the agent's memory stay, and do not count.
+        ("u run=30000 !run=50000 skill_use=50000 a u run=5000 a u a u", &usual, none),
+        ("u run=30000 !run=50000 skill_use=50000 a u run=45000 a u a u", &usual, &[(10, &[1, 4])]),
+        // The turn before the newest is protected too.
+        ("u run=60000 a u a u", &usual, &[(5, &[1])]),
+    ] {
+        let found = events(talk, policy, &Facts::default());
+        let found: Vec<(usize, &[u32])> = found.iter().map(|(word, calls)| (*word, &**calls)).collect();
+        assert_eq!(found, expected, "{talk}");
+    }
+}
+
+/// One result of 15,000 tokens a turn: an agent's own pruning comes every other turn, the gate lets it come when it
+/// has paid. All other requests are the one before them and what is new.
+#[test]
+fn fourteen_turns() {
+    let talk = ["u run=15000 a"; 13].join(" ") + " u";
+    let turn = |word: usize| word as u32 / 3 + 1;
+    let eager = events(&talk, &policy(forty_and_twenty()), &Facts::default());
+    let turns: Vec<(u32, Vec<u32>)> = eager.into_iter().map(|(word, calls)| (turn(word), calls)).collect();
+    let expected: Vec<(u32, Vec<u32>)> =
+        [6, 8, 10, 12, 14].map(|turn| (turn, vec![turn - 5, turn - 4])).into();
+    assert_eq!(turns, expected);
+
+    let gated = clear::Settings { gate: vec![Reason::BreakEven], settle: 0, ..forty_and_twenty() };
+    // Protected results stand behind every cut, and writing them again would cost too much in so short a talk;
+    // without any, each result goes as the next turn begins, with next to nothing behind it.
+    for (clear, expected) in [(gated, 0), (clear::Settings::default(), 8)] {
+        let found = events(&talk, &policy(clear.clone()), &Facts::default());
+        assert_eq!(found.len(), expected, "{found:?}");
+        assert!(found.iter().all(|(word, _)| word % 3 == 0), "{found:?}");
+        let account =
+            live(&talk, &policy(clear), &Facts::default()).pop().unwrap().outcome.standing.account();
+        assert!(account.paid <= account.direct, "{account:?}");
+    }
+}
+
+/// What is cleared keeps its call, its place and all that the client says about it; the same bytes stand there in
+/// every request, whenever it is made.
+#[test]
+fn what_is_left_of_a_result() {
+    let mut clear = forty_and_twenty();
+    (clear.protect, clear.minimum_tokens) = (clear::Protect { view_tokens: 0, other_tokens: 0, turns: 1 }, 0);
+    let sent = |now_ms| {
+        let facts = Facts { now_ms, ..Facts::default() };
+        let mut policy = policy(clear.clone());
+        policy.marks.marks = false;
+        let last = live("u run=100+run=5 a u", &policy, &facts).pop().unwrap();
+        protocol::rewrite(protocol::named("anthropic").unwrap(), &last.talk, &last.outcome.plan, &NoMemo)
+            .unwrap()
+    };
+    let whole = String::from_utf8(body(&["u", "run=100+run=5", "a", "u"]).to_vec()).unwrap();
+    let text = format!("\"{}\"", "0000001 ".repeat(50));
+    let left = r#""[plimsoll: result of run cleared (1 line); full output: /o]""#;
+    assert_eq!(sent(1), whole.replace(&text, left).as_bytes());
+    assert_eq!(sent(1), sent(1_000_000_000));
+}
