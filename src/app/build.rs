@@ -12,6 +12,7 @@ use http::HeaderMap;
 use tokio::sync::watch;
 
 use super::books::{Books, Means};
+use super::budget::Budget;
 use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
@@ -127,11 +128,14 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
     let prices = Arc::new(prices(&config.prices)?);
     let lost = Arc::new(AtomicU64::new(0));
+    let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
+    budget.warm(clock::now_ms());
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
         bodies: (config.ledger.record == config::Record::Full).then(|| Bodies::below(&config.state.dir)),
         lost: Arc::clone(&lost),
+        budget: Arc::clone(&budget),
     };
     Ok(Core {
         routes: routes(&config.upstreams),
@@ -146,6 +150,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         recall: recall(config.outputs.recall, admin),
         prices,
         books: Books::start(means, config.limits.queue)?,
+        budget,
         observe: config.mode == config::Mode::Observe,
         isolate: config.lineage.isolate,
         lost,

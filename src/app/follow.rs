@@ -7,6 +7,7 @@ use std::time::Instant;
 use http::{HeaderMap, StatusCode, header};
 
 use super::books::{Ended, Slot};
+use super::budget::Reached;
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
@@ -26,6 +27,8 @@ pub(super) struct Start {
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// A limit that is reached, or nearly.
+    pub(super) budget: Option<Reached>,
 }
 
 /// Follows one exchange.
@@ -107,6 +110,7 @@ impl Follow {
                 reserved: level.gauge.map(|gauge| gauge.reserve),
                 zone: level.gauge.map(|gauge| gauge.zone(&self.core.policy.window).as_str().to_owned()),
             }),
+            budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
             prefix: self.prefix().map(str::to_owned),
             answer: answer.id.clone(),

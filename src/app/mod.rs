@@ -4,6 +4,7 @@
 //! Nothing else in the crate knows more than one of these sides.
 
 mod books;
+mod budget;
 mod build;
 mod clock;
 mod follow;
@@ -35,6 +36,7 @@ use crate::usage::{Catalogue, Vendor};
 pub use build::{App, StartError};
 
 use books::{Books, Name};
+use budget::{Budget, Reached};
 use memo::Indexes;
 use meter::Meter;
 use rewrite::Asked;
@@ -56,6 +58,7 @@ struct Core {
     recall: Recall,
     prices: Arc<Catalogue>,
     books: Books,
+    budget: Arc<Budget>,
     /// Plan, but change nothing.
     observe: bool,
     /// Histories of different credentials are different.
@@ -150,17 +153,20 @@ impl Sidecar {
             model: protocol.model_of_path(head.uri.path()),
         };
         let mut rewritten = self.core.rewrite(protocol, &head.headers, &body, asked).await;
+        let id = clock::new_id();
+        let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
+        let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
+        let refusal = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
         let asks = self.core.routes.include_usage(&upstream);
         let leaving = rewritten.body.as_ref().unwrap_or(&body);
         let asked = if asks { protocol.ask_for_usage(leaving) } else { None };
         let filter = asked.is_some().then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
         rewritten.body = asked.or(rewritten.body);
-        let id = clock::new_id();
-        let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let start = follow::Start {
             id,
             received_at,
             prepared_at: Instant::now(),
+            budget,
             received: body.len() as u64,
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
         };
@@ -168,7 +174,7 @@ impl Sidecar {
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let exchange =
             follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, slot, start);
-        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter }
+        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 }
 

@@ -142,6 +142,9 @@ impl Core {
             Ok(request) => request,
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
+        if let Some(refused) = request.over_budget() {
+            return refused;
+        }
         let mut rewritten = match request.attempt().await {
             // Another gateway on the same store was first: what it decided is there now.
             Err(StoreError::Raced) => request.attempt().await,
@@ -251,9 +254,19 @@ impl<'a> Request<'a> {
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: kind.idle_ms().unwrap_or(0),
             saves: self.core.keeps_outputs(),
+            over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
             ..planner::Facts::default()
         }
+    }
+
+    /// The request as it came, if it is not to be sent at all.
+    fn over_budget(&self) -> Option<Rewritten> {
+        let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
+        let place = self.place().ok()?;
+        budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
+        let facts = self.facts(Some(place), State::Unchanged, None, Arc::default(), 0);
+        Some(Rewritten { body: None, facts, edited: None, reading: None })
     }
 
     async fn attempt(&self) -> Result<Rewritten, StoreError> {

@@ -8,6 +8,7 @@
 //! One section, one file: it owns the section's type, its defaults and its checks. Nothing here reads a
 //! file, and nothing but an [`Environment`] reaches outside.
 
+mod budget;
 mod clearing;
 mod document;
 mod environment;
@@ -30,6 +31,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use budget::{Budget, Limits as BudgetLimits, OnExceeded};
 pub use environment::{Environment, ProcessEnvironment};
 pub use limits::Limits;
 pub use listen::Listen;
@@ -69,6 +71,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is done to tool results, new and old.
     pub policy: Policy,
+    /// What may be used up.
+    pub budget: Budget,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
@@ -153,6 +157,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let ladder = root.section("ladder", |section| clearing::ladder(section, ladder));
     let marks = root.section("cache", |section| clearing::marks(section, marks));
     let policy = Policy { shape, clear, window, ladder, marks };
+    let budget = root.section("budget", budget::read);
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
@@ -164,5 +169,19 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let prices = root.section("prices", prices::read);
     let lineage = root.section("lineage", state::lineage);
     let log = root.section("log", log::read);
-    Config { mode, preset, listen, state, upstreams, limits, policy, outputs, ledger, prices, lineage, log }
+    Config {
+        mode,
+        preset,
+        listen,
+        state,
+        upstreams,
+        limits,
+        policy,
+        budget,
+        outputs,
+        ledger,
+        prices,
+        lineage,
+        log,
+    }
 }

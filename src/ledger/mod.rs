@@ -7,6 +7,8 @@ pub mod record;
 pub mod report;
 pub mod totals;
 
-pub use record::{Bytes, Cost, Counterfactual, Edits, Event, Made, Record, Shares, Splice, Timing, Window};
+pub use record::{
+    Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Record, Shares, Splice, Timing, Window,
+};
 pub use report::{Conversation, Conversations, Report};
 pub use totals::{Costs, Saved, Totals};

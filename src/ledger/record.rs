@@ -78,8 +78,22 @@ pub struct Record {
     pub edits: Edits,
     /// How full the model's window is with it; null when it was not read.
     pub window: Option<Window>,
+    /// A limit of `[budget]` that was nearly reached, or reached, when the request came; null otherwise.
+    pub budget: Option<Budget>,
     /// How long things took.
     pub timing: Timing,
+}
+
+/// A limit of `[budget]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budget {
+    /// `near`, `spent`.
+    pub state: String,
+    /// Its key in the configuration.
+    pub limit: String,
+    /// How much of how much was used up.
+    pub used: String,
 }
 
 /// Money, in pico-dollars (millionths of a millionth of a US dollar), exact.
@@ -416,6 +430,11 @@ mod tests {
                 reserved: Some(4096),
                 zone: text("green"),
             }),
+            budget: Some(Budget {
+                state: "near".to_owned(),
+                limit: "budget.day_usd".to_owned(),
+                used: "$9.00 of $10.00".to_owned(),
+            }),
             timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
         }
     }
@@ -446,6 +465,7 @@ mod tests {
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
+            r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,
         );
         assert_eq!(full().row(0).record, expected);

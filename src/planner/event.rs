@@ -317,9 +317,12 @@ impl Before<'_> {
             (Reason::Uncached, rates.is_uncached() && !facts.bound),
             (Reason::Eager, !facts.bound),
         ];
-        let due = whole.into_iter().find(|(reason, holds)| *holds && clear::allows(clear, *reason));
-        if let Some((reason, _)) = due {
-            return Verdict { choice: self.choice(reason, &candidates, gone, clear), next: None };
+        let due = whole.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
+        for (reason, _) in due {
+            let choice = self.choice(reason, &candidates, gone, clear);
+            if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.saves(choice)) {
+                return Verdict { choice, next: None };
+            }
         }
         let settled = self.history().step() >= clear.settle;
         if facts.bound || !settled || !clear::allows(clear, Reason::BreakEven) {
@@ -341,6 +344,13 @@ impl Before<'_> {
         let items = self.history().items();
         candidates.retain(|candidate| (items[candidate.item].part.message as usize) < self.sent);
         candidates
+    }
+
+    /// Whether a choice is likely to save money before the thread ends: a thread goes on for as many requests as
+    /// it has had, within bounds.
+    fn saves(&self, choice: &Choice) -> bool {
+        let rest = f64::from(self.history().step().clamp(5, 60));
+        choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
     }
 
     /// The item from which on the provider writes again after a cut before `item`.

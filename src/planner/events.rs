@@ -10,12 +10,16 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
-/// bytes.
+/// bytes, `x300` the user with as many.
 fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
         "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
         "a" => r#"{"role":"assistant","content":"done"}"#.to_owned(),
+        word if word.starts_with('x') => {
+            let text = "x".repeat(word[1..].parse().unwrap());
+            format!(r#"{{"role":"user","content":"{text}"}}"#)
+        }
         size => {
             call += 1;
             let text = format!("{call} ").repeat(size.parse::<usize>().unwrap() / 2);
@@ -290,6 +294,16 @@ fn only_what_was_sent_and_answered() {
         for reason in [Reason::Window, Reason::Eager] {
             assert_eq!(event(before, then, &policy(reason), &narrow).1, expected, "{before} | {then}");
         }
+    }
+}
+
+/// A budget that is nearly spent is no reason to spend more of it.
+#[test]
+fn a_budget_demands_only_what_saves() {
+    let facts = Facts { over_budget: true, ..Facts::default() };
+    for (before, expected) in [("u 4000 400", &[2, 4][..]), ("u 400 u x30000 a", &[])] {
+        let policy = policy(Reason::Budget);
+        assert_eq!(event(before, "a u", &policy, &facts).1, expected, "{before}");
     }
 }
 

@@ -10,6 +10,7 @@ use crate::json::string;
 pub(super) fn fault(fault: &Fault<'_>) -> String {
     let (kind, code) = match (fault.status, fault.at_fault) {
         (401, _) => ("invalid_request_error", "invalid_api_key"),
+        (402, _) => ("insufficient_quota", "insufficient_quota"),
         (404, _) => ("invalid_request_error", "not_found"),
         (413, _) => ("invalid_request_error", "request_too_large"),
         (429, _) => ("rate_limit_error", "rate_limit_exceeded"),

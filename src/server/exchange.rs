@@ -75,6 +75,8 @@ pub struct Prepared {
     /// Takes something out of the answer to `body`, if that is an event stream. The upstream is then asked for
     /// an answer without encoding.
     pub filter: Option<Box<dyn Filter>>,
+    /// The request is not sent at all: its answer. The exchange is told of it.
+    pub refusal: Option<Fault>,
 }
 
 /// Takes something out of an event stream on its way to the client. The exchange sees the whole of it.
@@ -186,6 +188,7 @@ impl std::fmt::Debug for Prepared {
             .field("body", &self.body.as_ref().map(Bytes::len))
             .field("exchange", &self.exchange.is_some())
             .field("filter", &self.filter.is_some())
+            .field("refusal", &self.refusal)
             .finish()
     }
 }

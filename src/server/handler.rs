@@ -128,7 +128,11 @@ impl<G: Gateway> Handler<G> {
         let upstream = Arc::clone(&target.upstream);
         let prepared =
             self.prepare(Inbound { head: Arc::clone(&head), body: plain, upstream, received_at: at }).await;
-        let tap = Tap::new(prepared.exchange, &self.endings, &self.stats);
+        let mut tap = Tap::new(prepared.exchange, &self.endings, &self.stats);
+        if let Some(fault) = prepared.refusal {
+            tap.end(End::Failed(fault.clone()));
+            return Ok(self.refuse(&head, &fault));
+        }
         let original = Outgoing::whole(original, spelling);
         match prepared.body {
             None => self.forward(&head, target, original, tap).await,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::{StoreError, StoredDecision, schema, sqlite};
+use super::{Spent, StoreError, StoredDecision, schema, sqlite};
 
 /// The database's file in the state's directory.
 pub const FILE_NAME: &str = "plimsoll.db";
@@ -126,6 +126,27 @@ pub(super) fn rows(
         ":until": filter.until_ms.unwrap_or(i64::MAX),
     })?;
     each_of(&mut rows, each)
+}
+
+/// What rows of a conversation, or all, since some time add up to.
+pub(super) fn spent(
+    connection: &Connection,
+    conversation: Option<&str>,
+    since_ms: i64,
+) -> Result<Spent, StoreError> {
+    // Two statements, so that each has its index.
+    let rows = match conversation {
+        Some(_) => "conversation = :conversation AND at_ms >= :since",
+        None => ":conversation IS NULL AND at_ms >= :since",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT coalesce(sum(cost), 0), coalesce(sum(
+           (SELECT sum(value) FROM json_each(record, '$.tokens')
+            WHERE key IN ('input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h', 'output'))
+         ), 0) FROM ledger WHERE {rows}"
+    ))?;
+    let named = named_params! {":conversation": conversation, ":since": since_ms};
+    Ok(statement.query_row(named, |row| Ok(Spent { picodollars: row.get(0)?, tokens: row.get(1)? }))?)
 }
 
 fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>)) -> Result<(), StoreError> {

@@ -23,7 +23,7 @@ use crate::planner::PartKey;
 pub use bodies::Bodies;
 pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
-pub use row::{Batch, Boundary, LedgerRow, StoredDecision, StoredSplice, Thread};
+pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};
 pub use sqlite::Sqlite;
 
 /// The promise that a batch is stored.
@@ -76,6 +76,12 @@ pub trait Store: Send + Sync {
         filter: LedgerFilter,
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError>;
+
+    /// What the requests of a conversation, or all, have used up since a time in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError>;
 
     /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
     /// withdraws the batch, if that is not too late.

@@ -81,6 +81,22 @@ pub struct LedgerRow {
     pub record: String,
 }
 
+/// Money and tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Pico-dollars; what has no known price is not in it.
+    pub picodollars: i64,
+    /// Tokens of prompts and answers.
+    pub tokens: u64,
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.picodollars = self.picodollars.saturating_add(other.picodollars);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+    }
+}
+
 /// What is written together.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
 
 use super::outputs::{Outputs, create_private};
-use super::row::{Batch, Boundary, StoredDecision, StoredSplice, Thread, digest, part_key};
+use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
 use super::writer::Writer;
 use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema, splices};
 use crate::conversation::Chain;
@@ -140,6 +140,10 @@ impl Store for Sqlite {
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
         self.read(|connection| ledger::rows(connection, filter, each))
+    }
+
+    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
+        self.read(|connection| ledger::spent(connection, conversation, since_ms))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

@@ -144,6 +144,7 @@ fn assert_same(a: &Config, b: &Config) {
         upstreams,
         limits,
         policy,
+        budget,
         outputs,
         ledger,
         prices,
@@ -151,13 +152,14 @@ fn assert_same(a: &Config, b: &Config) {
         log,
     } = a;
     assert_eq!((mode, preset, listen, state), (&b.mode, &b.preset, &b.listen, &b.state));
-    assert_eq!((limits, outputs, ledger), (&b.limits, &b.outputs, &b.ledger));
+    assert_eq!((limits, budget, outputs, ledger), (&b.limits, &b.budget, &b.outputs, &b.ledger));
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
     assert!(matches!(upstreams, Upstreams::Named(_)));
     assert!(prices.is_empty() && b.prices.is_empty());
     assert_same_shape(&policy.shape, &b.policy.shape);
     assert_eq!(policy.clear, b.policy.clear);
     assert_eq!(policy.window, b.policy.window);
+    assert_eq!(policy.marks, b.policy.marks);
 }
 
 fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {

@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use bytes::Bytes;
 
+use super::budget::Budget;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::protocol::Protocol;
@@ -69,6 +70,8 @@ pub(super) struct Means {
     pub(super) bodies: Option<Bodies>,
     /// Records that were dropped.
     pub(super) lost: Arc<AtomicU64>,
+    /// What is booked counts towards it.
+    pub(super) budget: Arc<Budget>,
 }
 
 enum Job {
@@ -83,6 +86,7 @@ pub(super) struct Books {
     waiting: Arc<AtomicUsize>,
     store: Arc<dyn Store>,
     lost: Arc<AtomicU64>,
+    budget: Arc<Budget>,
 }
 
 impl Books {
@@ -92,9 +96,10 @@ impl Books {
         let (jobs, inbox) = queue::queue(queue.saturating_mul(2));
         let waiting = Arc::new(AtomicUsize::new(0));
         let (store, lost) = (Arc::clone(&means.store), Arc::clone(&means.lost));
+        let budget = Arc::clone(&means.budget);
         let desk = Desk { means, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, lost })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, lost, budget })
     }
 
     /// Takes note of a request that leaves; `sent` is what it was rewritten to.
@@ -114,6 +119,7 @@ impl Books {
 
     /// Books a request. What finds no room is recorded as it is.
     pub(super) fn ended(&self, ended: Ended) {
+        self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
             store(&*self.store, &self.lost, &ended);
         }

@@ -11,8 +11,8 @@ use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{AnswerReader, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread};
 use crate::store::{
-    Batch, Boundary, LedgerEntry, LedgerFilter, Store, StoreError, Stored, StoredDecision, StoredSplice,
-    Thread,
+    Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
+    StoredSplice, Thread,
 };
 
 /// How many different failures there are.
@@ -81,6 +81,10 @@ impl Store for Faulty {
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
         self.read(&[1], |store| store.ledger_rows(filter, each))
+    }
+
+    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
+        self.read(&[1], |store| store.spent(conversation, since_ms))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

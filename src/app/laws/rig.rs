@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::app::books::{Books, Means};
+use crate::app::budget::Budget;
 use crate::app::build::counting;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
@@ -17,6 +18,7 @@ use crate::app::rewrite::{Asked, Rewritten};
 use crate::app::route::Routes;
 use crate::app::touched::Touched;
 use crate::app::{Core, Recall};
+use crate::config;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
@@ -72,11 +74,13 @@ impl Rig {
     pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
         let prices = Arc::new(prices);
         let lost: Arc<AtomicU64> = Arc::default();
+        let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
         let means = Means {
             store: Arc::clone(&store),
             prices: Arc::clone(&prices),
             bodies: None,
             lost: Arc::clone(&lost),
+            budget: Arc::clone(&budget),
         };
         Core {
             routes: Routes::Named(Vec::new()),
@@ -91,6 +95,7 @@ impl Rig {
             recall: Recall::Path,
             prices,
             books: Books::start(means, 16).unwrap(),
+            budget,
             observe: false,
             isolate: true,
             lost,

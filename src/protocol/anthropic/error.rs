@@ -7,6 +7,7 @@ use crate::protocol::content::leading_number;
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let kind = match fault.status {
         401 => "authentication_error",
+        402 => "billing_error",
         403 => "permission_error",
         404 => "not_found_error",
         413 => "request_too_large",

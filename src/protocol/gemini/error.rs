@@ -9,7 +9,7 @@ pub(super) fn body(fault: &Fault<'_>) -> String {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
-        429 => "RESOURCE_EXHAUSTED",
+        402 | 429 => "RESOURCE_EXHAUSTED",
         400..=499 => "INVALID_ARGUMENT",
         502 | 503 => "UNAVAILABLE",
         504 => "DEADLINE_EXCEEDED",

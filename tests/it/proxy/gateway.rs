@@ -120,7 +120,7 @@ impl Gateway for TestGateway {
             Preparing::Panicking => panic!("in prepare"),
         };
         let watch = Watch { log: self.log.clone(), remedy: self.remedy, watching: self.watching };
-        Prepared { body, exchange: Some(Box::new(watch)), filter: None }
+        Prepared { body, exchange: Some(Box::new(watch)), ..Prepared::default() }
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {

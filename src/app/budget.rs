@@ -1,0 +1,292 @@
+//! What conversations and days have used up, against what they may.
+//!
+//! Kept in memory from the records as they are made; what is not in memory is summed up from the store. Without a
+//! limit nothing is kept and nothing is read. Spending is money and tokens that providers stated: what has no
+//! known price counts in tokens only.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::StatusCode;
+use moka::sync::Cache;
+
+use crate::config::{Budget as Settings, BudgetLimits as Limits, OnExceeded};
+use crate::ledger::{self, Record};
+use crate::server::Fault;
+use crate::store::{Spent, Store};
+use crate::usage::Money;
+
+/// Conversations whose spending is kept in memory.
+const CONVERSATIONS: u64 = 4096;
+/// Milliseconds of a day. Days begin at midnight UTC.
+const DAY_MS: i64 = 86_400_000;
+
+/// The books of the limits.
+pub(super) struct Budget {
+    settings: Settings,
+    store: Arc<dyn Store>,
+    conversations: Cache<String, Arc<Mutex<Purse>>>,
+    today: Mutex<Option<(i64, Purse)>>,
+}
+
+/// What was used up, and what the log says of it already.
+#[derive(Debug, Default)]
+struct Purse {
+    spent: Spent,
+    said: Option<Level>,
+}
+
+/// How much of a limit is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Near,
+    Spent,
+}
+
+/// A limit that is reached, or nearly.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Reached {
+    level: Level,
+    /// The limit's key in the configuration.
+    key: &'static str,
+    share: f64,
+    /// How much of how much, for people.
+    shown: String,
+}
+
+impl Budget {
+    pub(super) fn new(settings: Settings, store: Arc<dyn Store>) -> Self {
+        let conversations = Cache::builder().max_capacity(CONVERSATIONS).build();
+        Self { settings, store, conversations, today: Mutex::default() }
+    }
+
+    /// Sums up the day so far, so that no request waits for it.
+    pub(super) fn warm(&self, now_ms: i64) {
+        if self.settings.day != Limits::default() {
+            self.with_day(now_ms, |_| ());
+        }
+    }
+
+    /// Whether requests may be refused.
+    pub(super) fn refuses(&self) -> bool {
+        self.settings.on_exceeded == OnExceeded::Refuse && !self.is_idle()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.settings.day == Limits::default() && self.settings.conversation == Limits::default()
+    }
+
+    /// The fullest of the limits that a request of a conversation counts towards, if it is nearly reached.
+    pub(super) fn reached(&self, conversation: &str, now_ms: i64) -> Option<Reached> {
+        let (day, own) = (self.settings.day, self.settings.conversation);
+        let mut found = Vec::new();
+        if day != Limits::default() {
+            let spent = self.with_day(now_ms, |purse| purse.spent);
+            found.extend(self.judge(spent, day, ["budget.day_usd", "budget.day_tokens"]));
+        }
+        if own != Limits::default() {
+            let spent = self.with_conversation(conversation, |purse| purse.spent);
+            found.extend(self.judge(spent, own, ["budget.conversation_usd", "budget.conversation_tokens"]));
+        }
+        found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
+    }
+
+    /// Counts a record towards the limits, and says so once when one is reached.
+    pub(super) fn book(&self, record: &Record, at_ms: i64) {
+        if self.is_idle() {
+            return;
+        }
+        let tokens = record.tokens.map_or(0, |tokens| tokens.prompt().saturating_add(tokens.output));
+        let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
+        let more = Spent { picodollars: cost, tokens };
+        let keys = ["budget.day_usd", "budget.day_tokens"];
+        self.with_day(at_ms, |purse| self.add(purse, more, self.settings.day, keys, "today"));
+        if self.settings.conversation != Limits::default() {
+            let keys = ["budget.conversation_usd", "budget.conversation_tokens"];
+            let limits = self.settings.conversation;
+            self.with_conversation(&record.conversation, |purse| {
+                self.add(purse, more, limits, keys, &record.conversation);
+            });
+        }
+    }
+
+    fn add(&self, purse: &mut Purse, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
+        purse.spent += more;
+        let reached = self.judge(purse.spent, limits, keys).max_by_key(|reached| reached.level);
+        if let Some(reached) = reached.filter(|reached| purse.said < Some(reached.level)) {
+            purse.said = Some(reached.level);
+            let what = if reached.level == Level::Near { "nearly spent" } else { "spent" };
+            tracing::warn!(of, limit = reached.key, used = reached.shown, "a budget is {what}");
+        }
+    }
+
+    fn judge(
+        &self,
+        spent: Spent,
+        limits: Limits,
+        [usd, tokens]: [&'static str; 2],
+    ) -> impl Iterator<Item = Reached> {
+        let near = self.settings.near;
+        let money = limits.usd.map(|limit| {
+            let used = Money::from_picodollars(spent.picodollars.into());
+            (usd, used.picodollars() as f64 / limit.picodollars() as f64, format!("{used} of {limit}"))
+        });
+        let count = limits.tokens.map(|limit| {
+            let used = spent.tokens;
+            (tokens, used as f64 / limit as f64, format!("{used} of {limit} tokens"))
+        });
+        let near = move |(_, share, _): &(&str, f64, String)| *share >= near;
+        money.into_iter().chain(count).filter(near).map(|(key, share, shown)| {
+            let level = if share >= 1.0 { Level::Spent } else { Level::Near };
+            Reached { level, key, share, shown }
+        })
+    }
+
+    fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Purse) -> T) -> T {
+        let day = now_ms.div_euclid(DAY_MS);
+        let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *today {
+            Some((known, purse)) if *known == day => then(purse),
+            // A request that began before midnight and ended after it counts towards the new day.
+            Some((known, purse)) if *known > day => then(purse),
+            _ => {
+                let (_, purse) = today.insert((day, self.read(None, day * DAY_MS)));
+                then(purse)
+            }
+        }
+    }
+
+    fn with_conversation<T>(&self, conversation: &str, then: impl FnOnce(&mut Purse) -> T) -> T {
+        let read = || Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN)));
+        let purse = match self.conversations.get(conversation) {
+            Some(purse) => purse,
+            None => self.conversations.get_with(conversation.to_owned(), read),
+        };
+        let mut purse = purse.lock().unwrap_or_else(PoisonError::into_inner);
+        then(&mut purse)
+    }
+
+    /// What the store knows. What it cannot say counts as nothing: a broken store must not stop requests.
+    fn read(&self, conversation: Option<&str>, since_ms: i64) -> Purse {
+        let spent = self.store.spent(conversation, since_ms).unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was spent cannot be read: counted from now on");
+            Spent::default()
+        });
+        Purse { spent, said: None }
+    }
+}
+
+impl Reached {
+    /// Why a request is not sent, if the limit is used up.
+    pub(super) fn refusal(&self) -> Option<Fault> {
+        (self.level == Level::Spent).then(|| {
+            let message = format!("the gateway's own budget is spent: {} (`{}`)", self.shown, self.key);
+            Fault::gateway(StatusCode::PAYMENT_REQUIRED, message)
+        })
+    }
+
+    /// As the books have it.
+    pub(super) fn record(&self) -> ledger::Budget {
+        ledger::Budget {
+            state: if self.level == Level::Spent { "spent" } else { "near" }.to_owned(),
+            limit: self.key.to_owned(),
+            used: self.shown.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Cost;
+    use crate::store::{Batch, Outputs, Sqlite};
+    use crate::usage::Tokens;
+
+    const DOLLAR: i64 = 1_000_000_000_000;
+
+    fn record(conversation: &str, dollars: Option<i64>, tokens: u64) -> Record {
+        Record {
+            id: format!("{conversation}-{tokens}"),
+            conversation: conversation.to_owned(),
+            cost: dollars.map(|dollars| Cost { total: dollars * DOLLAR, ..Cost::default() }),
+            tokens: Some(Tokens { cache_read: tokens / 2, output: tokens - tokens / 2, ..Tokens::default() }),
+            ..Record::default()
+        }
+    }
+
+    fn settings(conversation: Limits, day: Limits) -> Settings {
+        Settings { conversation, day, near: 0.9, on_exceeded: OnExceeded::Refuse }
+    }
+
+    fn usd(dollars: i64) -> Limits {
+        Limits { usd: Some(Money::from_picodollars(i128::from(dollars * DOLLAR))), tokens: None }
+    }
+
+    fn store(home: &std::path::Path) -> Arc<dyn Store> {
+        let (outputs, logs) = (Outputs::new(home.join("outputs")), home.join("logs"));
+        Arc::new(Sqlite::open(&home.join("x.db"), outputs, logs, 8).unwrap())
+    }
+
+    #[test]
+    fn limits_are_reached_by_what_is_booked() {
+        let home = tempfile::tempdir().unwrap();
+        let tokens = Limits { usd: None, tokens: Some(1000) };
+        for (own, day, booked, expected) in [
+            (Limits::default(), Limits::default(), vec![record("a", Some(99), 9)], None),
+            (usd(10), Limits::default(), vec![record("a", Some(8), 9)], None),
+            (usd(10), Limits::default(), vec![record("a", Some(9), 9)], Some("near $9.00 of $10.00")),
+            (usd(10), Limits::default(), vec![record("b", Some(99), 9)], None),
+            (usd(10), Limits::default(), vec![record("a", None, 9)], None),
+            (usd(10), tokens, vec![record("a", None, 950)], Some("near 950 of 1000 tokens")),
+            (Limits::default(), usd(10), vec![record("b", Some(10), 9)], Some("spent $10.00 of $10.00")),
+            (
+                usd(10),
+                usd(10),
+                vec![record("a", Some(9), 9), record("b", Some(3), 9)],
+                Some("spent $12.00 of $10.00"),
+            ),
+        ] {
+            let budget = Budget::new(settings(own, day), store(home.path()));
+            for record in &booked {
+                budget.book(record, 0);
+            }
+            let reached = budget.reached("a", 0);
+            let found = reached.as_ref().map(Reached::record);
+            let found = found.map(|record| format!("{} {}", record.state, record.used));
+            assert_eq!(found.as_deref(), expected);
+            let refused = reached.and_then(|reached| reached.refusal());
+            assert_eq!(refused.is_some(), expected.is_some_and(|text| text.starts_with("spent")));
+        }
+    }
+
+    /// A new day begins with nothing; what a store has is read once, and what is booked is not read again.
+    #[test]
+    fn sums_begin_with_what_the_store_has() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path());
+        let stored = [
+            (record("a", Some(4), 10), 5),
+            (record("a", Some(3), 20), DAY_MS + 5),
+            (record("b", Some(2), 30), DAY_MS + 6),
+        ];
+        let ledger = stored.iter().map(|(record, at_ms)| record.row(*at_ms)).collect();
+        let committed = store.commit(Batch { ledger, ..Batch::default() });
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(committed).unwrap();
+        let budget = Budget::new(settings(usd(1000), usd(1000)), store);
+        let spent = |now_ms| {
+            let own = budget.with_conversation("a", |purse| purse.spent);
+            let day = budget.with_day(now_ms, |purse| purse.spent);
+            [
+                own.picodollars / DOLLAR,
+                day.picodollars / DOLLAR,
+                own.tokens.cast_signed(),
+                day.tokens.cast_signed(),
+            ]
+        };
+        assert_eq!(spent(DAY_MS + 9), [7, 5, 30, 50]);
+        budget.book(&record("a", Some(1), 7), DAY_MS + 9);
+        assert_eq!(spent(DAY_MS + 9), [8, 6, 37, 57]);
+        assert_eq!(spent(2 * DAY_MS), [8, 0, 37, 0]);
+        // A request that began before midnight.
+        assert_eq!(spent(2 * DAY_MS - 1), [8, 0, 37, 0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `[budget]`: what a conversation and a day may use up.
+
+use toml::de::DeValue;
+
+use crate::usage::Money;
+
+use super::section::Section;
+use super::value::{Fault, Share, Word};
+
+/// What may be used up, and what happens then.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Budget {
+    /// By one conversation.
+    pub conversation: Limits,
+    /// By all requests of a day.
+    pub day: Limits,
+    /// The share of a limit from which on it is nearly reached.
+    pub near: f64,
+    /// What happens to requests beyond a limit.
+    pub on_exceeded: OnExceeded,
+}
+
+/// What may be used up; `None`: any amount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Money.
+    pub usd: Option<Money>,
+    /// Tokens of prompts and answers, cached or not.
+    pub tokens: Option<u64>,
+}
+
+/// What happens to requests beyond a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnExceeded {
+    /// They go on; that is recorded and said.
+    Record,
+    /// They are answered with an error.
+    Refuse,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let any = Limits::default();
+        Self { conversation: any, day: any, near: 0.9, on_exceeded: OnExceeded::Record }
+    }
+}
+
+impl Word for OnExceeded {
+    const WORDS: &'static [(&'static str, Self)] = &[("record", Self::Record), ("refuse", Self::Refuse)];
+}
+
+/// More tokens than anyone uses up.
+const TOKENS: usize = 1_000_000_000_000_000;
+/// The same of dollars.
+const DOLLARS: i128 = 1_000_000_000;
+/// Pico-dollars in a dollar.
+const PICO: i128 = 1_000_000_000_000;
+
+pub(super) fn read(section: &mut Section<'_, '_>) -> Budget {
+    let default = Budget::default();
+    Budget {
+        conversation: Limits {
+            usd: money(section, "conversation_usd"),
+            tokens: tokens(section, "conversation_tokens"),
+        },
+        day: Limits { usd: money(section, "day_usd"), tokens: tokens(section, "day_tokens") },
+        near: section.within("near", Share(0.01)..=Share(1.0), Share(default.near)).0,
+        on_exceeded: section.value("on_exceeded", default.on_exceeded),
+    }
+}
+
+fn tokens(section: &mut Section<'_, '_>, key: &'static str) -> Option<u64> {
+    let is_set = section.has(key);
+    let tokens = section.within(key, 1..=TOKENS, TOKENS);
+    is_set.then_some(tokens as u64)
+}
+
+fn money(section: &mut Section<'_, '_>, key: &'static str) -> Option<Money> {
+    section.parse(key, || "a number of US dollars, such as 5.00".into(), |value, _| dollars(value))
+}
+
+fn dollars(value: &DeValue<'_>) -> Result<Money, Fault> {
+    let text = match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+        DeValue::Float(number) => number.as_str(),
+        _ => return Err(Fault::UNEXPECTED),
+    };
+    let amount = Money::from_usd_str(text).map_err(|_| Fault::UNEXPECTED)?;
+    if (1..=DOLLARS * PICO).contains(&amount.picodollars()) {
+        Ok(amount)
+    } else {
+        Err(Fault::Said(format!("expected more than 0 and at most {DOLLARS} US dollars")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        for (text, expected) in [
+            ("5", Some(5_000_000_000_000)),
+            ("5.25", Some(5_250_000_000_000)),
+            ("0.000001", Some(1_000_000)),
+            ("1000000000", Some(DOLLARS * PICO)),
+            ("1000000001", None),
+            ("0", None),
+            ("-1", None),
+            ("nan", None),
+            ("'5'", None),
+            ("0x5", None),
+        ] {
+            let value = DeValue::parse(text).unwrap().into_inner();
+            assert_eq!(dollars(&value).ok(), expected.map(Money::from_picodollars), "{text}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What may be spent, through restarts, and what is said when it is spent.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Gateway, Received, Upstream};
+
+/// Costs $0.0007425: 100 tokens at $3, 1000 at $0.30, 10 at $3.75, 7 at $15 a million.
+fn answer(_: &Received) -> Answer {
+    let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 10,
+                  "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+/// Asks in one session, with a gateway of its own that has written everything when it is over.
+fn ask(home: &Path, config: &str, upstream: &Upstream, session: &str) -> (u16, String) {
+    let gateway = Gateway::start(home, &format!("[listen]\nadmin = 'off'\n{config}"), &upstream.url());
+    let body = json!({"model": "claude-sonnet-4-6", "max_tokens": 10,
+        "messages": [{"role": "user", "content": "Find the bug"}]});
+    let headers = [("x-claude-code-session-id", session)];
+    let (status, body) = gateway.post("/v1/messages", &headers, &body.to_string());
+    gateway.stop();
+    (status, String::from_utf8(body).unwrap())
+}
+
+fn last_record(home: &Path, session: &str) -> Value {
+    let log = fs::read_to_string(home.join(format!("plimsoll/conversations/{session}.jsonl"))).unwrap();
+    serde_json::from_str(log.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_spent_budget_is_a_record_or_a_refusal() {
+    for (mode, status, sent) in [("record", 200, 3), ("refuse", 402, 2)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!("[budget]\nconversation_usd = 0.0014\nnear = 0.5\non_exceeded = '{mode}'\n");
+        for state in [Value::Null, json!("near")] {
+            assert_eq!(ask(home.path(), &config, &upstream, "run").0, 200);
+            assert_eq!(last_record(home.path(), "run")["budget"]["state"], state);
+        }
+        let (found, body) = ask(home.path(), &config, &upstream, "run");
+        assert_eq!((found, upstream.received().len()), (status, sent), "{body}");
+        let record = last_record(home.path(), "run");
+        assert_eq!(
+            record["budget"],
+            json!({"state": "spent", "limit": "budget.conversation_usd", "used": "$0.001485 of $0.0014"})
+        );
+        if mode == "refuse" {
+            let said: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((&said["type"], &said["error"]["type"]), (&json!("error"), &json!("billing_error")));
+            let message = said["error"]["message"].as_str().unwrap();
+            assert!(message.contains("the gateway's own budget is spent: $0.001485 of $0.0014"), "{message}");
+            assert_eq!((&record["outcome"], &record["cost"]), (&json!("failed"), &Value::Null));
+        }
+        assert_eq!(ask(home.path(), &config, &upstream, "another").0, 200, "a budget of its own");
+    }
+}
