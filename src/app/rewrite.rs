@@ -254,6 +254,7 @@ impl<'a> Request<'a> {
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: kind.idle_ms().unwrap_or(0),
             saves: self.core.keeps_outputs(),
+            max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
             ..planner::Facts::default()

@@ -204,6 +204,8 @@ pub struct Conversation {
     pub session: Option<Box<str>>,
     /// The client asks for a stream.
     pub stream: bool,
+    /// The most tokens that the answer may have, where the body says it.
+    pub max_output: Option<u64>,
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,

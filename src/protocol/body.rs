@@ -52,6 +52,19 @@ impl<'a> Frame<'a> {
         self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
     }
 
+    /// A whole number.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        number(self.bytes, self.get(key)?)
+    }
+
+    /// A whole number in an object in the frame, under either of two names. One that can be read in two ways is
+    /// none.
+    pub(crate) fn inner_number(&self, keys: [&str; 2], inner: [&str; 2]) -> Option<u64> {
+        let object = keys.iter().find_map(|key| self.get(key)).filter(|value| value.kind == Kind::Object)?;
+        let object = Object::read(self.bytes, object).ok()?;
+        inner.iter().find_map(|key| number(self.bytes, object.get(key)?))
+    }
+
     /// A text in an object in the frame.
     ///
     /// # Errors
@@ -62,6 +75,10 @@ impl<'a> Frame<'a> {
             _ => Ok(None),
         }
     }
+}
+
+fn number(bytes: &[u8], value: Value) -> Option<u64> {
+    std::str::from_utf8(value.span.of(bytes)).ok()?.parse().ok()
 }
 
 /// The text of a string value.

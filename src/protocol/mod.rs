@@ -239,4 +239,25 @@ mod tests {
         );
         names(&openai_chat::OpenAiChat, &[("/v1/models/m:x", None)]);
     }
+
+    #[test]
+    fn how_long_an_answer_may_be() {
+        for (protocol, list, frame, expected) in [
+            ("anthropic", "messages", r#""max_tokens":4096"#, Some(4096)),
+            ("anthropic", "messages", r#""max_tokens":1e3"#, None),
+            ("anthropic", "messages", r#""max_tokens":"9""#, None),
+            ("openai-chat", "messages", r#""max_tokens":9"#, Some(9)),
+            ("openai-chat", "messages", r#""max_tokens":9,"max_completion_tokens":8"#, Some(8)),
+            ("openai-responses", "input", r#""max_output_tokens":9"#, Some(9)),
+            ("gemini", "contents", r#""generationConfig":{"maxOutputTokens":9,"topK":1}"#, Some(9)),
+            ("gemini", "contents", r#""generation_config":{"max_output_tokens":9}"#, Some(9)),
+            ("gemini", "contents", r#""generationConfig":{"maxOutputTokens":9,"maxOutputTokens":8}"#, None),
+            ("gemini", "contents", r#""generationConfig":7"#, None),
+            ("gemini", "contents", r#""x":1"#, None),
+        ] {
+            let body = Bytes::from(format!(r#"{{{frame},"{list}":[]}}"#));
+            let read = named(protocol).unwrap().index(&body, &NoMemo).unwrap();
+            assert_eq!(read.max_output, expected, "{protocol} {frame}");
+        }
+    }
 }

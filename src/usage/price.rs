@@ -58,6 +58,14 @@ impl Price {
         (input > 0).then(|| (share(self.base.cache_read), share(self.base.cache_write_5m)))
     }
 
+    /// The most tokens that an answer may have: what is asked for, and no more than the model gives.
+    pub fn most_output(price: Option<&Self>, asked: Option<u64>) -> Option<u64> {
+        match (asked, price.and_then(|price| price.max_output)) {
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        }
+    }
+
     /// The rates that replace the base rates for the whole request at a prompt of that many tokens.
     pub(super) fn long_context(&self, prompt: u64) -> Option<&Rates> {
         let crossed = self.above.iter().filter(|above| prompt > above.gt);
@@ -205,6 +213,25 @@ impl fmt::Display for Source {
             Self::Embedded(date) => write!(f, "catalogue {date}"),
             Self::Config => f.pad("configuration"),
             Self::Provider => f.pad("provider"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_as_long_as_asked_for_and_no_longer_than_the_model_gives() {
+        for (asked, most, expected) in [
+            (None, None, None),
+            (Some(8), None, Some(8)),
+            (None, Some(64), Some(64)),
+            (Some(8), Some(64), Some(8)),
+            (Some(99), Some(64), Some(64)),
+        ] {
+            let price = Price { max_output: most, ..Price::default() };
+            assert_eq!(Price::most_output(Some(&price), asked), expected, "{asked:?} {most:?}");
         }
     }
 }

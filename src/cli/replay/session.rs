@@ -93,6 +93,7 @@ struct Session {
     splice: Option<Arc<Splice>>,
     standing: Option<Standing>,
     facts: Facts,
+    price: Option<Arc<Price>>,
     /// Its reasoning is bound to what stands before it.
     binds: bool,
     /// When the last request was sent, and how long the cache keeps it.
@@ -134,6 +135,7 @@ impl Session {
             splice: None,
             standing: None,
             facts,
+            price: price.clone(),
             binds: binds_reasoning(model),
             last_ms: 0,
             idle_ms: kind.idle_ms(),
@@ -156,6 +158,7 @@ impl Session {
         let idle_ms = now_ms.saturating_sub(self.last_ms);
         self.facts.cold = self.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
         self.facts.now_ms = now_ms;
+        self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
         self.facts.bound = self.binds && original.has_reasoning();
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {

@@ -25,6 +25,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: frame.text("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
+        max_output: frame.number("max_tokens"),
         continues: continues(&frame)?,
         marks: Some(marks),
     })

@@ -26,6 +26,10 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: None,
         session: None,
         stream: false,
+        max_output: frame.inner_number(
+            ["generationConfig", "generation_config"],
+            ["maxOutputTokens", "max_output_tokens"],
+        ),
         continues: None,
         marks: None,
     })

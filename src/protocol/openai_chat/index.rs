@@ -29,6 +29,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
             .or_else(|| frame.text("session_id"))
             .filter(|id| !id.is_empty()),
         stream: frame.is_true("stream"),
+        max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         continues: None,
         marks: None,
     })

@@ -82,6 +82,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         model: frame.text("model"),
         session: session(&frame)?,
         stream: frame.is_true("stream"),
+        max_output: frame.number("max_output_tokens"),
         continues: continues(&frame)?,
         marks: None,
     })
