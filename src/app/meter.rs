@@ -7,24 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use moka::sync::Cache;
 
 use crate::conversation::Chain;
+use crate::usage::BytesPerToken;
 
 /// Threads whose last prompt is remembered.
 const THREADS: u64 = 4096;
 /// Models whose ratio is remembered.
 const MODELS: usize = 256;
-/// The share of the newest ratio in the learned one.
-const FOLLOW: f64 = 0.2;
-/// What is assumed before anything is learned.
-const USUAL: f64 = 4.0;
-/// Ratios outside of this are no text.
-const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=12.0;
-/// Shorter prompts teach nothing: their frame is not in the body.
-const LEAST_TOKENS: u64 = 1024;
 
 /// Figures of the past.
 pub(super) struct Meter {
     prompts: Cache<Chain, (usize, u64)>,
-    ratios: Mutex<HashMap<String, f64>>,
+    ratios: Mutex<HashMap<String, BytesPerToken>>,
 }
 
 impl Meter {
@@ -39,15 +32,12 @@ impl Meter {
             return;
         }
         self.prompts.insert(head, (messages, tokens));
-        let ratio = bytes as f64 / tokens as f64;
-        let Some(model) = model.filter(|_| tokens >= LEAST_TOKENS && PLAUSIBLE.contains(&ratio)) else {
-            return;
-        };
+        let Some(model) = model else { return };
         let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = ratios.get_mut(model) {
-            *known += FOLLOW * (ratio - *known);
+            known.learn(bytes, tokens);
         } else if ratios.len() < MODELS {
-            ratios.insert(model.to_owned(), ratio);
+            ratios.entry(model.to_owned()).or_default().learn(bytes, tokens);
         }
     }
 
@@ -59,7 +49,7 @@ impl Meter {
     /// Bytes of a request to a token.
     pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
         let ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-        model.and_then(|model| ratios.get(model)).copied().unwrap_or(USUAL)
+        model.and_then(|model| ratios.get(model)).copied().unwrap_or_default().value()
     }
 }
 
@@ -68,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_follow_what_is_plausible() {
+    fn figures_are_remembered_by_model_and_history() {
         let meter = Meter::new();
         let head = Chain::root("x", b"");
         for (model, bytes, tokens, expected) in [
             (None, 40_000, 10_000, 4.0),
             (Some("m"), 30_000, 10_000, 3.0),
             (Some("m"), 40_000, 10_000, 3.2),
-            (Some("m"), 400_000, 10_000, 3.2),
+            (Some("n"), 50_000, 10_000, 5.0),
             (Some("m"), 100, 10, 3.2),
             (Some("m"), 100, 0, 3.2),
         ] {

@@ -266,7 +266,7 @@ impl<'a> Request<'a> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
         budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
-        let facts = self.facts(Some(place), State::Unchanged, None, Arc::default(), 0);
+        let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
         Some(Rewritten { body: None, facts, edited: None, reading: None })
     }
 

@@ -21,6 +21,7 @@ mod money;
 mod partial;
 mod price;
 mod rate;
+mod ratio;
 mod tokens;
 mod vendor;
 
@@ -33,5 +34,6 @@ pub use money::Money;
 pub use partial::{Partial, Prompt, Reasoning};
 pub use price::{Above, Price, Rates, Source};
 pub use rate::{Factor, Rate};
+pub use ratio::BytesPerToken;
 pub use tokens::{Extra, Geo, Speed, Tier, Tokens, Usage};
 pub use vendor::Vendor;

@@ -5,8 +5,10 @@
 
 mod bodies;
 mod lines;
+mod played;
 mod price;
 mod quotes;
+mod recording;
 mod report;
 mod session;
 mod side;
@@ -20,27 +22,29 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, Source, books, files, say};
-use crate::config::Config;
+use crate::config::{self, Config};
+use crate::store::{Bodies, Outputs};
 use crate::usage::{Catalogue, Price};
 use bodies::Marks;
+use played::{Played, Setting};
+use recording::Played as File;
 use report::Report;
-use session::Setting;
-use transcript::Transcript;
 
 /// The options of `plimsoll replay`.
 #[derive(Debug, Args)]
 #[command(after_long_help = report::SCHEMA)]
 pub(super) struct Options {
-    /// Recorded conversations, packed with gzip or not
+    /// Recorded conversations: transcripts, packed with gzip or not, or what the gateway recorded, which are the
+    /// files in `ledger.dir`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Take the prices of this model instead of the recorded one's
     #[arg(long, value_name = "MODEL")]
     prices: Option<String>,
-    /// Where the agent puts its cache marks
+    /// Where the agent of a transcript puts its cache marks
     #[arg(long, value_enum, default_value_t = Marks::Placed)]
     client_marks: Marks,
-    /// Seconds from one request to the next, which recordings do not say
+    /// Seconds from one request to the next, which transcripts do not say
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pace: u32,
     /// Try a grid of settings around the configuration, and print what each costs and loses
@@ -68,13 +72,15 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         prices: options.prices.as_deref(),
         marks: options.client_marks,
         pace_ms: u64::from(options.pace) * 1000,
+        bodies: &Bodies::below(&config.state.dir),
+        recall: &|id| recall(&config, id),
     };
     if options.sweep {
         return sweep(options, &setting);
     }
     let mut report = Report::default();
-    each(options, &mut |transcript| {
-        report.add(session::play(transcript, &setting)?);
+    each(options, &mut |file| {
+        report.add(play(file, &setting)?);
         Ok(())
     })?;
     if options.json {
@@ -90,10 +96,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 /// Plays each file under every setting of the grid.
 fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     let mut rows = sweep::grid(setting.policy);
-    each(options, &mut |transcript| {
+    each(options, &mut |file| {
         for row in &mut rows {
-            let played = session::play(transcript, &Setting { policy: &row.policy, ..*setting })?;
-            row.total.add(played);
+            row.total.add(play(file, &Setting { policy: &row.policy, ..*setting })?);
         }
         Ok(())
     })?;
@@ -107,12 +112,32 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
 }
 
 /// Reads the files one after the other.
-fn each(options: &Options, play: &mut dyn FnMut(&Transcript) -> Result<(), String>) -> Result<(), Failure> {
+fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), String>) -> Result<(), Failure> {
     for file in &options.files {
-        let played = Transcript::read(file).and_then(|transcript| play(&transcript));
+        let played = File::read(file).and_then(|read| play(&read));
         played.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
     }
     Ok(())
+}
+
+fn play(file: &File, setting: &Setting<'_>) -> Result<Played, String> {
+    match file {
+        File::Transcript(transcript) => played::transcript(transcript, setting),
+        File::Recording(recording) => played::recording(recording, setting),
+    }
+}
+
+/// Where a model finds a full text, as the gateway with this configuration says it.
+fn recall(config: &Config, id: &str) -> String {
+    match (config.outputs.recall, config.listen.admin) {
+        (config::Recall::Path, _) => {
+            format!("full output: {}", Outputs::new(&config.outputs.dir).path(id).display())
+        }
+        (config::Recall::Http, Some(admin)) => format!("full output: http://{admin}/outputs/{id}"),
+        (config::Recall::Http, None) | (config::Recall::None, _) => {
+            "run the tool again for the rest".to_owned()
+        }
+    }
 }
 
 fn catalogue(config: &Config) -> Result<Catalogue, Failure> {

@@ -4,16 +4,16 @@
 //! tool result. It is lost if nothing that was sent with the request that led to the call holds the line. Every
 //! line is hashed once; what a request costs grows with what is new or changed in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::lines::{self, Lines};
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
-use crate::planner::{Applied, Decision};
+use crate::planner::{Applied, Decision, Splice};
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Xxh3Default>>;
 
@@ -30,6 +30,15 @@ pub(super) struct Counts {
     pub(super) recalls: u64,
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.quoting += other.quoting;
+        self.lost += other.lost;
+        self.recalls += other.recalls;
+    }
+}
+
 /// What was sent with the last request, line by line.
 #[derive(Default)]
 pub(super) struct Quotes {
@@ -39,6 +48,10 @@ pub(super) struct Quotes {
     parts: Map<PartId, Held>,
     /// Calls whose results were sent cleared.
     cleared: Map<u64, u32>,
+    /// Messages that are not sent any more.
+    dropped: HashSet<u32>,
+    /// The lines of the text that stands there instead.
+    instead: Lines,
 }
 
 /// How many parts hold a line.
@@ -59,7 +72,12 @@ struct Held {
 
 impl Quotes {
     /// Takes the next request: judges the calls that the last one led to, then notes what is sent now.
-    pub(super) fn request(&mut self, conversation: &Conversation, applied: &[Applied]) {
+    pub(super) fn request(
+        &mut self,
+        conversation: &Conversation,
+        applied: &[Applied],
+        splice: Option<&Splice>,
+    ) {
         let first = self.messages == 0;
         for at in self.messages..conversation.messages.len() {
             for (id, part) in conversation.parts_of(at) {
@@ -76,6 +94,39 @@ impl Quotes {
         self.messages = conversation.messages.len();
         for applied in applied {
             self.edit(conversation, applied);
+        }
+        if let Some(splice) = splice {
+            self.splice(conversation, splice);
+        }
+    }
+
+    /// Notes that messages are not sent any more, but a text in their place.
+    fn splice(&mut self, conversation: &Conversation, splice: &Splice) {
+        let gone = splice.drops.iter().flat_map(|(first, end)| *first..*end);
+        let fresh: Vec<u32> = gone.filter(|at| self.dropped.insert(*at)).collect();
+        if fresh.is_empty() {
+            return;
+        }
+        for (id, part) in fresh.iter().flat_map(|at| conversation.parts_of(*at as usize)) {
+            let said = match self.parts.remove(&id) {
+                Some(Held { edited: Some((_, lines)), .. }) => lines,
+                Some(held) => held.said,
+                None => said(conversation, id, part).unwrap_or_default(),
+            };
+            for line in said {
+                if let Some(holders) = self.lines.get_mut(&line) {
+                    holders.sent = holders.sent.saturating_sub(1);
+                }
+            }
+        }
+        let now = lines::of_texts(std::iter::once((&*splice.text).into()));
+        for line in &now {
+            self.lines.entry(*line).or_default().sent += 1;
+        }
+        for line in std::mem::replace(&mut self.instead, now) {
+            if let Some(holders) = self.lines.get_mut(&line) {
+                holders.sent = holders.sent.saturating_sub(1);
+            }
         }
     }
 
@@ -100,14 +151,7 @@ impl Quotes {
 
     fn add(&mut self, conversation: &Conversation, message: usize) {
         for (id, part) in conversation.parts_of(message) {
-            let said = match part.kind {
-                PartKind::ToolCall => lines::of_arguments(&conversation.arguments(id).unwrap_or_default()),
-                PartKind::Text | PartKind::ToolResult => {
-                    let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
-                    lines::of_texts(texts)
-                }
-                _ => continue,
-            };
+            let Some(said) = said(conversation, id, part) else { continue };
             let is_result = part.kind == PartKind::ToolResult;
             for line in &said {
                 let holders = self.lines.entry(*line).or_default();
@@ -142,6 +186,18 @@ impl Quotes {
             *self.cleared.entry(call).or_default() += 1;
         }
         held.edited = Some((Arc::clone(&applied.decision), sent));
+    }
+}
+
+/// The lines of a part, if it is one that says any.
+fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
+    match part.kind {
+        PartKind::ToolCall => Some(lines::of_arguments(&conversation.arguments(id).unwrap_or_default())),
+        PartKind::Text | PartKind::ToolResult => {
+            let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
+            Some(lines::of_texts(texts))
+        }
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::session::Played;
+use super::played::Played;
 use crate::cli::figures;
 use crate::cli::table::{Align, Table};
 use crate::usage::{Money, Tokens};
@@ -28,6 +28,8 @@ JSON:
     lost_quotes      calls that quote what was not sent any more
     recalls          calls that were made again while their result was cleared
     tokens           {direct, gateway}: prompt and output tokens by kind
+    as_recorded      requests of a gateway's recording that would be sent with the very bytes that were; null for
+                     transcripts
   FILE
     id, model, priced_as   the recording, its model, the model whose prices were taken
   TOTAL
@@ -35,9 +37,10 @@ JSON:
     unpriced               files without a known price; they are not in the sums of money
   With --sweep: [{\"setting\", \"total\": TOTAL}]
 
-Estimates: a token is taken for 4 bytes of text, an image for at most 1,600 tokens; the provider's cache is
-modelled as documented. Instructions and tools that a recording lacks are put before the prompt of both sides.
-The answers are the recorded ones, whatever was sent.";
+Estimates: a token is taken for 4 bytes of text, or, where a gateway recorded the provider's figure, for as many as
+that says; an image for at most 1,600 tokens; the provider's cache is modelled as documented. Instructions and tools
+that a transcript lacks are put before the prompt of both sides. The answers are the recorded ones, whatever was
+sent. A gateway's recordings need its `state.dir` and bodies: `ledger.record = \"full\"`.";
 
 /// What was played.
 #[derive(Default, Serialize)]
@@ -66,6 +69,7 @@ pub(super) struct Figures {
     pub(super) lost_quotes: u64,
     pub(super) recalls: u64,
     pub(super) tokens: Both<Tokens>,
+    pub(super) as_recorded: Option<u64>,
 }
 
 /// A recording.
@@ -100,20 +104,21 @@ impl Report {
         let direct_usd = played.direct.prompts;
         let gateway_usd = played.gateway.prompts;
         let figures = Figures {
-            requests: played.requests,
+            requests: played.tally.requests,
             direct_usd,
             gateway_usd,
             ratio: ratio(gateway_usd, direct_usd),
             output_usd: played.direct.output,
-            events: played.events,
-            invalid: played.invalid,
-            untouched: played.untouched,
+            events: played.tally.events,
+            invalid: played.tally.invalid,
+            untouched: played.tally.untouched,
             prefixes_broken: Both { direct: played.direct.broken, gateway: played.gateway.broken },
             calls: played.counts.calls,
             quoting: played.counts.quoting,
             lost_quotes: played.counts.lost,
             recalls: played.counts.recalls,
             tokens: Both { direct: played.direct.tokens, gateway: played.gateway.tokens },
+            as_recorded: played.as_recorded,
         };
         self.total.add(&played.id, &figures);
         self.files.push(File { id: played.id, model: played.model, priced_as: played.priced_as, figures });
@@ -137,6 +142,8 @@ impl Total {
         sum.recalls += file.recalls;
         sum.tokens.direct += file.tokens.direct;
         sum.tokens.gateway += file.tokens.gateway;
+        sum.as_recorded =
+            file.as_recorded.map(|same| sum.as_recorded.unwrap_or(0) + same).or(sum.as_recorded);
         self.unpriced += u64::from(file.direct_usd.is_none());
         for (sum, more) in [
             (&mut sum.direct_usd, file.direct_usd),

@@ -1,4 +1,4 @@
-//! Plays one recorded conversation: every request planned, edited, proved and billed as the gateway would.
+//! Plays recorded requests: each planned, edited, proved and billed as the gateway would.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,115 +7,94 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::bodies::{Bodies, Marks};
 use super::price::{self, Found};
 use super::quotes::{Counts, Quotes};
-use super::side::{BYTES_PER_TOKEN, Side};
-use super::transcript::{Request, Transcript};
+use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::conversation::{Conversation, Memo, MessageIndex};
-use crate::planner::{self, Applied, Facts, Past, Policy, Splice, Standing};
+use crate::planner::{self, Applied, Facts, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::CacheModel;
-use crate::usage::{Catalogue, Price, binds_reasoning};
+use crate::usage::{Price, binds_reasoning};
 
-/// With what a conversation is played.
-#[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
-    pub(super) policy: &'a Policy,
-    pub(super) catalogue: &'a Catalogue,
-    /// The model whose prices hold in place of the recorded one's.
-    pub(super) prices: Option<&'a str>,
-    pub(super) marks: Marks,
-    /// Milliseconds from one request to the next.
-    pub(super) pace_ms: u64,
-}
-
-/// What came of it.
-pub(super) struct Played {
-    pub(super) id: String,
-    pub(super) model: Option<String>,
-    /// The model whose prices were taken.
-    pub(super) priced_as: Option<String>,
+/// What came of some requests.
+#[derive(Default)]
+pub(super) struct Tally {
     pub(super) requests: u64,
-    pub(super) direct: Side,
-    pub(super) gateway: Side,
     pub(super) events: BTreeMap<&'static str, u64>,
     /// Edited requests that a provider would refuse although it accepts the original.
     pub(super) invalid: u64,
     /// Requests that could not be read, or whose edits could not be proved: sent as they came.
     pub(super) untouched: u64,
-    pub(super) counts: Counts,
 }
 
-/// Plays a conversation.
-///
-/// # Errors
-/// Why it cannot be played.
-pub(super) fn play(transcript: &Transcript, setting: &Setting<'_>) -> Result<Played, String> {
-    let header = &transcript.header;
-    let protocol =
-        protocol::named(&header.protocol).ok_or_else(|| format!("unknown protocol `{}`", header.protocol))?;
-    let bodies = Bodies::new(transcript, setting.marks)?;
-    let model = setting.prices.or(header.model.as_deref()).unwrap_or_default();
-    let found = price::find(setting.catalogue, model);
-    let mut session = Session::new(protocol, model, found.as_ref(), header.hidden_prefix_tokens_est);
-    for (at, request) in header.requests.iter().enumerate() {
-        let output = output_tokens(transcript, request);
-        session.request(&bodies.body(request.n), output, at as u64 * setting.pace_ms, setting);
-    }
-    Ok(Played {
-        id: header.id.clone(),
-        model: header.model.clone(),
-        priced_as: found.map(|found| found.name),
-        requests: header.requests.len() as u64,
-        direct: session.direct,
-        gateway: session.gateway,
-        events: session.events,
-        invalid: session.invalid,
-        untouched: session.untouched,
-        counts: session.quotes.counts,
-    })
-}
-
-/// What the provider billed, else an estimate from the answer's size.
-fn output_tokens(transcript: &Transcript, request: &Request) -> u64 {
-    let billed = request.usage.as_ref().and_then(|usage| usage.output);
-    billed.unwrap_or_else(|| (transcript.answer_bytes(request) as f64 / BYTES_PER_TOKEN) as u64)
+/// What a request is, beside its body.
+pub(super) struct Asked<'a> {
+    /// Messages that were sent before.
+    pub(super) sent: usize,
+    pub(super) now_ms: u64,
+    /// Tokens of its answer.
+    pub(super) output: u64,
+    /// What a token of its prompt is billed for, and what one was taken for when it was planned.
+    pub(super) bytes_per_token: f64,
+    pub(super) assumed: f64,
+    /// It was answered: what is refused is not billed.
+    pub(super) answered: bool,
+    /// Tokens of instructions and tools that the recording lacks.
+    pub(super) hidden: Option<u64>,
+    pub(super) recall: Recall<'a>,
 }
 
 /// A thread, as it grows.
-struct Session {
-    protocol: &'static dyn Protocol,
-    memo: Messages,
-    sent: usize,
+#[derive(Default)]
+pub(super) struct Thread {
     applied: Vec<Applied>,
     splice: Option<Arc<Splice>>,
     standing: Option<Standing>,
+    /// When the last request was sent.
+    last_ms: u64,
+    /// The last prompt: its messages and tokens.
+    pub(super) measured: Option<(usize, u64)>,
+    direct: Last,
+    gateway: Last,
+    quotes: Quotes,
+}
+
+impl Thread {
+    /// One that goes on from the first messages of another.
+    pub(super) fn branch(&self, messages: usize) -> Self {
+        let applied = self.applied.iter().filter(|applied| (applied.part.message as usize) < messages);
+        let splice = self.splice.clone().filter(|splice| splice.end() <= messages);
+        Self { applied: applied.cloned().collect(), splice, last_ms: self.last_ms, ..Self::default() }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.quotes.counts
+    }
+}
+
+/// Requests to one model, with its provider's cache on either side.
+pub(super) struct Session<'a> {
+    protocol: &'static dyn Protocol,
+    policy: &'a Policy,
+    memo: Messages,
     facts: Facts,
     price: Option<Arc<Price>>,
     /// Its reasoning is bound to what stands before it.
     binds: bool,
-    /// When the last request was sent, and how long the cache keeps it.
-    last_ms: u64,
+    /// How long the cache keeps what is not used.
     idle_ms: Option<u64>,
-    /// Tokens of instructions and tools that the recording lacks.
-    recorded_hidden: Option<u64>,
     hidden: Option<u64>,
     direct: Side,
     gateway: Side,
-    events: BTreeMap<&'static str, u64>,
-    invalid: u64,
-    untouched: u64,
-    quotes: Quotes,
 }
 
-impl Session {
-    fn new(
+impl<'a> Session<'a> {
+    pub(super) fn new(
         protocol: &'static dyn Protocol,
+        policy: &'a Policy,
         model: &str,
         found: Option<&Found>,
-        recorded_hidden: Option<u64>,
     ) -> Self {
         let price = found.map(|found| Arc::clone(&found.price));
         let kind = price::cache(protocol.name(), model, price.as_deref());
@@ -129,84 +108,109 @@ impl Session {
         };
         Self {
             protocol,
+            policy,
             memo: Messages::default(),
-            sent: 0,
-            applied: Vec::new(),
-            splice: None,
-            standing: None,
             facts,
             price: price.clone(),
             binds: binds_reasoning(model),
-            last_ms: 0,
             idle_ms: kind.idle_ms(),
-            recorded_hidden,
             hidden: None,
             direct: Side::new(cache.clone(), price.clone()),
             gateway: Side::new(cache, price),
-            events: BTreeMap::new(),
-            invalid: 0,
-            untouched: 0,
-            quotes: Quotes::default(),
         }
     }
 
-    fn request(&mut self, body: &Bytes, output: u64, now_ms: u64, setting: &Setting<'_>) {
+    /// What was billed without the gateway, and with it.
+    pub(super) fn bills(&self) -> (Bill, Bill) {
+        (self.direct.bill, self.gateway.bill)
+    }
+
+    /// Bytes of what is billed of a request; 0 if it cannot be read.
+    pub(super) fn prompt_bytes(&self, body: &Bytes) -> u64 {
+        self.protocol.index(body, &self.memo).map_or(0, |read| self.protocol.prompt(&read).bytes())
+    }
+
+    /// Plays a request; gives the bytes that would have been sent, if they are others.
+    pub(super) fn request(
+        &mut self,
+        body: &Bytes,
+        asked: &Asked<'_>,
+        thread: &mut Thread,
+        tally: &mut Tally,
+    ) -> Option<Bytes> {
+        tally.requests += 1;
         let Ok(original) = self.protocol.index(body, &self.memo) else {
-            self.untouched += 1;
-            return;
+            tally.untouched += 1;
+            return None;
         };
-        let idle_ms = now_ms.saturating_sub(self.last_ms);
-        self.facts.cold = self.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
-        self.facts.now_ms = now_ms;
-        self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
-        self.facts.bound = self.binds && original.has_reasoning();
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
             // What is there of it counts as part of it.
-            let frame =
-                prompt.shape(BYTES_PER_TOKEN).blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
-            self.recorded_hidden.unwrap_or(0).saturating_sub(frame)
+            let blocks = prompt.shape(asked.bytes_per_token).blocks;
+            let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
+            asked.hidden.unwrap_or(0).saturating_sub(frame)
         });
-        self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
-        let edited = self.rewrite(&original, setting);
-        self.direct.send(&prompt, hidden, output, now_ms);
-        match edited.as_ref() {
-            Some(edited) => {
-                self.invalid +=
-                    u64::from(self.protocol.valid(edited).is_err() && self.protocol.valid(&original).is_ok());
-                self.gateway.send(&self.protocol.prompt(edited), hidden, output, now_ms);
-            }
-            None => self.gateway.send(&prompt, hidden, output, now_ms),
+        self.know(&original, asked, thread, hidden);
+        let edited = self.rewrite(&original, asked, thread, tally);
+        if asked.answered {
+            let Asked { bytes_per_token, output, now_ms, .. } = *asked;
+            let billed = Billed { bytes_per_token, hidden, output, now_ms };
+            self.direct.send(&prompt, billed, &mut thread.direct);
+            let sent = edited.as_ref().map(|edited| self.protocol.prompt(edited));
+            self.gateway.send(sent.as_ref().unwrap_or(&prompt), billed, &mut thread.gateway);
         }
-        self.quotes.request(&original, &self.applied);
-        (self.sent, self.last_ms) = (original.messages.len(), now_ms);
-        self.facts.measured = Some((self.sent, self.gateway.last_prompt()));
+        if let Some(edited) = &edited {
+            let refused = self.protocol.valid(edited).is_err() && self.protocol.valid(&original).is_ok();
+            tally.invalid += u64::from(refused);
+        }
+        thread.quotes.request(&original, &thread.applied, thread.splice.as_deref());
+        thread.last_ms = asked.now_ms;
+        thread.measured = Some((original.messages.len(), self.gateway.last_prompt()));
+        edited.map(|edited| edited.body)
+    }
+
+    /// Notes what is known of the world, for the gate.
+    fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
+        let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
+        self.facts.cold = asked.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
+        self.facts.now_ms = asked.now_ms;
+        self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
+        self.facts.bound = self.binds && original.has_reasoning();
+        self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
+        self.facts.bytes_per_token = asked.assumed;
+        self.facts.measured = thread.measured;
     }
 
     /// The request as it would be sent; `None`: as it came.
-    fn rewrite(&mut self, original: &Conversation, setting: &Setting<'_>) -> Option<Conversation> {
-        let standing = self.standing.take();
-        let splice = self.splice.take();
+    fn rewrite(
+        &self,
+        original: &Conversation,
+        asked: &Asked<'_>,
+        thread: &mut Thread,
+        tally: &mut Tally,
+    ) -> Option<Conversation> {
+        let standing = thread.standing.take();
+        let splice = thread.splice.take();
         let past = Past {
-            sent: self.sent,
-            applied: &self.applied,
+            sent: asked.sent,
+            applied: &thread.applied,
             recover: &|_| None,
             standing,
             splice,
             ready: None,
         };
-        let mut outcome = planner::plan(original, past, setting.policy, &self.facts, &recall);
-        self.standing = Some(std::mem::take(&mut outcome.standing));
+        let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);
+        thread.standing = Some(std::mem::take(&mut outcome.standing));
         let mut edited = self.carry_out(original, &outcome);
         if edited.is_none() && outcome.is_fresh() {
             outcome.forget_fresh();
             edited = self.carry_out(original, &outcome);
-            self.untouched += 1;
+            tally.untouched += 1;
         }
         if let Some(event) = &outcome.event {
-            *self.events.entry(event.reason.as_str()).or_default() += 1;
+            *tally.events.entry(event.reason.as_str()).or_default() += 1;
         }
-        (self.applied, self.splice) = (outcome.applied, outcome.splice);
+        (thread.applied, thread.splice) = (outcome.applied, outcome.splice);
         edited
     }
 
@@ -214,14 +218,8 @@ impl Session {
         if outcome.plan.is_empty() {
             return None;
         }
-        let body = protocol::rewrite(self.protocol, original, &outcome.plan, &self.memo).ok()?;
-        self.protocol.index(&body, &self.memo).ok()
+        protocol::rewritten(self.protocol, original, &outcome.plan, &self.memo).ok()
     }
-}
-
-/// Where a model finds a full text: as long as a real path.
-fn recall(id: &str) -> String {
-    format!("full output: /home/user/.local/state/plimsoll/outputs/{id}.txt")
 }
 
 /// Messages that were read before.

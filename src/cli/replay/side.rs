@@ -13,8 +13,13 @@ pub(super) const BYTES_PER_TOKEN: f64 = 4.0;
 pub(super) struct Side {
     cache: CacheModel,
     price: Option<Arc<Price>>,
-    last: Vec<u128>,
     last_prompt: u64,
+    pub(super) bill: Bill,
+}
+
+/// What was billed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bill {
     /// What prompts cost; `None` without a price.
     pub(super) prompts: Option<Money>,
     /// What answers cost; `None` without a price.
@@ -25,12 +30,43 @@ pub(super) struct Side {
     pub(super) broken: u64,
 }
 
+impl Bill {
+    /// The sum of two, of which neither lacks a price.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        let sum = |one: Option<Money>, other: Option<Money>| one.zip(other).map(|(one, other)| one + other);
+        let mut tokens = self.tokens;
+        tokens += other.tokens;
+        Self {
+            prompts: sum(self.prompts, other.prompts),
+            output: sum(self.output, other.output),
+            tokens,
+            broken: self.broken + other.broken,
+        }
+    }
+}
+
+/// The blocks of a thread's last prompt.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Last(Vec<u128>);
+
+/// What is billed beside the prompt that was recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Billed {
+    pub(super) bytes_per_token: f64,
+    /// Tokens in front that were not recorded.
+    pub(super) hidden: u64,
+    /// Tokens of the answer.
+    pub(super) output: u64,
+    pub(super) now_ms: u64,
+}
+
 impl Side {
     /// An empty cache and bill.
     pub(super) fn new(cache: CacheModel, price: Option<Arc<Price>>) -> Self {
         let nothing = price.as_ref().map(|_| Money::ZERO);
-        let (last, tokens) = (Vec::new(), Tokens::default());
-        Self { cache, price, last, last_prompt: 0, prompts: nothing, output: nothing, tokens, broken: 0 }
+        let bill = Bill { prompts: nothing, output: nothing, ..Bill::default() };
+        Self { cache, price, last_prompt: 0, bill }
     }
 
     /// Tokens of the last prompt.
@@ -38,22 +74,22 @@ impl Side {
         self.last_prompt
     }
 
-    /// Bills a prompt, with `hidden` tokens in front that were not recorded, and an answer.
-    pub(super) fn send(&mut self, prompt: &Prompt, hidden: u64, output: u64, now_ms: u64) {
-        let mut shape = prompt.shape(BYTES_PER_TOKEN);
-        if hidden > 0 {
-            shape.blocks.insert(0, Block { key: 0, tokens: hidden, mark: None });
+    /// Bills a prompt and its answer.
+    pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) {
+        let mut shape = prompt.shape(billed.bytes_per_token);
+        if billed.hidden > 0 {
+            shape.blocks.insert(0, Block { key: 0, tokens: billed.hidden, mark: None });
         }
-        let tokens = self.cache.observe(0, &shape, now_ms).with_output(output, 0);
-        self.tokens += tokens;
+        let tokens = self.cache.observe(0, &shape, billed.now_ms).with_output(billed.output, 0);
+        self.bill.tokens += tokens;
         self.last_prompt = tokens.prompt();
         let usage = Usage { tokens, ..Usage::default() };
         let lines = self.price.as_ref().and_then(|price| cost(&usage, price));
         let add = |sum: Option<Money>, more: Option<Money>| sum.zip(more).map(|(sum, more)| sum + more);
-        self.output = add(self.output, lines.map(|lines| lines.output));
-        self.prompts = add(self.prompts, lines.map(|lines| lines.total() - lines.output));
+        self.bill.output = add(self.bill.output, lines.map(|lines| lines.output));
+        self.bill.prompts = add(self.bill.prompts, lines.map(|lines| lines.total() - lines.output));
         let keys: Vec<u128> = shape.blocks.iter().map(|block| block.key).collect();
-        self.broken += u64::from(!keys.starts_with(&self.last));
-        self.last = keys;
+        self.bill.broken += u64::from(!keys.starts_with(&last.0));
+        last.0 = keys;
     }
 }

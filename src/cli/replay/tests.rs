@@ -3,11 +3,13 @@
 use std::io::Write as _;
 
 use super::bodies::{Bodies, Marks};
+use super::played::{self, Played, Setting};
+use super::recording::Played as File;
 use super::report::{self, Report};
-use super::session::{self, Played, Setting};
 use super::sweep;
 use super::transcript::Transcript;
 use crate::planner::Policy;
+use crate::store;
 use crate::strategy::clear;
 use crate::strategy::gate::Reason;
 use crate::usage::Catalogue;
@@ -103,8 +105,16 @@ fn eager() -> Policy {
 
 fn play(transcript: &Transcript, policy: &Policy, prices: Option<&str>) -> Played {
     let catalogue = Catalogue::embedded();
-    let setting = Setting { policy, catalogue: &catalogue, prices, marks: Marks::Placed, pace_ms: 10_000 };
-    session::play(transcript, &setting).unwrap()
+    let setting = Setting {
+        policy,
+        catalogue: &catalogue,
+        prices,
+        marks: Marks::Placed,
+        pace_ms: 10_000,
+        bodies: &store::Bodies::below(std::path::Path::new("/nowhere")),
+        recall: &|_| String::new(),
+    };
+    played::transcript(transcript, &setting).unwrap()
 }
 
 const SYSTEM: &str =
@@ -145,9 +155,9 @@ fn untouched_conversations_cost_the_same() {
         let played = play(&transcript, &off, None);
         assert!(played.direct.prompts.is_some(), "{}", transcript.header.protocol);
         assert_eq!(played.direct.prompts, played.gateway.prompts);
-        assert_eq!((played.untouched, played.invalid, played.direct.broken), (0, 0, 0));
+        assert_eq!((played.tally.untouched, played.tally.invalid, played.direct.broken), (0, 0, 0));
         assert_eq!((played.counts.lost, played.counts.recalls), (0, 0));
-        assert_eq!(played.requests, transcript.header.requests.len() as u64);
+        assert_eq!(played.tally.requests, transcript.header.requests.len() as u64);
     }
 }
 
@@ -156,11 +166,11 @@ fn what_is_cleared_is_cheaper_and_missed() {
     let transcript = &recorded()[0];
     let played = play(transcript, &eager(), Some("gpt-4-turbo"));
     assert!(played.gateway.prompts < played.direct.prompts);
-    assert_eq!(played.events.keys().copied().collect::<Vec<_>>(), ["eager"]);
-    assert_eq!((played.untouched, played.invalid), (0, 0));
+    assert_eq!(played.tally.events.keys().copied().collect::<Vec<_>>(), ["eager"]);
+    assert_eq!((played.tally.untouched, played.tally.invalid), (0, 0));
     let counts = played.counts;
     assert_eq!((counts.calls, counts.quoting, counts.lost, counts.recalls), (4, 1, 1, 1));
-    assert_eq!(played.gateway.broken, played.events["eager"]);
+    assert_eq!(played.gateway.broken, played.tally.events["eager"]);
 }
 
 #[test]
@@ -208,8 +218,30 @@ fn files_may_be_packed_and_are_checked() {
     ] {
         let path = dir.path().join("t.jsonl");
         std::fs::write(&path, &bytes).unwrap();
-        let read = Transcript::read(&path).ok().map(|transcript| transcript.messages().len());
+        let read = File::read(&path).ok();
+        let read = read.map(|read| match read {
+            File::Transcript(transcript) => transcript.messages().len(),
+            File::Recording(_) => 0,
+        });
         assert_eq!(read, messages, "{:?}", String::from_utf8_lossy(&bytes));
     }
-    assert!(Transcript::read(&dir.path().join("none")).is_err());
+    let record = r#"{"id":"1","conversation":"c","time":"2026-11-21T10:00:01Z"}"#;
+    let earlier = r#"{"id":"0","conversation":"c","time":"2026-11-21T10:00:00.5Z"}"#;
+    for (text, expected) in [
+        (format!("{record}\n\n{earlier}\n"), Ok(vec!["0", "1"])),
+        (format!("{record}\n{{}}\n"), Err("line 2: not a time")),
+        (format!("{record}\nx\n"), Err("line 2: expected value at line 1 column 1")),
+    ] {
+        let path = dir.path().join("c.jsonl");
+        std::fs::write(&path, text).unwrap();
+        let read = File::read(&path).map(|read| match read {
+            File::Recording(all) => all.requests.into_iter().map(|one| one.record.id).collect(),
+            File::Transcript(_) => Vec::new(),
+        });
+        assert_eq!(
+            read,
+            expected.map(|ids| ids.into_iter().map(str::to_owned).collect()).map_err(str::to_owned)
+        );
+    }
+    assert!(File::read(&dir.path().join("none")).is_err());
 }

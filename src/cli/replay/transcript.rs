@@ -56,31 +56,31 @@ pub(super) struct Usage {
     pub(super) output: Option<u64>,
 }
 
-impl Transcript {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// What is wrong with it, without its name.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let said = |error: std::io::Error| error.to_string();
-        let mut file = BufReader::new(File::open(path).map_err(said)?);
-        let mut magic = Vec::with_capacity(2);
-        file.by_ref().take(2).read_to_end(&mut magic).map_err(said)?;
-        let is_packed = magic == [0x1f, 0x8b];
-        let file = std::io::Cursor::new(magic).chain(file);
-        let mut text = String::new();
-        let read = if is_packed {
-            MultiGzDecoder::new(file).take(MAX_FILE).read_to_string(&mut text)
-        } else {
-            file.take(MAX_FILE).read_to_string(&mut text)
-        };
-        match read {
-            Ok(bytes) if bytes as u64 == MAX_FILE => Err("too large".to_owned()),
-            Ok(_) => Self::parse(text),
-            Err(error) => Err(said(error)),
-        }
+/// The text of a file, unpacked.
+///
+/// # Errors
+/// What is wrong with it, without its name.
+pub(super) fn text(path: &Path) -> Result<String, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let mut file = BufReader::new(File::open(path).map_err(said)?);
+    let mut magic = Vec::with_capacity(2);
+    file.by_ref().take(2).read_to_end(&mut magic).map_err(said)?;
+    let is_packed = magic == [0x1f, 0x8b];
+    let file = std::io::Cursor::new(magic).chain(file);
+    let mut text = String::new();
+    let read = if is_packed {
+        MultiGzDecoder::new(file).take(MAX_FILE).read_to_string(&mut text)
+    } else {
+        file.take(MAX_FILE).read_to_string(&mut text)
+    };
+    match read {
+        Ok(bytes) if bytes as u64 == MAX_FILE => Err("too large".to_owned()),
+        Ok(_) => Ok(text),
+        Err(error) => Err(said(error)),
     }
+}
 
+impl Transcript {
     /// Reads a text.
     ///
     /// # Errors

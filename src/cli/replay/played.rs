@@ -1,0 +1,214 @@
+//! Playing a conversation, from a transcript or from what a gateway recorded.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::bodies::{self, Marks};
+use super::price;
+use super::quotes::Counts;
+use super::recording::Recording;
+use super::session::{Asked, Session, Tally, Thread};
+use super::side::{BYTES_PER_TOKEN, Bill};
+use super::transcript::{Request, Transcript};
+use crate::ledger::Record;
+use crate::planner::{Policy, Recall};
+use crate::protocol::{self, Protocol};
+use crate::store::Bodies;
+use crate::store::bodies::Form;
+use crate::usage::{BytesPerToken, Catalogue};
+
+/// With what a conversation is played.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) catalogue: &'a Catalogue,
+    /// The model whose prices hold in place of the recorded one's.
+    pub(super) prices: Option<&'a str>,
+    pub(super) marks: Marks,
+    /// Milliseconds from one request to the next, where a recording does not say when they came.
+    pub(super) pace_ms: u64,
+    /// Where a gateway keeps bodies.
+    pub(super) bodies: &'a Bodies,
+    /// How it says where a full text is.
+    pub(super) recall: Recall<'a>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Played {
+    pub(super) id: String,
+    pub(super) model: Option<String>,
+    /// The model whose prices were taken.
+    pub(super) priced_as: Option<String>,
+    pub(super) tally: Tally,
+    pub(super) direct: Bill,
+    pub(super) gateway: Bill,
+    pub(super) counts: Counts,
+    /// Requests that a gateway recorded and sent with the very bytes that would be sent now.
+    pub(super) as_recorded: Option<u64>,
+}
+
+/// Plays a transcript.
+///
+/// # Errors
+/// Why it cannot be played.
+pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Result<Played, String> {
+    let header = &transcript.header;
+    let protocol = dialect(&header.protocol)?;
+    let bodies = bodies::Bodies::new(transcript, setting.marks)?;
+    let model = setting.prices.or(header.model.as_deref()).unwrap_or_default();
+    let found = price::find(setting.catalogue, model);
+    let mut session = Session::new(protocol, setting.policy, model, found.as_ref());
+    let (mut thread, mut tally, mut sent) = (Thread::default(), Tally::default(), 0);
+    for (at, request) in header.requests.iter().enumerate() {
+        let asked = Asked {
+            sent,
+            now_ms: at as u64 * setting.pace_ms,
+            output: output_tokens(transcript, request),
+            bytes_per_token: BYTES_PER_TOKEN,
+            assumed: BYTES_PER_TOKEN,
+            answered: true,
+            hidden: header.hidden_prefix_tokens_est,
+            recall: &elsewhere,
+        };
+        session.request(&bodies.body(request.n), &asked, &mut thread, &mut tally);
+        sent = thread.measured.map_or(0, |(messages, _)| messages);
+    }
+    let (direct, gateway) = session.bills();
+    Ok(Played {
+        id: header.id.clone(),
+        model: header.model.clone(),
+        priced_as: found.map(|found| found.name),
+        tally,
+        direct,
+        gateway,
+        counts: thread.counts(),
+        as_recorded: None,
+    })
+}
+
+fn dialect(name: &str) -> Result<&'static dyn Protocol, String> {
+    protocol::named(name).ok_or_else(|| format!("unknown protocol `{name}`"))
+}
+
+/// What the provider billed, else an estimate from the answer's size.
+fn output_tokens(transcript: &Transcript, request: &Request) -> u64 {
+    let billed = request.usage.as_ref().and_then(|usage| usage.output);
+    billed.unwrap_or_else(|| (transcript.answer_bytes(request) as f64 / BYTES_PER_TOKEN) as u64)
+}
+
+/// Where a model finds a full text that nobody keeps: as long as a real path.
+fn elsewhere(id: &str) -> String {
+    format!("full output: /home/user/.local/state/plimsoll/outputs/{id}.txt")
+}
+
+/// Plays what a gateway recorded.
+///
+/// # Errors
+/// Why it cannot be played.
+pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, String> {
+    let mut play =
+        Play { setting, sessions: HashMap::new(), threads: HashMap::new(), tally: Tally::default() };
+    let (mut found, mut same) = (0, 0);
+    for request in &recording.requests {
+        if let Some(is_same) = play.request(&request.record, request.at_ms)? {
+            found += 1;
+            same += u64::from(is_same);
+        }
+    }
+    if found == 0 {
+        return Err("the bodies of its requests were not kept: `ledger.record` was not \"full\"".to_owned());
+    }
+    let model = recording.requests.iter().rev().find_map(|request| request.record.model_asked.clone());
+    let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
+    (played.model, played.tally) = (model, play.tally);
+    for thread in play.threads.values() {
+        played.counts += thread.counts();
+    }
+    let mut bills = play.sessions.into_values();
+    if let Some(first) = bills.next() {
+        (played.direct, played.gateway) = first.session.bills();
+        played.priced_as = first.name;
+    }
+    for more in bills {
+        let (direct, gateway) = more.session.bills();
+        (played.direct, played.gateway) = (played.direct.and(direct), played.gateway.and(gateway));
+    }
+    Ok(played)
+}
+
+/// A recording, as it is played.
+struct Play<'a> {
+    setting: &'a Setting<'a>,
+    /// By dialect and model.
+    sessions: HashMap<(String, String), Priced<'a>>,
+    threads: HashMap<String, Thread>,
+    tally: Tally,
+}
+
+struct Priced<'a> {
+    session: Session<'a>,
+    name: Option<String>,
+    learned: BytesPerToken,
+}
+
+impl Play<'_> {
+    /// Plays a request, and tells whether the same bytes would be sent; `None`: it was not read, or its body was
+    /// not kept.
+    fn request(&mut self, record: &Record, at_ms: u64) -> Result<Option<bool>, String> {
+        let Some(name) = record.thread.as_deref() else { return Ok(None) };
+        let body = |form| {
+            let read = self.setting.bodies.read(&record.conversation, &record.id, form);
+            read.map(|body| body.map(Bytes::from)).map_err(|error| format!("{}: {error}", record.id))
+        };
+        let Some(came) = body(Form::Came)? else { return Ok(None) };
+        let sent = body(Form::Sent)?.unwrap_or_else(|| came.clone());
+        if !self.threads.contains_key(name) {
+            let parent = record.parent.as_ref().and_then(|parent| self.threads.get(parent));
+            let thread = parent.map(|parent| parent.branch(record.prior as usize)).unwrap_or_default();
+            self.threads.insert(name.to_owned(), thread);
+        }
+        let Some(thread) = self.threads.get_mut(name) else { return Ok(None) };
+        let priced = priced(&mut self.sessions, self.setting, record)?;
+        let asked = Asked {
+            sent: record.prior as usize,
+            now_ms: at_ms,
+            output: record.tokens.map_or(0, |tokens| tokens.output),
+            bytes_per_token: billed_ratio(record, priced.session.prompt_bytes(&sent)),
+            assumed: priced.learned.value(),
+            answered: record.status.is_some_and(|status| (200..300).contains(&status)),
+            hidden: None,
+            recall: self.setting.recall,
+        };
+        let edited = priced.session.request(&came, &asked, thread, &mut self.tally);
+        if let Some(tokens) = record.tokens.map(|tokens| tokens.prompt()).filter(|tokens| *tokens > 0) {
+            thread.measured = Some((record.messages as usize, tokens));
+            priced.learned.learn(sent.len() as u64, tokens);
+        } else {
+            thread.measured = None;
+        }
+        Ok(Some(edited.as_ref().unwrap_or(&came) == &sent))
+    }
+}
+
+fn priced<'m, 'a>(
+    sessions: &'m mut HashMap<(String, String), Priced<'a>>,
+    setting: &Setting<'a>,
+    record: &Record,
+) -> Result<&'m mut Priced<'a>, String> {
+    let asked = record.model_asked.as_deref().or(record.model.as_deref()).unwrap_or_default();
+    let model = setting.prices.unwrap_or(asked);
+    let protocol = dialect(&record.protocol)?;
+    Ok(sessions.entry((record.protocol.clone(), model.to_owned())).or_insert_with(|| {
+        let found = price::find(setting.catalogue, model);
+        let session = Session::new(protocol, setting.policy, model, found.as_ref());
+        Priced { session, name: found.map(|found| found.name), learned: BytesPerToken::default() }
+    }))
+}
+
+/// Bytes to a token as the provider billed what was sent.
+fn billed_ratio(record: &Record, bytes: u64) -> f64 {
+    let tokens = record.tokens.map_or(0, |tokens| tokens.prompt());
+    if tokens == 0 || bytes == 0 { BYTES_PER_TOKEN } else { bytes as f64 / tokens as f64 }
+}

@@ -1,0 +1,84 @@
+//! What a gateway recorded, played again: the same settings give the same bytes, events and figures.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::cli::json as printed;
+use crate::support::{Answer, Gateway, Received, Upstream};
+
+/// A conversation of a file read, some commands and two turns, as far as `count` results of it are there.
+fn request(count: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for at in 0..count {
+        let id = format!("toolu_{at}");
+        let lines: Vec<String> = (0..200 + at * 50)
+            .map(|line| format!("line {line} of step {at}: {}", line * 7919 % 1009))
+            .collect();
+        let text = if at == 1 { "fn main() {}\n".repeat(900) } else { lines.join("\n") };
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": format!("step {at}")}}]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": text}]}));
+        if at % 4 == 3 {
+            messages.push(json!({"role": "assistant", "content": "done"}));
+            messages.push(json!({"role": "user", "content": "and now the rest"}));
+        }
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
+}
+
+/// A provider that bills a token for five bytes.
+fn answer(request: &Received) -> Answer {
+    let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": request.body.len() / 5, "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+#[test]
+fn a_recording_is_played_as_it_was_sent() {
+    const EAGER: &str =
+        "[clear]\npolicy = 'oldest'\ngate = ['eager']\nprotect_tokens = { view = 500, other = 500 }\n";
+    const WHEN_IT_PAYS: &str = "[clear]\nsettle = 2\nmost_loss = 0.5\npatience = 0.3\n";
+    for clear in [EAGER, WHEN_IT_PAYS, ""] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!(
+            "[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n[ledger]\nrecord = 'full'\n{clear}",
+            home.path().display()
+        );
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for count in 0..12 {
+            assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(count)).0, 200);
+        }
+        gateway.stop();
+        fs::write(home.path().join("read.toml"), config).unwrap();
+        let log = fs::read_dir(home.path().join("conversations")).unwrap().next().unwrap().unwrap().path();
+        let records: Vec<Value> = fs::read_to_string(&log)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let events = records.iter().filter(|record| !record["edits"]["event"].is_null()).count() as u64;
+        let tokens: u64 = records.iter().map(|record| record["tokens"]["input"].as_u64().unwrap()).sum();
+        assert!(clear.is_empty() || events > 0, "{clear}");
+
+        let played =
+            printed(home.path(), &["replay", "--json", "-c", "read.toml", &log.display().to_string()]);
+        let total = &played["total"];
+        assert_eq!((&total["requests"], &total["as_recorded"]), (&json!(12), &json!(12)), "{clear}");
+        let found: u64 = total["events"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(
+            (found, &total["invalid"], &total["untouched"]),
+            (events, &json!(0), &json!(0)),
+            "{clear}"
+        );
+        let billed = &total["tokens"]["gateway"];
+        let prompt: u64 =
+            ["input", "cache_read", "cache_write_5m"].iter().map(|kind| billed[kind].as_u64().unwrap()).sum();
+        assert!(prompt.abs_diff(tokens) < 12 * 40, "{prompt} is not {tokens}");
+        assert_eq!(billed["output"], json!(12 * 7));
+        assert!(total["gateway_usd"].as_f64() <= total["direct_usd"].as_f64());
+    }
+}
