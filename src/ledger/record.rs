@@ -333,6 +333,10 @@ mod tests {
         }
     }
 
+    fn shares() -> Shares {
+        Shares { tools: 9_000, system: 3_000, user: 40, assistant: 900, reasoning: 60, results: 28_912 }
+    }
+
     fn full() -> Record {
         let text = |text: &str| Some(text.to_owned());
         let lines = CostBreakdown {
@@ -383,14 +387,7 @@ mod tests {
             }),
             net_saved: Some(-474_000_000),
             prefix: text("broken"),
-            prompt: Some(Shares {
-                tools: 9_000,
-                system: 3_000,
-                user: 40,
-                assistant: 900,
-                reasoning: 60,
-                results: 28_912,
-            }),
+            prompt: Some(shares()),
             bytes: Bytes {
                 received: 200_000,
                 sent: 160_000,
