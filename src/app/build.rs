@@ -17,6 +17,7 @@ use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
 use super::touched::Touched;
+use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
 use crate::config::{self, Config};
@@ -147,6 +148,8 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         counting: counting(&config.policy),
         policy: config.policy.clone(),
         meter: Meter::new(),
+        windows: Windows::new(),
+        recover: config.recover,
         recall: recall(config.outputs.recall, admin),
         prices,
         books: Books::start(means, config.limits.queue)?,

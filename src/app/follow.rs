@@ -11,11 +11,19 @@ use super::budget::Reached;
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
-use crate::protocol::{Answer, AnswerReader, Protocol, Refused};
-use crate::server::{End, Exchange, Form, Remedy};
+use crate::protocol::{self, Answer, AnswerReader, Protocol, Refused};
+use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::upstream::Upstream;
 use crate::usage::{self, Usage, Vendor};
 
+/// The share of the usable window from which on the beginning of an answer is looked at before it goes on.
+const NEARLY: f64 = 0.7;
+/// The same in tokens of the prompt, where the window is not known.
+const LARGE: u64 = 8192;
+/// The share of the window from which on an answer that was cut off is taken to have met its end.
+const FILLED: f64 = 0.8;
+/// The share that prompt and answer must fill together for the answer to be asked for again at once.
+const FULL: f64 = 0.97;
 /// Bytes of text to a token, where only an estimate is asked for.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -29,6 +37,8 @@ pub(super) struct Start {
     pub(super) sent: u64,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
+    /// How often it was sent before.
+    pub(super) attempt: u32,
 }
 
 /// Follows one exchange.
@@ -45,6 +55,8 @@ pub(super) struct Follow {
     head_at: Option<Instant>,
     body_at: Option<Instant>,
     resent: bool,
+    /// The provider has refused it because its prompt is too long.
+    overflow: bool,
 }
 
 impl Follow {
@@ -69,6 +81,7 @@ impl Follow {
             head_at: None,
             body_at: None,
             resent: false,
+            overflow: false,
         }
     }
 
@@ -112,6 +125,9 @@ impl Follow {
             }),
             budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
+            compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
+            attempt: self.start.attempt,
+            overflow: self.overflow,
             prefix: self.prefix().map(str::to_owned),
             answer: answer.id.clone(),
             stop: answer.stop.clone(),
@@ -125,6 +141,7 @@ impl Follow {
         let (Some(usage), Some(place)) = (&answer.usage, &self.facts.place) else { return };
         let sent = if self.resent { self.start.received } else { self.start.sent };
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
+        self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
         self.core.meter.learn(place.head(), model, messages, sent, usage.context_tokens());
     }
 
@@ -134,6 +151,34 @@ impl Follow {
         self.facts.place.as_ref().filter(|place| place.sent > 0)?;
         let event = self.facts.event.is_some() && self.facts.state == State::Edited;
         Some(if event || self.resent { "broken" } else { "kept" })
+    }
+
+    /// Whether room could be made, and the request sent again.
+    fn recovers(&self) -> bool {
+        self.core.recovers() && self.facts.place.as_ref().is_some_and(|place| !place.thread.observe)
+    }
+
+    /// Whether the prompt is near the window, or large where the window is not known.
+    fn is_nearly_full(&self) -> bool {
+        let Some(level) = self.facts.level else { return false };
+        match level.gauge {
+            Some(gauge) => gauge.utilisation() >= NEARLY,
+            None => level.prompt_tokens >= LARGE,
+        }
+    }
+
+    /// Whether an answer has ended because the window was full: most of it is the prompt, and both together
+    /// fill the share `full`.
+    fn is_cut_off(&self, answer: &Answer, full: f64) -> bool {
+        let stop = answer.stop.as_deref().unwrap_or_default();
+        let Some(window) = self.facts.level.and_then(|level| level.gauge).map(|gauge| gauge.window) else {
+            return stop == "model_context_window_exceeded";
+        };
+        let tokens = answer.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
+        let (input, window) = (tokens.prompt() as f64, window as f64);
+        let is_long = input >= window * FILLED && input + tokens.output as f64 >= window * full;
+        stop == "model_context_window_exceeded"
+            || (is_long && matches!(stop, "length" | "max_tokens" | "max_output_tokens" | "MAX_TOKENS"))
     }
 
     fn vendor(&self) -> Option<Vendor> {
@@ -238,16 +283,41 @@ impl Exchange for Follow {
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match self.protocol.refused(status.as_u16(), body) {
+            Refused::Overflow { .. } => {
+                self.overflow = true;
+                if self.recovers() { Remedy::Again } else { Remedy::Deliver }
+            }
             Refused::Other if malformed => Remedy::SendOriginal,
-            _ => Remedy::Deliver,
+            Refused::Other => Remedy::Deliver,
         }
+    }
+
+    /// Only where the window may be full: nothing is held back without need.
+    fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.recovers() && status == StatusCode::OK && self.is_nearly_full() && kind(headers).is_some()
+    }
+
+    fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
+        let is_stream =
+            !body.trim_ascii_start().starts_with(b"{") && !body.trim_ascii_start().starts_with(b"[");
+        let is_refused = match (is_stream, whole) {
+            (true, false) if !protocol::has_opened(body) => return Opening::Hold,
+            (true, _) => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
+            (false, false) => return Opening::Hold,
+            (false, true) => {
+                let mut reader = self.protocol.answer(false);
+                reader.push(body);
+                self.is_cut_off(&reader.finish(), FULL)
+            }
+        };
+        self.overflow |= is_refused;
+        if is_refused { Opening::Again } else { Opening::Deliver }
     }
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
         self.head_at = Some(Instant::now());
-        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        self.reader = Some(self.protocol.answer(kind.starts_with("text/event-stream")));
+        self.reader = Some(self.protocol.answer(kind(headers) == Some(Kind::Events)));
         if self.resent
             && status.is_success()
             && let Some(place) = &self.facts.place
@@ -269,9 +339,28 @@ impl Exchange for Follow {
 
     fn end(mut self: Box<Self>, how: End) {
         let answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
+            self.core.windows.fill(place.head());
+        }
         let record = self.record(&how, &answer);
         let (vendor, slot) = (self.vendor(), self.slot.take());
         self.core.books.ended(Ended { record, at_ms: self.at_ms, usage: answer.usage, vendor, slot });
+    }
+}
+
+/// What kind of body an answer has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Events,
+    Json,
+}
+
+fn kind(headers: &HeaderMap) -> Option<Kind> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    match kind {
+        _ if kind.starts_with("text/event-stream") => Some(Kind::Events),
+        _ if kind.starts_with("application/json") => Some(Kind::Json),
+        _ => None,
     }
 }
 

@@ -21,6 +21,11 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
             stats.originals_resent.value(),
         ),
         (
+            "sent_again_total",
+            "Requests refused because their prompt was too long, and sent again with a shorter one",
+            stats.sent_again.value(),
+        ),
+        (
             "rewrite_timeouts_total",
             "Requests sent as they came because rewriting took too long",
             stats.prepare_timeouts.value(),

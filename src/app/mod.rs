@@ -17,6 +17,7 @@ mod metrics;
 mod rewrite;
 mod route;
 mod touched;
+mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,10 +27,11 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::request::Parts;
 
+use crate::config::Recover;
 use crate::lineage::Lineage;
-use crate::planner::Policy;
-use crate::protocol::{self, Protocol, Sieve};
-use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Route};
+use crate::planner::{Overflow, Policy};
+use crate::protocol::{self, Protocol, Refused, Sieve};
+use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Outputs, Store};
 use crate::usage::{Catalogue, Vendor};
 
@@ -39,9 +41,10 @@ use books::{Books, Name};
 use budget::{Budget, Reached};
 use memo::Indexes;
 use meter::Meter;
-use rewrite::Asked;
+use rewrite::{Asked, Rewritten};
 use route::{Purpose, Routes};
 use touched::Touched;
+use windows::Windows;
 
 /// Everything that requests share.
 struct Core {
@@ -55,6 +58,8 @@ struct Core {
     /// The same without events: what a prompt is counted by.
     counting: Policy,
     meter: Meter,
+    windows: Windows,
+    recover: Recover,
     recall: Recall,
     prices: Arc<Catalogue>,
     books: Books,
@@ -88,6 +93,18 @@ impl Core {
             Recall::Http(base) => format!("full output: {base}/outputs/{id}"),
             Recall::None => "run the tool again for the rest".to_owned(),
         }
+    }
+
+    /// Whether a prompt that is too long is shortened and sent again.
+    fn recovers(&self) -> bool {
+        self.recover.enabled && !self.observe
+    }
+
+    /// The model that a request asks for.
+    fn model(&self, protocol: &'static dyn Protocol, inbound: &Inbound) -> Option<String> {
+        let read = protocol::read(protocol, &inbound.body, &self.memo).ok();
+        let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
+        named.or_else(|| protocol.model_of_path(inbound.head.uri.path()).map(str::to_owned))
     }
 
     fn keeps_outputs(&self) -> bool {
@@ -130,6 +147,26 @@ impl Gateway for Sidecar {
         }
     }
 
+    async fn again(&self, inbound: Inbound, rejection: Rejection, attempt: u32) -> Option<Prepared> {
+        let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
+        if purpose != Purpose::Generate || !self.core.recovers() || attempt > self.core.recover.max_attempts {
+            return None;
+        }
+        let refused = protocol.refused(rejection.status.as_u16(), &rejection.body);
+        let prompt = match refused {
+            Refused::Overflow { limit, prompt } => {
+                let model = self.core.model(protocol, &inbound);
+                if let Some(limit) = limit {
+                    self.core.windows.learn(inbound.upstream.name(), model.as_deref(), limit);
+                }
+                prompt
+            }
+            Refused::Other => None,
+        };
+        tracing::info!(attempt, "the prompt was too long: it is shortened and sent again");
+        self.recovered(protocol, inbound, Overflow { prompt }, attempt).await
+    }
+
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
         let protocol =
             route::dialect(&head.method, head.uri.path()).map_or(protocol::ALL[0], |(protocol, _)| protocol);
@@ -147,12 +184,47 @@ impl Gateway for Sidecar {
 
 impl Sidecar {
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
-        let Inbound { head, body, upstream, received_at } = inbound;
+        let rewritten = self.rewrite(protocol, &inbound, None).await;
+        self.prepared(protocol, inbound, rewritten, 0)
+    }
+
+    /// The request once more, if room can be made in it.
+    async fn recovered(
+        &self,
+        protocol: &'static dyn Protocol,
+        inbound: Inbound,
+        overflow: Overflow,
+        attempt: u32,
+    ) -> Option<Prepared> {
+        let rewritten = self.rewrite(protocol, &inbound, Some(overflow)).await;
+        let has_room = rewritten.body.is_some() && rewritten.facts.event.is_some();
+        has_room.then(|| self.prepared(protocol, inbound, rewritten, attempt))
+    }
+
+    async fn rewrite(
+        &self,
+        protocol: &'static dyn Protocol,
+        inbound: &Inbound,
+        overflow: Option<Overflow>,
+    ) -> Rewritten {
+        let Inbound { head, body, upstream, .. } = inbound;
         let asked = Asked {
             vendor: Vendor::of_host(upstream.base_url().domain()),
             model: protocol.model_of_path(head.uri.path()),
+            upstream: upstream.name(),
+            overflow,
         };
-        let mut rewritten = self.core.rewrite(protocol, &head.headers, &body, asked).await;
+        self.core.rewrite(protocol, &head.headers, body, asked).await
+    }
+
+    fn prepared(
+        &self,
+        protocol: &'static dyn Protocol,
+        inbound: Inbound,
+        mut rewritten: Rewritten,
+        attempt: u32,
+    ) -> Prepared {
+        let Inbound { body, upstream, received_at, .. } = inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
@@ -169,6 +241,7 @@ impl Sidecar {
             budget,
             received: body.len() as u64,
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
+            attempt,
         };
         let slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));

@@ -11,9 +11,10 @@ use super::books::Reading;
 use super::{Core, clock};
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Applied, Event, Level, Outcome, Past, Policy, Save, Splice, Standing};
+use crate::planner::{self, Applied, Event, Level, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::store::StoreError;
+use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Price, Vendor};
@@ -46,6 +47,8 @@ pub(super) struct Facts {
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
     pub(super) spliced: bool,
+    /// What the client does about its history.
+    pub(super) compaction: Option<Compaction>,
     /// The change to old parts that this request carries.
     pub(super) event: Option<Event>,
     /// How full the window is, before the event.
@@ -116,6 +119,10 @@ pub(super) struct Asked<'a> {
     pub(super) vendor: Option<Vendor>,
     /// The model that its path names.
     pub(super) model: Option<&'a str>,
+    /// The name of the server it goes to.
+    pub(super) upstream: &'a str,
+    /// The provider has said that its prompt is too long.
+    pub(super) overflow: Option<Overflow>,
 }
 
 /// One request on its way through.
@@ -126,6 +133,7 @@ struct Request<'a> {
     root: Chain,
     caller: Caller,
     asked: Asked<'a>,
+    compaction: Option<Compaction>,
     now_ms: i64,
 }
 
@@ -210,7 +218,8 @@ impl<'a> Request<'a> {
         let caller = lineage::caller(headers, conversation.session.as_deref());
         let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         let root = Chain::root(protocol.name(), &principal);
-        Ok(Self { core, protocol, conversation, root, caller, asked, now_ms: (core.now_ms)() })
+        let compaction = compaction::of(&conversation);
+        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, now_ms: (core.now_ms)() })
     }
 
     fn model(&self) -> Option<&str> {
@@ -244,11 +253,17 @@ impl<'a> Request<'a> {
         let priced = model.and_then(|model| self.core.prices.find(model, self.asked.vendor));
         let price = priced.as_ref().map(|priced| &*priced.price);
         let kind = CacheKind::of(self.protocol.name(), price);
+        let learned = self.core.windows.of(self.asked.upstream, model);
+        // An answer that ended because the window was full is as good as a refusal.
+        let filled = self.core.recovers()
+            && place.relation != Relation::Retry
+            && self.core.windows.is_full(place.chains[place.sent]);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
         planner::Facts {
             rates: price.and_then(Price::shares).map(|(read, write)| Rates { read, write }),
             cold: place.sent > 0 && kind.idle_ms().is_some_and(|lasts| idle_ms > lasts),
-            window: price.and_then(|price| price.context_window),
+            window: learned.or_else(|| price.and_then(|price| price.context_window)),
+            overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: self.core.meter.measured(place.chains[place.sent]),
             bytes_per_token: self.core.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
@@ -256,6 +271,7 @@ impl<'a> Request<'a> {
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
+            compacting: self.compaction == Some(Compaction::Asked),
             bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
             ..planner::Facts::default()
         }
@@ -322,6 +338,7 @@ impl<'a> Request<'a> {
     async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
         let mut batch =
             self.core.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
+        batch.overrule = self.asked.overflow.is_some();
         let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
         batch.splices.extend(fresh.and_then(|splice| self.core.lineage.spliced(place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
@@ -413,6 +430,7 @@ impl<'a> Request<'a> {
             fresh,
             splice,
             spliced,
+            compaction: self.compaction,
             event: None,
             level: None,
         }

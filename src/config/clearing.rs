@@ -1,4 +1,5 @@
-//! `[clear]`, `[window]` and `[cache]`: what may be done with old results, and how full the window may get.
+//! `[clear]`, `[window]`, `[ladder]`, `[recover]` and `[cache]`: what may be done with what is old, and how full the
+//! window may get.
 //!
 //! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
 
@@ -6,6 +7,7 @@ use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
 use crate::strategy::gate::Reason;
 use crate::strategy::{ladder, marks, window};
 
+use super::Recover;
 use super::section::Section;
 use super::shaping::tools;
 use super::value::{Share, Word};
@@ -110,6 +112,14 @@ pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -
         enabled: section.value("enabled", default.enabled),
         keep_turns: number(section, "keep_turns", default.keep_turns),
         least: section.within("least", Share(0.0)..=Share(1.0), Share(default.least)).0,
+    }
+}
+
+pub(super) fn recover(section: &mut Section<'_, '_>) -> Recover {
+    let default = Recover::default();
+    Recover {
+        enabled: section.value("enabled", default.enabled),
+        max_attempts: section.within("max_attempts", 1..=10, default.max_attempts as usize) as u32,
     }
 }
 

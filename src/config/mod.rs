@@ -73,6 +73,8 @@ pub struct Config {
     pub policy: Policy,
     /// What may be used up.
     pub budget: Budget,
+    /// What is done about prompts that turn out too long.
+    pub recover: Recover,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
@@ -92,6 +94,21 @@ pub enum Mode {
     Rewrite,
     /// They are not; what would have been saved is recorded.
     Observe,
+}
+
+/// What is done about prompts that turn out too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recover {
+    /// They are shortened and sent again.
+    pub enabled: bool,
+    /// How often one request is sent again.
+    pub max_attempts: u32,
+}
+
+impl Default for Recover {
+    fn default() -> Self {
+        Self { enabled: true, max_attempts: 3 }
+    }
 }
 
 /// A set of defaults.
@@ -158,6 +175,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let marks = root.section("cache", |section| clearing::marks(section, marks));
     let policy = Policy { shape, clear, window, ladder, marks };
     let budget = root.section("budget", budget::read);
+    let recover = root.section("recover", clearing::recover);
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
@@ -178,6 +196,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
         limits,
         policy,
         budget,
+        recover,
         outputs,
         ledger,
         prices,

@@ -82,6 +82,14 @@ pub struct Record {
     pub budget: Option<Budget>,
     /// How long things took.
     pub timing: Timing,
+    /// How often the request was sent before, each time with a record of its own, and refused because its prompt
+    /// was too long.
+    pub attempt: u32,
+    /// The provider refused it because its prompt was too long.
+    pub overflow: bool,
+    /// The client compacts its own history: `asked` for a summary with this request, or `continued` from one. null:
+    /// neither.
+    pub compaction: Option<String>,
 }
 
 /// A limit of `[budget]`.
@@ -433,6 +441,8 @@ mod tests {
                 used: "$9.00 of $10.00".to_owned(),
             }),
             timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
+            attempt: 1,
+            ..Record::default()
         }
     }
 
@@ -463,7 +473,8 @@ mod tests {
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
-            r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000}}"#,
+            r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,
+            r#""attempt":1,"overflow":false,"compaction":null}"#,
         );
         assert_eq!(full().row(0).record, expected);
     }

@@ -41,6 +41,8 @@ pub struct Facts {
     pub bound: bool,
     /// The provider has refused this very request because its prompt is too long: room must be made.
     pub overflow: Option<Overflow>,
+    /// The client asks for a summary of the whole history: nothing of it may be taken away meanwhile.
+    pub compacting: bool,
     /// Full texts are kept where the model can read them.
     pub saves: bool,
 }
@@ -67,6 +69,7 @@ impl Default for Facts {
             lasts_ms: 300_000,
             bound: false,
             overflow: None,
+            compacting: false,
             saves: true,
         }
     }

@@ -226,6 +226,23 @@ fn a_long_run_fits_its_window() {
     assert!((10..60).contains(&events), "{events}");
 }
 
+/// While a client sums its history up nothing is taken from it, unless the provider takes no more.
+#[test]
+fn clients_compact_without_us() {
+    let mut policy = policy(Reason::Eager);
+    policy.clear.gate = vec![Reason::Eager, Reason::Window];
+    policy.ladder.enabled = true;
+    for (compacting, overflow, expected) in
+        [(false, None, true), (true, None, false), (true, Some(Overflow::default()), true)]
+    {
+        for window in [8_000, 100_000] {
+            let facts = Facts { window: Some(window), compacting, overflow, ..Facts::default() };
+            let found = event("u 4000 4000 4000 4000", "a u", &policy, &facts).0.is_some();
+            assert_eq!(found, expected, "{compacting} {overflow:?} {window}");
+        }
+    }
+}
+
 /// A provider's refusal makes room even for a request that was made before, by what it says of its size.
 #[test]
 fn overflows_are_made_room_for() {

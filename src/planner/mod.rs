@@ -226,9 +226,12 @@ fn old_parts(
         anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
     let level = before.level(&policy.window);
-    let (change, next) = match before.make_room(past.ready.as_ref(), policy, &level, recall) {
+    let may_change = !facts.compacting || facts.overflow.is_some();
+    let room = before.make_room(past.ready.as_ref(), policy, &level, recall);
+    let (change, next) = match room.filter(|_| may_change) {
         Some(change) => (Some(change), None),
-        None => before.clearing(policy, recall),
+        None if may_change => before.clearing(policy, recall),
+        None => (None, None),
     };
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
     if let Some(change) = change {

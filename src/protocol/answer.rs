@@ -65,10 +65,12 @@ pub struct Fault<'a> {
 /// What a provider's refusal of a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The prompt is longer than the model's window; the window, where the message says it.
+    /// The prompt is longer than the model's window; the figures, where the error says them.
     Overflow {
         /// Tokens that fit.
         limit: Option<u64>,
+        /// Tokens that came.
+        prompt: Option<u64>,
     },
     /// Something else.
     Other,

@@ -12,6 +12,7 @@ pub(crate) mod conformance;
 mod content;
 pub mod prompt;
 mod reader;
+mod refusal;
 mod sieve;
 mod splice;
 mod valid;
@@ -31,6 +32,7 @@ use crate::plan::{self, Plan};
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use body::Unread;
 pub use prompt::{Prompt, Share};
+pub use refusal::has_opened;
 pub use sieve::Sieve;
 pub use splice::Lowering;
 pub use valid::Invalid;
@@ -74,7 +76,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// The body of an error that the gateway itself must report, in the shape that clients of this dialect read.
     fn fault(&self, fault: &Fault<'_>) -> String;
 
-    /// What a provider's refusal is about.
+    /// What a provider's refusal is about: a refused request, or the beginning of a stream that began well.
     fn refused(&self, status: u16, body: &[u8]) -> Refused;
 
     /// The request as the provider's prompt cache sees it.

@@ -4,7 +4,7 @@
 //! that is too long are taken for it.
 
 use super::answer::{AtFault, Fault, Refused};
-use super::content::leading_number;
+use super::refusal::{self, Wording};
 use crate::json::string;
 
 pub(super) fn fault(fault: &Fault<'_>) -> String {
@@ -25,24 +25,22 @@ pub(super) fn fault(fault: &Fault<'_>) -> String {
     )
 }
 
+/// Where the numbers stand, in one server's words or another's.
+const LIMITS: &[&str] =
+    &["maximum context length is ", "maximum context length of ", "available context size (", "n_ctx="];
+const PROMPTS: &[&str] = &["your messages resulted in ", "you requested ", "request (", "n_prompt_tokens="];
+
 /// What means that the prompt is too long: the code where there is one, else the sentence.
-const OVERFLOW: &[&str] = &[
-    "\"context_length_exceeded\"",
-    "\"exceed_context_size_error\"",
-    "maximum context length is",
-    "exceeds the context window of this model",
+const OVERFLOW: &[Wording] = &[
+    Wording { says: "context_length_exceeded", limit: LIMITS, prompt: PROMPTS },
+    Wording { says: "exceed_context_size_error", limit: LIMITS, prompt: PROMPTS },
+    Wording { says: "maximum context length is", limit: LIMITS, prompt: PROMPTS },
+    Wording { says: "exceeds the context window of this model", limit: &[], prompt: &[] },
 ];
 
 /// What a refusal is about.
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    let text = String::from_utf8_lossy(body);
-    if status != 400 || !OVERFLOW.iter().any(|words| text.contains(words)) {
-        return Refused::Other;
-    }
-    let limit = ["maximum context length is ", "available context size (", "\"n_ctx\":"];
-    let limit =
-        limit.iter().find_map(|words| text.split_once(words).and_then(|(_, rest)| leading_number(rest)));
-    Refused::Overflow { limit }
+    refusal::read(status, body, OVERFLOW)
 }
 
 #[cfg(test)]
@@ -51,22 +49,38 @@ mod tests {
 
     #[test]
     fn overflow_is_told_from_other_refusals() {
+        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (
                 400,
                 r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, …","code":"context_length_exceeded"}}"#,
-                Refused::Overflow { limit: Some(128_000) },
+                overflow(None, Some(128_000)),
             ),
             (
                 400,
                 r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"request (4476 tokens) exceeds the available context size (4096 tokens)","n_ctx":4096}}"#,
-                Refused::Overflow { limit: Some(4096) },
+                overflow(Some(4476), Some(4096)),
             ),
-            (400, r#"{"error":{"code":"context_length_exceeded"}}"#, Refused::Overflow { limit: None }),
+            (400, r#"{"error":{"code":"context_length_exceeded"}}"#, overflow(None, None)),
             (
                 400,
                 r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","param":"input"}}"#,
-                Refused::Overflow { limit: None },
+                overflow(None, None),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130512 tokens. Please reduce the length of the messages.","code":"context_length_exceeded"}}"#,
+                overflow(Some(130_512), Some(128_000)),
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 8192 tokens.","code":400}"#,
+                overflow(None, Some(8192)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"An assistant message with 'tool_calls' must be followed by tool messages","code":null}}"#,
+                Refused::Other,
             ),
             (400, r#"{"error":{"message":"max_tokens is too large","code":null}}"#, Refused::Other),
             (429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other),

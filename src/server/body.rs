@@ -79,6 +79,36 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
         Self { read: gathered.into_bytes(), rest }
     }
 
+    /// Reads `body` until `enough` says so of what was read, to its end, to `limit` bytes, to its failure, or for
+    /// `patience`; whichever is first.
+    pub(super) async fn peek(
+        mut body: R,
+        limit: usize,
+        patience: Duration,
+        mut enough: impl FnMut(&[u8]) -> bool,
+    ) -> Self {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut read = BytesMut::new();
+        let rest = loop {
+            if body.is_end_stream() {
+                break Rest::Nothing;
+            }
+            match tokio::time::timeout_at(deadline, body.frame()).await {
+                Err(_elapsed) => break Rest::Open(body),
+                Ok(None) => break Rest::Nothing,
+                Ok(Some(Err(error))) => break Rest::Broken(error),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => read.extend_from_slice(&data),
+                    Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
+                },
+            }
+            if read.len() > limit || enough(&read) {
+                break Rest::Open(body);
+            }
+        };
+        Self { read: read.freeze(), rest }
+    }
+
     /// The bytes, if they are all there is.
     pub(super) fn as_whole(&self) -> Option<&Bytes> {
         matches!(self.rest, Rest::Nothing).then_some(&self.read)

@@ -27,6 +27,18 @@ pub trait Gateway: Send + Sync + 'static {
     /// for `rewrite_timeout`: work of more than a few milliseconds belongs on another thread.
     fn prepare(&self, inbound: Inbound) -> impl Future<Output = Prepared> + Send;
 
+    /// Called when an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others.
+    /// What comes is sent in place of the rejected request, with an exchange of its own; `None`: the rejection goes
+    /// to the client. Awaited at most for `rewrite_timeout`.
+    fn again(
+        &self,
+        _inbound: Inbound,
+        _rejection: Rejection,
+        _attempt: u32,
+    ) -> impl Future<Output = Option<Prepared>> + Send {
+        std::future::ready(None)
+    }
+
     /// Words an answer that the gateway must give itself, in the caller's dialect.
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal;
 }
@@ -79,6 +91,15 @@ pub struct Prepared {
     pub refusal: Option<Fault>,
 }
 
+/// An answer that is not passed on, if it can be helped.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// Its status.
+    pub status: StatusCode,
+    /// The decoded beginning of its body.
+    pub body: Bytes,
+}
+
 /// Takes something out of an event stream on its way to the client. The exchange sees the whole of it.
 ///
 /// After a panic the rest of the stream passes unfiltered.
@@ -99,9 +120,20 @@ pub trait Exchange: Send {
     /// The request is about to leave. Called a second time when the original is sent after a rejection.
     fn sent(&mut self, form: Form);
 
-    /// An edited request was answered 4xx. `body` is the decoded beginning of that answer, at most
+    /// The request was answered 4xx. `body` is the decoded beginning of that answer, at most
     /// [`super::REJECTION_LIMIT`] bytes of it.
     fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
+
+    /// Whether the beginning of a good answer is to be looked at before any of it goes to the client. It is held
+    /// back until [`Self::opened`] has seen enough, for [`super::OPENING_TIMEOUT`] at most.
+    fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {
+        false
+    }
+
+    /// The beginning of such an answer; `whole`: there is no more.
+    fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
+        Opening::Deliver
+    }
 
     /// The head of the answer that goes to the client.
     fn response(&mut self, status: StatusCode, headers: &HeaderMap);
@@ -122,13 +154,26 @@ pub enum Form {
     Edited,
 }
 
-/// What to do about a rejected edit.
+/// What to do about a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The rejection goes to the client.
     Deliver,
-    /// The original is sent, once, and its answer goes to the client.
+    /// The original of an edited request is sent, once, and its answer goes to the client.
     SendOriginal,
+    /// The request is prepared anew ([`Gateway::again`]) and sent again.
+    Again,
+}
+
+/// What to do about the beginning of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Wait for more of it.
+    Hold,
+    /// The answer goes to the client.
+    Deliver,
+    /// It is a rejection: the request is prepared anew and sent again.
+    Again,
 }
 
 /// How an exchange ended.

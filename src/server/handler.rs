@@ -20,7 +20,8 @@ use super::Settings;
 use super::body::{self, Replay};
 use super::decode::{self, Coding};
 use super::exchange::{
-    End, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target,
+    End, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection, Remedy, Route,
+    Target,
 };
 use super::filtered::{self, Filtered};
 use super::guard::{guard, guard_future};
@@ -31,6 +32,8 @@ use super::tap::{Endings, Tap};
 
 /// Bytes of a rejection that are read before deciding what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
+/// How long the beginning of an answer may be held back to be looked at.
+pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the rest of a refused request is read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -54,6 +57,15 @@ struct Received {
     spelling: Extensions,
     body: Incoming,
     at: Instant,
+}
+
+/// A request whose body was read.
+struct Whole<'a> {
+    inbound: Inbound,
+    /// The body as it came.
+    original: Bytes,
+    spelling: Extensions,
+    target: &'a Target,
 }
 
 /// One way to send a request.
@@ -126,22 +138,120 @@ impl<G: Gateway> Handler<G> {
         };
         drop(body);
         let upstream = Arc::clone(&target.upstream);
-        let prepared =
-            self.prepare(Inbound { head: Arc::clone(&head), body: plain, upstream, received_at: at }).await;
-        let mut tap = Tap::new(prepared.exchange, &self.endings, &self.stats);
-        if let Some(fault) = prepared.refusal {
-            tap.end(End::Failed(fault.clone()));
-            return Ok(self.refuse(&head, &fault));
+        let inbound = Inbound { head, body: plain, upstream, received_at: at };
+        let mut prepared = self.prepare(inbound.clone()).await;
+        if let Some(fault) = prepared.refusal.take() {
+            Tap::new(prepared.exchange, &self.endings, &self.stats).end(End::Failed(fault.clone()));
+            return Ok(self.refuse(&inbound.head, &fault));
         }
-        let original = Outgoing::whole(original, spelling);
-        match prepared.body {
-            None => self.forward(&head, target, original, tap).await,
-            Some(edited) => {
-                let mut edited = Outgoing::edited(edited, original.spelling.clone());
-                edited.plain_answer = prepared.filter.is_some();
-                self.forward_edited(&head, target, original, edited, prepared.filter, tap).await
+        self.converse(Whole { inbound, original, spelling, target }, prepared).await
+    }
+
+    /// Sends what was prepared; if that is rejected and the gateway says so, the original, or what it makes of the
+    /// request then.
+    async fn converse(
+        &self,
+        request: Whole<'_>,
+        mut prepared: Prepared,
+    ) -> Result<Response<Answer>, Abandoned> {
+        let (head, target) = (&*request.inbound.head, request.target);
+        let mut attempts = 0;
+        loop {
+            let Prepared { body, exchange, filter, .. } = prepared;
+            let is_edited = body.is_some();
+            let mut tap = Tap::new(exchange, &self.endings, &self.stats);
+            let response = match self
+                .send(head, target, self.outgoing(&request, body, filter.is_some()), &mut tap)
+                .await
+            {
+                Ok(response) => response,
+                Err(error) => return self.fail(head, target, &error, tap),
+            };
+            let (response, remedy) = self.examine(response, target, &mut tap, is_edited).await;
+            match remedy {
+                Remedy::Deliver => return Ok(self.relay(response, target, tap, filter)),
+                Remedy::SendOriginal => {
+                    drop(response);
+                    self.stats.originals_resent.increment();
+                    let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
+                    return self.forward(head, target, original, tap).await;
+                }
+                Remedy::Again => {
+                    attempts += 1;
+                    let Some(next) = self.again(&request, &response, attempts).await else {
+                        return Ok(self.relay(response, target, tap, filter));
+                    };
+                    self.stats.sent_again.increment();
+                    let (answer, body) = response.into_parts();
+                    tap.dismissed(answer.status, &answer.headers, body.read());
+                    prepared = next;
+                }
             }
         }
+    }
+
+    /// What leaves: the edited body, or the original as it came.
+    fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
+        let spelling = request.spelling.clone();
+        match edited {
+            None => Outgoing::whole(request.original.clone(), spelling),
+            Some(edited) => {
+                self.stats.edited.increment();
+                Outgoing { plain_answer, ..Outgoing::edited(edited, spelling) }
+            }
+        }
+    }
+
+    /// Looks at a rejection, or at the beginning of an answer that may be one.
+    async fn examine(
+        &self,
+        response: Response<body::Received>,
+        target: &Target,
+        tap: &mut Tap,
+        is_edited: bool,
+    ) -> (Response<Replay<body::Received>>, Remedy) {
+        let (head, body) = response.into_parts();
+        let of_interest = is_edited || head.status == StatusCode::BAD_REQUEST;
+        if head.status.is_client_error() && of_interest && tap.is_live() {
+            let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
+            let reason = self.legible(&head.headers, body.read());
+            let remedy = match tap.rejected(head.status, &head.headers, &reason) {
+                Remedy::SendOriginal if !is_edited => Remedy::Deliver,
+                remedy => remedy,
+            };
+            return (Response::from_parts(head, body), remedy);
+        }
+        let is_plain = matches!(Coding::of(&head.headers), Some(Coding::Identity));
+        if !head.status.is_success() || !is_plain || !tap.holds(head.status, &head.headers) {
+            return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
+        }
+        let mut opening = Opening::Hold;
+        let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |read| {
+            opening = tap.opened(read, false);
+            opening != Opening::Hold
+        })
+        .await;
+        if opening == Opening::Hold && body.as_whole().is_some() {
+            opening = tap.opened(body.read(), true);
+        }
+        let remedy = if opening == Opening::Again { Remedy::Again } else { Remedy::Deliver };
+        (Response::from_parts(head, body), remedy)
+    }
+
+    /// Asks the gateway for another way to send a request.
+    async fn again(
+        &self,
+        request: &Whole<'_>,
+        response: &Response<Replay<body::Received>>,
+        attempts: u32,
+    ) -> Option<Prepared> {
+        let body = self.legible(response.headers(), response.body().read());
+        let rejection = Rejection { status: response.status(), body };
+        let inbound = request.inbound.clone();
+        let work =
+            guard_future(&self.stats, async { self.gateway.again(inbound, rejection, attempts).await });
+        let prepared = tokio::time::timeout(self.settings.rewrite_timeout, work).await.ok()??;
+        prepared.filter(|prepared| prepared.body.is_some())
     }
 
     /// The whole body as it came and in plain.
@@ -172,37 +282,6 @@ impl<G: Gateway> Handler<G> {
         match self.send(head, target, outgoing, &mut tap).await {
             Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap, None)),
             Err(error) => self.fail(head, target, &error, tap),
-        }
-    }
-
-    /// Sends the edited body; if that is rejected and the gateway says so, the original.
-    async fn forward_edited(
-        &self,
-        head: &Parts,
-        target: &Target,
-        original: Outgoing,
-        edited: Outgoing,
-        filter: Option<Box<dyn Filter>>,
-        mut tap: Tap,
-    ) -> Result<Response<Answer>, Abandoned> {
-        self.stats.edited.increment();
-        let response = match self.send(head, target, edited, &mut tap).await {
-            Ok(response) => response,
-            Err(error) => return self.fail(head, target, &error, tap),
-        };
-        if !response.status().is_client_error() {
-            return Ok(self.relay(response.map(Replay::streaming), target, tap, filter));
-        }
-        let (rejection, body) = response.into_parts();
-        let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
-        let reason = self.legible(&rejection.headers, body.read());
-        match tap.rejected(rejection.status, &rejection.headers, &reason) {
-            Remedy::Deliver => Ok(self.relay(Response::from_parts(rejection, body), target, tap, None)),
-            Remedy::SendOriginal => {
-                drop(body);
-                self.stats.originals_resent.increment();
-                self.forward(head, target, original, tap).await
-            }
         }
     }
 

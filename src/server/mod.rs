@@ -26,9 +26,10 @@ use std::thread;
 use std::time::Duration;
 
 pub use self::exchange::{
-    End, Exchange, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Remedy, Route, Target,
+    End, Exchange, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection,
+    Remedy, Route, Target,
 };
-pub use self::handler::REJECTION_LIMIT;
+pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
 pub use self::listener::{Bound, Drained, Running, Server};
 pub use self::stats::{Counter, Stats};
 

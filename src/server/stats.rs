@@ -21,6 +21,8 @@ pub struct Stats {
     pub edited: Counter,
     /// Edited requests that were rejected and whose original was sent.
     pub originals_resent: Counter,
+    /// Requests that were rejected, prepared anew and sent again.
+    pub sent_again: Counter,
     /// Preparations that took longer than `rewrite_timeout`: the original went out.
     pub prepare_timeouts: Counter,
     /// Panics on the other side of the seam; nothing but the observation or the edit was lost.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::decode::{Coding, Decoder};
-use super::exchange::{End, Exchange, Form, Remedy};
+use super::exchange::{End, Exchange, Form, Opening, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
@@ -69,6 +69,28 @@ impl Tap {
         self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)))
             .flatten()
             .unwrap_or(Remedy::Deliver)
+    }
+
+    /// Whether anybody follows.
+    pub(super) fn is_live(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn holds(&mut self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.call(|live| live.with(|exchange| exchange.holds(status, headers))).flatten().unwrap_or(false)
+    }
+
+    pub(super) fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
+        self.call(|live| live.with(|exchange| exchange.opened(body, whole)))
+            .flatten()
+            .unwrap_or(Opening::Deliver)
+    }
+
+    /// The answer was read here and goes no further.
+    pub(super) fn dismissed(&mut self, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
+        self.response(status, headers);
+        self.handed_on(body);
+        self.end(End::Complete);
     }
 
     /// The head of the answer; the encoding of its body is learned from it.

@@ -104,6 +104,8 @@ pub struct Batch {
     pub saves: Vec<Save>,
     /// Decisions.
     pub decisions: Vec<StoredDecision>,
+    /// The decisions take the place of others that hold since the same history: those were refused.
+    pub overrule: bool,
     /// Splices.
     pub splices: Vec<StoredSplice>,
     /// Threads, new or with a new head.

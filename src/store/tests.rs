@@ -320,6 +320,19 @@ fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {
     StoredSplice { chain: chain(at), since: chain(since), root: chain("root"), splice: splice.into() }
 }
 
+/// What was refused can be decided anew; else the first decision stands.
+#[test]
+fn a_refused_decision_is_overruled() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let texts = |store: &Sqlite| -> Vec<StoredDecision> { store.decisions(chain("m")).unwrap() };
+    wait(store.commit(decided(vec![stored("m", 0, "m", "long")], 1))).unwrap();
+    let shorter = vec![stored("m", 0, "m", "short")];
+    assert!(matches!(wait(store.commit(decided(shorter.clone(), 2))), Err(StoreError::Raced)));
+    wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 2) })).unwrap();
+    assert_eq!(texts(&store), shorter);
+}
+
 /// The first splice under a history and since a request stands.
 #[test]
 fn splices_are_found_by_what_they_replace() {

@@ -260,7 +260,8 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
                 "INSERT INTO decisions
                  (chain, part, since, root, part_key, content, rules, replacement, bytes_before, bytes_after, output, at_ms)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-                 ON CONFLICT (chain, part, since) DO NOTHING",
+                 ON CONFLICT (chain, part, since) DO UPDATE SET
+                 rules = ?7, replacement = ?8, bytes_after = ?10, output = ?11, at_ms = ?12 WHERE ?13",
             )?
             .execute(params![
                 stored.chain.0.0,
@@ -274,7 +275,8 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
                 decision.bytes_before,
                 decision.bytes_after,
                 decision.output,
-                batch.at_ms
+                batch.at_ms,
+                batch.overrule
             ])?;
         if made == 0 {
             return Err(StoreError::Raced);

@@ -1,10 +1,11 @@
 //! What may be done with old parts, and when it pays.
 //!
-//! [`clear`] says which old tool results could go and what goes first; [`gate`] says whether an event is due and
+//! [`clear`] says which old tool results could go and what goes first; [`compaction`] what clients do of the kind themselves; [`gate`] says whether an event is due and
 //! how deep it cuts; [`ladder`] what else makes room; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how full the model's window is. All of it is arithmetic on a [`History`]:
 //! nothing here reads a body, knows a wire format, keeps a clock or changes anything.
 
 pub mod clear;
+pub mod compaction;
 pub mod gate;
 pub mod history;
 pub mod ladder;

@@ -145,6 +145,7 @@ fn assert_same(a: &Config, b: &Config) {
         limits,
         policy,
         budget,
+        recover,
         outputs,
         ledger,
         prices,
@@ -158,7 +159,7 @@ fn assert_same(a: &Config, b: &Config) {
     assert!(prices.is_empty() && b.prices.is_empty());
     assert_same_shape(&policy.shape, &b.policy.shape);
     assert_eq!(policy.clear, b.policy.clear);
-    assert_eq!(policy.window, b.policy.window);
+    assert_eq!((policy.window, policy.ladder, *recover), (b.policy.window, b.policy.ladder, b.recover));
     assert_eq!(policy.marks, b.policy.marks);
 }
 

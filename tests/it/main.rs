@@ -9,6 +9,7 @@ mod config;
 mod fuzz;
 mod gateway;
 mod proxy;
+mod recovery;
 mod replay;
 mod source;
 mod support;

@@ -17,8 +17,9 @@ use crate::app::meter::Meter;
 use crate::app::rewrite::{Asked, Rewritten};
 use crate::app::route::Routes;
 use crate::app::touched::Touched;
+use crate::app::windows::Windows;
 use crate::app::{Core, Recall};
-use crate::config;
+use crate::config::{self, Recover};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
@@ -92,6 +93,8 @@ impl Rig {
             counting: counting(&policy),
             policy,
             meter: Meter::new(),
+            windows: Windows::new(),
+            recover: Recover::default(),
             recall: Recall::Path,
             prices,
             books: Books::start(means, 16).unwrap(),
@@ -118,7 +121,7 @@ impl Rig {
     ) -> Rewritten {
         self.runtime.block_on(async {
             let rewritten = core
-                .rewrite(protocol, headers, body, Asked { vendor: None, model: Some("gemini-2.5-pro") })
+                .rewrite(protocol, headers, body, Asked { model: Some("gemini-2.5-pro"), ..Asked::default() })
                 .await;
             let _ = core.store.commit(Batch::default()).await;
             rewritten

@@ -2,7 +2,7 @@
 
 use crate::json::string;
 use crate::protocol::answer::{Fault, Refused};
-use crate::protocol::content::leading_number;
+use crate::protocol::refusal::{self, Wording};
 
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let kind = match fault.status {
@@ -21,23 +21,22 @@ pub(super) fn body(fault: &Fault<'_>) -> String {
 }
 
 /// `prompt is too long: N tokens > M maximum`, and the wordings of older models and of resellers.
+const OVERFLOW: &[Wording] = &[
+    Wording {
+        says: "prompt is too long",
+        limit: &["tokens > ", "token > "],
+        prompt: &["prompt is too long: "],
+    },
+    Wording {
+        says: "input length and `max_tokens` exceed context limit",
+        limit: &[" > "],
+        prompt: &["exceed context limit: "],
+    },
+    Wording { says: "Input is too long for requested model", limit: &[], prompt: &[] },
+];
+
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    let text = String::from_utf8_lossy(body);
-    if status != 400 {
-        return Refused::Other;
-    }
-    if let Some((_, rest)) = text.split_once("prompt is too long") {
-        return Refused::Overflow {
-            limit: rest.split_once('>').and_then(|(_, limit)| leading_number(limit)),
-        };
-    }
-    let worded =
-        ["input length and `max_tokens` exceed context limit", "Input is too long for requested model"];
-    if worded.iter().any(|words| text.contains(words)) {
-        Refused::Overflow { limit: None }
-    } else {
-        Refused::Other
-    }
+    refusal::read(status, body, OVERFLOW)
 }
 
 #[cfg(test)]
@@ -46,15 +45,30 @@ mod tests {
 
     #[test]
     fn overflow_is_told_from_other_refusals() {
+        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         let wrap = |message: &str| format!(r#"{{"type":"error","error":{{"message":"{message}"}}}}"#);
         for (status, message, expected) in [
             (
                 400,
                 "prompt is too long: 210000 tokens > 200000 maximum",
-                Refused::Overflow { limit: Some(200_000) },
+                overflow(Some(210_000), Some(200_000)),
             ),
-            (400, "prompt is too long", Refused::Overflow { limit: None }),
-            (400, "Input is too long for requested model.", Refused::Overflow { limit: None }),
+            (
+                400,
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+                overflow(Some(190_000), Some(200_000)),
+            ),
+            (400, "prompt is too long", overflow(None, None)),
+            (400, "Input is too long for requested model.", overflow(None, None)),
+            (
+                400,
+                "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+                Refused::Other,
+            ),
+            (400, "messages: text content blocks must be non-empty", Refused::Other),
+            (400, "A maximum of 4 blocks with cache_control may be provided. Found 5.", Refused::Other),
+            (400, "You have reached your specified API usage limits", Refused::Other),
+            (413, "Request exceeds the maximum size", Refused::Other),
             (400, "max_tokens: 5 > 4, which is the maximum", Refused::Other),
             (429, "prompt is too long: 2 tokens > 1 maximum", Refused::Other),
         ] {

@@ -2,7 +2,7 @@
 
 use crate::json::string;
 use crate::protocol::answer::{Fault, Refused};
-use crate::protocol::content::leading_number;
+use crate::protocol::refusal::{self, Wording};
 
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let status = match fault.status {
@@ -22,18 +22,22 @@ pub(super) fn body(fault: &Fault<'_>) -> String {
     )
 }
 
-/// What means that the prompt is too long, and what stands before the number that fits.
-const OVERFLOW: &[(&str, &str)] = &[
-    ("exceeds the maximum number of tokens allowed", "tokens allowed ("),
-    ("the input token count is", "only supports up to "),
+/// The sentence tells: the status is the same for all that is wrong with a request.
+const OVERFLOW: &[Wording] = &[
+    Wording {
+        says: "exceeds the maximum number of tokens allowed",
+        limit: &["tokens allowed (", "tokens allowed "],
+        prompt: &["input token count ("],
+    },
+    Wording {
+        says: "the input token count is",
+        limit: &["only supports up to "],
+        prompt: &["the input token count is "],
+    },
 ];
 
-/// Looks into the sentence: the status is the same for all that is wrong with a request.
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    let text = String::from_utf8_lossy(body);
-    let known = OVERFLOW.iter().find(|(words, _)| status == 400 && text.contains(words));
-    let Some((_, before)) = known else { return Refused::Other };
-    Refused::Overflow { limit: text.split_once(before).and_then(|(_, rest)| leading_number(rest)) }
+    refusal::read(status, body, OVERFLOW)
 }
 
 #[cfg(test)]
@@ -43,6 +47,7 @@ mod tests {
 
     #[test]
     fn overflow_is_told_from_other_refusals() {
+        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         let wrap = |message: &str| {
             format!(r#"{{"error":{{"code":400,"message":"{message}","status":"INVALID_ARGUMENT"}}}}"#)
         };
@@ -50,19 +55,24 @@ mod tests {
             (
                 400,
                 "The input token count (1048999) exceeds the maximum number of tokens allowed (1048576).",
-                Refused::Overflow { limit: Some(1_048_576) },
+                overflow(Some(1_048_999), Some(1_048_576)),
             ),
             (
                 400,
                 "The input token count exceeds the maximum number of tokens allowed 1048576.",
-                Refused::Overflow { limit: None },
+                overflow(None, Some(1_048_576)),
             ),
             (
                 400,
                 "Unable to submit request because the input token count is 32821 but model only supports up to 32768. Reduce the input token count and try again.",
-                Refused::Overflow { limit: Some(32_768) },
+                overflow(Some(32_821), Some(32_768)),
             ),
             (400, "Please use a valid role: user, model.", Refused::Other),
+            (
+                400,
+                "Please ensure that function call turn comes immediately after a user turn",
+                Refused::Other,
+            ),
             (
                 429,
                 "The input token count (2) exceeds the maximum number of tokens allowed (1).",

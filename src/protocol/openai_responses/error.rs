@@ -5,8 +5,7 @@ use crate::protocol::openai;
 
 /// A stream begins with a good status; what is wrong with the prompt is then said in a `response.failed` event.
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    let in_stream = status == 200 && memchr::memmem::find(body, b"\"response.failed\"").is_some();
-    openai::refused(if in_stream { 400 } else { status }, body)
+    openai::refused(status, body)
 }
 
 #[cfg(test)]
@@ -21,10 +20,14 @@ mod tests {
         let unpaired =
             r#"{"error":{"message":"No tool output found for function call call_1.","code":null}}"#;
         for (status, body, expected) in [
-            (200, failed, Refused::Overflow { limit: None }),
-            (200, limited, Refused::Other),
-            (200, r#"{"type":"response.completed","text":"context_length_exceeded"}"#, Refused::Other),
-            (400, refused_at_once, Refused::Overflow { limit: None }),
+            (
+                200,
+                &*format!("event: response.failed\ndata: {failed}\n\n"),
+                Refused::Overflow { limit: None, prompt: None },
+            ),
+            (200, &format!("data: {limited}\n\n"), Refused::Other),
+            (200, r#"data: {"type":"response.completed","text":"context_length_exceeded"}"#, Refused::Other),
+            (400, refused_at_once, Refused::Overflow { limit: None, prompt: None }),
             (400, unpaired, Refused::Other),
             (500, refused_at_once, Refused::Other),
         ] {

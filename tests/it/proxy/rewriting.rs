@@ -250,13 +250,14 @@ async fn a_rejection_that_stands_is_delivered_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_rejection_of_an_original_is_not_asked_about() {
+async fn a_rejected_original_is_not_sent_again() {
     let mut scene = scene_with(Preparing::Untouched, Remedy::SendOriginal, settings()).await;
     let mut server = scene.send("", TEXT.as_bytes()).await;
     server.message().await;
     server.send(REJECTION).await;
     scene.client.expect(REJECTION).await;
-    assert!(!scene.proxy.gateway.events().iter().any(|event| event.starts_with("rejected")));
+    assert!(scene.upstream.is_quiet());
+    assert_eq!(scene.proxy.gateway.events()[..2], ["sent Original", "rejected 400 no good"]);
 }
 
 #[tokio::test]

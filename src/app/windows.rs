@@ -1,0 +1,90 @@
+//! What providers' refusals teach: how much a model really takes, and which conversations have filled it.
+//!
+//! Bounded, and lost with the process: the next refusal says it again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use moka::sync::Cache;
+
+use crate::conversation::Chain;
+
+/// Models of upstreams that are remembered.
+const MODELS: usize = 256;
+/// Histories that are remembered to have filled the window.
+const FULL: u64 = 1024;
+
+/// Windows as they turned out to be.
+pub(super) struct Windows {
+    /// By upstream and model.
+    learned: Mutex<HashMap<(String, String), u64>>,
+    full: Cache<Chain, ()>,
+}
+
+impl Windows {
+    pub(super) fn new() -> Self {
+        Self { learned: Mutex::default(), full: Cache::builder().max_capacity(FULL).build() }
+    }
+
+    /// A provider has said how many tokens fit.
+    pub(super) fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) {
+        let Some(model) = model else { return };
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (upstream.to_owned(), model.to_owned());
+        if learned.len() < MODELS || learned.contains_key(&key) {
+            learned.insert(key, limit);
+        }
+    }
+
+    /// A prompt of so many tokens was answered: a smaller window is not true any more.
+    pub(super) fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) {
+        let Some(model) = model else { return };
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !learned.is_empty() {
+            let key = (upstream.to_owned(), model.to_owned());
+            if learned.get(&key).is_some_and(|limit| tokens > *limit) {
+                learned.remove(&key);
+            }
+        }
+    }
+
+    /// Tokens that fit, if a provider has said so.
+    pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
+        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if learned.is_empty() {
+            return None;
+        }
+        learned.get(&(upstream.to_owned(), model?.to_owned())).copied()
+    }
+
+    /// The answer to this history ended because the window was full.
+    pub(super) fn fill(&self, head: Chain) {
+        self.full.insert(head, ());
+    }
+
+    /// Whether the answer to this history ended so.
+    pub(super) fn is_full(&self, head: Chain) -> bool {
+        self.full.entry_count() > 0 && self.full.contains_key(&head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_learned_holds_until_it_is_disproved() {
+        let windows = Windows::new();
+        windows.learn("a", Some("m"), 1000);
+        windows.learn("a", None, 5);
+        for (upstream, model, expected) in
+            [("a", Some("m"), Some(1000)), ("b", Some("m"), None), ("a", Some("n"), None), ("a", None, None)]
+        {
+            assert_eq!(windows.of(upstream, model), expected, "{upstream} {model:?}");
+        }
+        windows.fitted("a", Some("m"), 1000);
+        assert_eq!(windows.of("a", Some("m")), Some(1000));
+        windows.fitted("a", Some("m"), 1001);
+        assert_eq!(windows.of("a", Some("m")), None);
+    }
+}

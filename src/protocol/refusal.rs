@@ -1,0 +1,128 @@
+//! What a refusal says, whatever dialect: read from the error itself, never from what it may quote.
+//!
+//! A prompt that is too long is recognised by a code or a sentence that certainly means it. All else is something
+//! else: whoever mistakes it makes room where none is missing.
+
+use std::fmt::Write as _;
+
+use memchr::memmem;
+use serde_json::Value;
+
+use super::answer::Refused;
+use super::content::leading_number;
+
+/// A way to say that a prompt is too long.
+#[derive(Debug)]
+pub(super) struct Wording {
+    /// Stands in the error's message, code or type.
+    pub(super) says: &'static str,
+    /// Stands in front of the number of tokens that fit.
+    pub(super) limit: &'static [&'static str],
+    /// Stands in front of the number of tokens that came.
+    pub(super) prompt: &'static [&'static str],
+}
+
+/// What the error in an answer means: of a refused request (400), or in the beginning of a stream that began well.
+pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
+    let error = match status {
+        400 => serde_json::from_slice(body).ok().and_then(|document: Value| error(&document)),
+        200 => events(body).into_iter().find_map(|event| error(&event)),
+        _ => None,
+    };
+    let Some(error) = error else { return Refused::Other };
+    let Some(wording) = wordings.iter().find(|wording| error.contains(wording.says)) else {
+        return Refused::Other;
+    };
+    let number = |before: &[&str]| {
+        before
+            .iter()
+            .find_map(|words| leading_number(error.split_once(words)?.1))
+            .filter(|number| *number > 0)
+    };
+    Refused::Overflow { limit: number(wording.limit), prompt: number(wording.prompt) }
+}
+
+/// The words of an error: its message, code and type, and the numbers beside them.
+fn error(document: &Value) -> Option<String> {
+    let document = document.as_array().and_then(|list| list.first()).unwrap_or(document);
+    let error = document.get("error").or_else(|| document.get("response")?.get("error"));
+    let error = error.filter(|error| !error.is_null()).or_else(|| {
+        // Some servers put the message at the top.
+        document.get("message").filter(|message| message.is_string()).map(|_| document)
+    })?;
+    if let Some(message) = error.as_str() {
+        return Some(message.to_owned());
+    }
+    let mut words = String::new();
+    for key in ["message", "code", "type", "n_ctx", "n_prompt_tokens"] {
+        match error.get(key) {
+            Some(Value::String(text)) => words.push_str(text),
+            Some(Value::Number(number)) => drop(write!(words, "{key}={number}")),
+            _ => continue,
+        }
+        words.push('\n');
+    }
+    Some(words)
+}
+
+/// The events of a stream's beginning, as far as they are whole.
+fn events(body: &[u8]) -> Vec<Value> {
+    let lines = body.split(|byte| *byte == b'\n');
+    let data = lines.filter_map(|line| line.strip_prefix(b"data:"));
+    data.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// Whether the beginning of a stream tells what becomes of it: there is an event that is more than a greeting.
+pub fn has_opened(body: &[u8]) -> bool {
+    const GREETINGS: [&[u8]; 4] =
+        [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];
+    let whole = memchr::memrchr(b'\n', body).map_or(&body[..0], |end| &body[..end]);
+    let lines = whole.split(|byte| *byte == b'\n');
+    let mut events = lines.filter_map(|line| line.strip_prefix(b"data:"));
+    events.any(|event| {
+        let head = &event[..event.len().min(64)];
+        !GREETINGS.iter().any(|greeting| memmem::find(head, greeting).is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_open_with_what_is_no_greeting() {
+        for (body, expected) in [
+            ("", false),
+            (": keep-alive\n\n", false),
+            ("event: ping\ndata: {\"type\": \"ping\"}\n\n", false),
+            ("event: response.created\ndata: {\"type\":\"response.created\",\"response\":{}}\n\n", false),
+            ("data: {\"type\":\"response.created\"}\n\ndata: {\"type\":\"response.failed\"}", false),
+            ("data: {\"type\":\"response.created\"}\n\ndata: {\"type\":\"response.failed\"}\n", true),
+            ("event: message_start\r\ndata: {\"type\":\"message_start\"}\r\n", true),
+            ("data: {\"choices\":[]}\n\n", true),
+        ] {
+            assert_eq!(has_opened(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn only_the_error_itself_counts() {
+        let wordings = &[Wording { says: "too long", limit: &["> "], prompt: &["long: "] }];
+        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
+        for (status, body, expected) in [
+            (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
+            (400, r#"[{"error":{"message":"too long"}}]"#, overflow(None, None)),
+            (400, r#"{"error":"too long"}"#, overflow(None, None)),
+            (400, r#"{"message":"too long"}"#, overflow(None, None)),
+            (400, r#"{"error":{"message":"bad"},"echo":"too long"}"#, Refused::Other),
+            (400, r#"{"error":null,"echo":"too long"}"#, Refused::Other),
+            (400, "too long", Refused::Other),
+            (413, r#"{"error":{"message":"too long"}}"#, Refused::Other),
+            (200, "data: {\"error\":{\"message\":\"too long\"}}\n\n", overflow(None, None)),
+            (200, "data: {\"delta\":\"too long\"}\n\n", Refused::Other),
+            (200, r#"{"text":"too long"}"#, Refused::Other),
+        ] {
+            assert_eq!(read(status, body.as_bytes(), wordings), expected, "{status} {body}");
+        }
+    }
+}

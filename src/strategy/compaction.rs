@@ -1,0 +1,172 @@
+//! Clients that compact their own history: how the request for a summary looks, and a history that begins with one.
+//!
+//! The marks are words of the clients' own prompts. A false alarm costs one event that is made a request later; so
+//! only the beginnings and ends of texts are looked at, as they are spelled.
+
+use memchr::memmem;
+
+use crate::conversation::{Conversation, PartKind, Role};
+
+/// What a client does about its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compaction {
+    /// It asks the model to sum the history up.
+    Asked,
+    /// The history begins with such a summary.
+    Continued,
+}
+
+impl Compaction {
+    /// Its name in the books.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Continued => "continued",
+        }
+    }
+}
+
+/// Words of requests for a summary.
+const ASKED: &[&str] = &[
+    "CRITICAL: Respond with TEXT ONLY",
+    "CONTEXT CHECKPOINT COMPACTION",
+    "generate the <state_snapshot>",
+    "Generate the <state_snapshot>",
+    "generate a new <state_snapshot>",
+    "Provide a detailed prompt for continuing our conversation above",
+    "anchored summary",
+    "create a detailed summary of the conversation so far",
+];
+
+/// Words that summaries begin with.
+const CONTINUED: &[&str] = &[
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+    "<state_snapshot>",
+    "What did we do so far?",
+];
+
+/// Bytes at either end of a text that are looked at.
+const NEAR: usize = 400;
+
+/// What the client does about its history with this request, if anything.
+pub fn of(conversation: &Conversation) -> Option<Compaction> {
+    let messages = &conversation.messages;
+    let newest = messages.len().checked_sub(1)?;
+    if says(conversation, newest, ASKED) {
+        return Some(Compaction::Asked);
+    }
+    let head = messages.iter().position(|message| message.index.role == Role::Assistant);
+    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, CONTINUED));
+    begins.then_some(Compaction::Continued)
+}
+
+/// Whether one of the user's own texts in a message has any of the words near its beginning or end.
+fn says(conversation: &Conversation, message: usize, words: &[&str]) -> bool {
+    if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
+        return false;
+    }
+    let texts = conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Text);
+    let mut leaves = texts.flat_map(|(id, part)| part.leaves.iter().map(move |leaf| (id, leaf.span)));
+    leaves.any(|(id, span)| {
+        let raw = conversation.bytes_of(id.message, span);
+        let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
+        words.iter().any(|word| ends.iter().any(|end| memmem::find(end, word.as_bytes()).is_some()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    #[test]
+    fn clients_are_recognised_by_their_words() {
+        let user = |text: &str| format!(r#"{{"role":"user","content":{}}}"#, serde_json::json!(text));
+        let answer = r#"{"role":"assistant","content":"well"}"#;
+        let far = "x ".repeat(NEAR);
+        for (messages, expected) in [
+            (vec![user("hello")], None),
+            (vec![user("hello"), answer.to_owned(), user("go on")], None),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create"),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("First, reason in your scratchpad. Then, generate the <state_snapshot>."),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("Provide a detailed prompt for continuing our conversation above.\nFocus"),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user(
+                        "This session is being continued from a previous conversation that ran out of context.",
+                    ),
+                    answer.to_owned(),
+                    user("go on"),
+                ],
+                Some(Compaction::Continued),
+            ),
+            (
+                vec![
+                    user("rules"),
+                    user(
+                        "Another language model started to solve this problem and produced a summary of its thinking",
+                    ),
+                    answer.to_owned(),
+                ],
+                Some(Compaction::Continued),
+            ),
+            (
+                vec![user("<state_snapshot>\n<overall_goal>x"), answer.to_owned(), user("go on")],
+                Some(Compaction::Continued),
+            ),
+            (
+                vec![user("What did we do so far?"), answer.to_owned(), user("go on")],
+                Some(Compaction::Continued),
+            ),
+            // Quoted far inside of something, or said by the model, it means nothing.
+            (vec![user(&format!("{far}CONTEXT CHECKPOINT COMPACTION{far}"))], None),
+            (vec![user("hello"), answer.replace("well", "anchored summary")], None),
+            (
+                vec![
+                    user("a"),
+                    answer.to_owned(),
+                    user("This session is being continued from a previous conversation"),
+                ],
+                None,
+            ),
+        ] {
+            let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+            let protocol = protocol::named("openai-chat").unwrap();
+            let conversation = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
+            assert_eq!(of(&conversation), expected, "{body}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Prompts that turn out too long: room is made, the request is sent again, and the client never knows.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Gateway, Received, Upstream};
+
+/// Nothing is cleared or shortened for other reasons.
+const CONFIG: &str = "[listen]\nadmin = 'off'\n[clear]\nenabled = false\n[truncate]\nmax_bytes = '1MB'\n";
+
+/// The tokens that the provider takes, at four bytes each.
+const LIMIT: usize = 50_000;
+
+/// A dialect from outside.
+struct Dialect {
+    path: &'static str,
+    request: fn(usize) -> Value,
+    /// The answer to a prompt of so many tokens.
+    answer: fn(usize) -> Value,
+    /// The refusal of a prompt of so many tokens: status and body.
+    overflow: fn(usize) -> Answer,
+    /// It says how much fits.
+    tells: bool,
+}
+
+const GOAL: &str = "Find the bug, and keep the password 4711 in mind";
+
+fn output(at: usize) -> String {
+    let lines: Vec<String> = (0..500).map(|line| format!("result {at} line {line}")).collect();
+    lines.join("\n")
+}
+
+const DIALECTS: [Dialect; 4] = [
+    Dialect {
+        path: "/v1/messages",
+        request: anthropic,
+        answer: anthropic_answer,
+        overflow: |tokens| {
+            (
+                400,
+                json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": format!("prompt is too long: {tokens} tokens > {LIMIT} maximum")}})
+                .to_string(),
+            )
+        },
+        tells: true,
+    },
+    Dialect {
+        path: "/v1/chat/completions",
+        request: chat,
+        answer: chat_answer,
+        overflow: |tokens| {
+            (400, json!({"error": {"message": format!("This model's maximum context length is {LIMIT} tokens. However, \
+            your messages resulted in {tokens} tokens. Please reduce the length of the messages."),
+            "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}}).to_string())
+        },
+        tells: true,
+    },
+    Dialect {
+        path: "/v1/responses",
+        request: responses,
+        answer: responses_answer,
+        overflow: |_| {
+            let failed = json!({"type": "response.failed", "response": {"status": "failed", "error":
+            {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model. \
+             Please adjust your input and try again."}}});
+            (
+                200,
+                format!(
+                    "event: response.created\ndata: {{\"type\":\"response.created\",\"response\":{{}}}}\n\n\
+                       event: response.failed\ndata: {failed}\n\n"
+                ),
+            )
+        },
+        tells: false,
+    },
+    Dialect {
+        path: "/v1beta/models/m:generateContent",
+        request: gemini,
+        answer: gemini_answer,
+        overflow: |tokens| {
+            (400, json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": format!("The input token count \
+            ({tokens}) exceeds the maximum number of tokens allowed ({LIMIT}).")}}).to_string())
+        },
+        tells: true,
+    },
+];
+
+fn anthropic(steps: usize) -> Value {
+    let mut messages = vec![json!({"role": "user", "content": GOAL})];
+    for at in 0..steps {
+        let id = format!("t{at}");
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "run", "input": {"at": at}}]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": output(at)}]}));
+    }
+    json!({"model": "m", "max_tokens": 1000, "messages": messages})
+}
+
+fn chat(steps: usize) -> Value {
+    let mut messages =
+        vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": GOAL})];
+    for at in 0..steps {
+        let id = format!("t{at}");
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": "run", "arguments": format!("{{\"at\":{at}}}")}}]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": output(at)}));
+    }
+    json!({"model": "m", "messages": messages})
+}
+
+fn responses(steps: usize) -> Value {
+    let mut input =
+        vec![json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": GOAL}]})];
+    for at in 0..steps {
+        let id = format!("t{at}");
+        input.push(json!({"type": "function_call", "call_id": id, "name": "run", "arguments": format!("{{\"at\":{at}}}")}));
+        input.push(json!({"type": "function_call_output", "call_id": id, "output": output(at)}));
+    }
+    json!({"model": "m", "stream": true, "input": input})
+}
+
+fn gemini(steps: usize) -> Value {
+    let mut contents = vec![json!({"role": "user", "parts": [{"text": GOAL}]})];
+    for at in 0..steps {
+        contents
+            .push(json!({"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"at": at}}}]}));
+        contents.push(json!({"role": "user", "parts": [
+            {"functionResponse": {"name": "run", "response": {"output": output(at)}}}]}));
+    }
+    json!({"contents": contents})
+}
+
+fn anthropic_answer(tokens: usize) -> Value {
+    json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn",
+        "usage": {"input_tokens": tokens, "output_tokens": 1}})
+}
+
+fn chat_answer(tokens: usize) -> Value {
+    json!({"id": "c", "model": "m", "choices": [{"finish_reason": "stop", "message": {"content": "ok"}}],
+        "usage": {"prompt_tokens": tokens, "completion_tokens": 1}})
+}
+
+fn responses_answer(tokens: usize) -> Value {
+    json!({"id": "r", "model": "m", "status": "completed", "output": [], "usage": {"input_tokens": tokens, "output_tokens": 1}})
+}
+
+fn gemini_answer(tokens: usize) -> Value {
+    json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": tokens, "candidatesTokenCount": 1}})
+}
+
+/// A provider that refuses what is too long.
+fn provider(dialect: &'static Dialect) -> Upstream {
+    Upstream::start(move |received: &Received| {
+        let tokens = received.body.len() / 4;
+        if tokens > LIMIT { (dialect.overflow)(tokens) } else { (200, (dialect.answer)(tokens).to_string()) }
+    })
+}
+
+fn too_long(received: &[Received]) -> usize {
+    received.iter().filter(|one| one.body.len() / 4 > LIMIT).count()
+}
+
+fn records(home: &Path) -> Vec<Value> {
+    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
+    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A long turn in a window that the gateway does not know: in every dialect, it goes on.
+#[test]
+fn clients_never_see_an_overflow() {
+    for dialect in &DIALECTS {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = provider(dialect);
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        for steps in 14..60 {
+            let (status, body) = gateway.post(dialect.path, &[], &(dialect.request)(steps).to_string());
+            let body = String::from_utf8(body).unwrap();
+            assert!(status == 200 && !body.contains("exceeds"), "{}: {status} {body}", dialect.path);
+        }
+        gateway.stop();
+        let received = upstream.received();
+        let refused = too_long(&received);
+        assert!((1..6).contains(&refused), "{}: {refused} refused", dialect.path);
+        assert_eq!(received.len(), 46 + refused);
+        // Where the provider says what fits, it is told only once.
+        assert!(!dialect.tells || refused == 1, "{}: {refused}", dialect.path);
+        assert!(received.iter().all(|one| one.text().contains(GOAL)), "{}", dialect.path);
+        let last = received.last().unwrap().text();
+        assert!(last.contains("[plimsoll: ") && last.contains("removed here to fit"), "{}", dialect.path);
+        let records = records(home.path());
+        let of = |key: &str, value: Value| records.iter().filter(|one| one[key] == value).count();
+        assert_eq!(
+            (records.len(), of("overflow", json!(true)), of("attempt", json!(1))),
+            (received.len(), refused, refused)
+        );
+        let event = records.iter().find(|one| one["attempt"] == 1).unwrap();
+        assert_eq!(event["edits"]["event"]["rung"], "half", "{event}");
+        let output = event["edits"]["splice"]["output"].as_str().unwrap();
+        let path = last.split("full output: ").nth(1).unwrap().split([';', ']']).next().unwrap();
+        assert!(
+            Path::new(path).exists() && home.path().join(format!("plimsoll/outputs/{output}.txt")).exists()
+        );
+        assert!(fs::read_to_string(path).unwrap().contains("result 3 line 7\n"), "the full text is there");
+    }
+}
+
+/// What was sent after an overflow is sent so ever after, restarts or not.
+#[test]
+fn recovered_requests_grow_on() {
+    let dialect = &DIALECTS[0];
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider(dialect);
+    let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    for steps in [20, 24, 25, 26, 27] {
+        assert_eq!(gateway.post(dialect.path, &[], &(dialect.request)(steps).to_string()).0, 200);
+        gateway.stop();
+        gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    }
+    let messages = |one: &Received| -> Vec<Value> {
+        let body: Value = serde_json::from_slice(&one.body).unwrap();
+        let mut list = body["messages"].as_array().unwrap().clone();
+        for block in list.iter_mut().filter_map(|message| message["content"].as_array_mut()).flatten() {
+            block.as_object_mut().unwrap().remove("cache_control");
+        }
+        if let [block] = &list[0]["content"].as_array().cloned().unwrap_or_default()[..] {
+            list[0]["content"] = block["text"].clone();
+        }
+        list
+    };
+    let sent: Vec<Vec<Value>> =
+        upstream.received().iter().filter(|one| one.body.len() / 4 <= LIMIT).map(messages).collect();
+    assert_eq!((sent.len(), too_long(&upstream.received())), (5, 1));
+    for pair in sent[1..].windows(2) {
+        assert!(pair[1].starts_with(&pair[0]), "what was sent is sent again");
+    }
+}
+
+/// Where nothing helps, or nothing may be done, the provider's error goes back as it is.
+#[test]
+fn what_cannot_be_helped_is_passed_on() {
+    const ERROR: &str =
+        r#"{"type": "error",  "error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
+    for (config, steps, expected) in [
+        ("[recover]\nenabled = false\n", 30, 1),
+        ("mode = 'observe'\n", 30, 1),
+        // A single message cannot be made shorter.
+        ("", 0, 1),
+        ("[recover]\nmax_attempts = 2\n", 30, 3),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|_: &Received| (400, ERROR.to_owned()));
+        let config = if config.starts_with("mode") {
+            format!("{config}{CONFIG}")
+        } else {
+            format!("{CONFIG}{config}")
+        };
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        let (status, body) = gateway.post("/v1/messages", &[], &anthropic(steps).to_string());
+        assert_eq!((status, String::from_utf8(body).unwrap()), (400, ERROR.to_owned()), "{config}");
+        assert_eq!(upstream.received().len(), expected, "{config}");
+    }
+}
+
+/// Other refusals make no room.
+#[test]
+fn other_refusals_are_not_overflows() {
+    const ERROR: &str = r#"{"type":"error","error":{"message":"max_tokens: 9 > 8, which is the maximum"}}"#;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_: &Received| (400, ERROR.to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (status, body) = gateway.post("/v1/messages", &[], &anthropic(30).to_string());
+    assert_eq!((status, String::from_utf8(body).unwrap()), (400, ERROR.to_owned()));
+    let received = upstream.received();
+    assert!(
+        received.iter().all(|one| !one.text().contains("removed here to fit")),
+        "{} sent",
+        received.len()
+    );
+}
+
+/// An answer that ends because the window is full is asked for again with more room, if none of it has been seen.
+#[test]
+fn a_full_window_is_made_room_in() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked);
+    let upstream = Upstream::start(move |_: &Received| {
+        let mut answer = anthropic_answer(10);
+        if count.fetch_add(1, Ordering::Relaxed) == 0 {
+            answer["stop_reason"] = json!("model_context_window_exceeded");
+        }
+        (200, answer.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (status, body) = gateway.post("/v1/messages", &[], &anthropic(30).to_string());
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &answer["stop_reason"]), (200, &json!("end_turn")));
+    let received = upstream.received();
+    assert!(received.len() == 2 && received[1].body.len() < received[0].body.len() * 3 / 4);
+}
