@@ -137,6 +137,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         bodies: (config.ledger.record == config::Record::Full).then(|| Bodies::below(&config.state.dir)),
         lost: Arc::clone(&lost),
         budget: Arc::clone(&budget),
+        counts: config.ledger.count_tokens,
     };
     Ok(Core {
         routes: routes(&config.upstreams),

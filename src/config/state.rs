@@ -44,6 +44,8 @@ pub struct Ledger {
     pub dir: PathBuf,
     /// What is kept of a request.
     pub record: Record,
+    /// Tokens are counted with a tokenizer, not only estimated by bytes.
+    pub count_tokens: bool,
     /// How long records are kept.
     pub retention: Retention,
 }
@@ -121,7 +123,8 @@ pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
         }
         None => Err(Fault::UNEXPECTED),
     });
-    Ledger { dir, record, retention: retention.unwrap_or(Retention::Forever) }
+    let count_tokens = section.value("count_tokens", true);
+    Ledger { dir, record, count_tokens, retention: retention.unwrap_or(Retention::Forever) }
 }
 
 pub(super) fn lineage(section: &mut Section<'_, '_>) -> Lineage {

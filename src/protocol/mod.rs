@@ -31,7 +31,7 @@ use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use body::Unread;
-pub use prompt::{Prompt, Share};
+pub use prompt::{Prompt, Scale, Share};
 pub use refusal::has_opened;
 pub use sieve::Sieve;
 pub use splice::Lowering;

@@ -29,8 +29,12 @@ pub struct Prompt {
 pub struct Block {
     /// A hash of what it says, its mark excluded.
     pub key: u128,
-    /// Its bytes as they are written.
+    /// Its bytes as they are written, as far as they are read as text.
     pub bytes: u32,
+    /// Its tokens as a tokenizer counts them, once it has.
+    pub counted: Option<u32>,
+    /// Where it stands in the body.
+    pub span: Span,
     /// The cache mark it carries.
     pub mark: Option<Ttl>,
     /// The part that it is, if it stands in a message.
@@ -56,14 +60,58 @@ pub enum Share {
     Results,
 }
 
+impl Block {
+    /// What it says, as it is written in the body; `None` where not all of it is text.
+    pub fn text<'b>(&self, body: &'b [u8]) -> Option<&'b str> {
+        let raw = body.get(self.span.range()).filter(|raw| raw.len() == self.bytes as usize)?;
+        std::str::from_utf8(raw).ok()
+    }
+
+    /// Its tokens; at least one.
+    fn tokens(&self, scale: Scale) -> u64 {
+        let (size, unit) = match (scale, self.counted) {
+            (Scale::Bytes(unit), _) => (f64::from(self.bytes), unit),
+            (Scale::Counts(unit), Some(counted)) => (f64::from(counted), unit),
+            (Scale::Counts(unit), None) => (f64::from(self.bytes) / USUAL, unit),
+        };
+        (size / unit).round().max(1.0) as u64
+    }
+}
+
+/// Bytes to a token, as a rule of thumb.
+const USUAL: f64 = 4.0;
+
+/// How large a prompt is in tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scale {
+    /// By its bytes: so many to a token.
+    Bytes(f64),
+    /// By its counts: so many to a token of the provider's.
+    Counts(f64),
+}
+
 impl Prompt {
-    /// The shape of the prompt at that many bytes per token. Every block has at least one token.
-    pub fn shape(&self, bytes_per_token: f64) -> PromptShape {
-        let tokens = |bytes: u32| (f64::from(bytes) / bytes_per_token).round().max(1.0) as u64;
+    /// The scale at which the prompt has the tokens that the provider billed; 0: it did not say.
+    pub fn scale(&self, billed: u64) -> Scale {
+        let counted: Option<u64> = self.blocks.iter().map(|block| block.counted.map(u64::from)).sum();
+        let unit = |size: u64| size.max(1) as f64 / billed.max(1) as f64;
+        match counted.filter(|counted| *counted > 0) {
+            Some(counted) => Scale::Counts(if billed > 0 { unit(counted) } else { 1.0 }),
+            None => Scale::Bytes(if billed > 0 { unit(self.bytes()) } else { USUAL }),
+        }
+    }
+
+    /// Tokens of all blocks.
+    pub fn tokens(&self, scale: Scale) -> u64 {
+        self.blocks.iter().map(|block| block.tokens(scale)).sum()
+    }
+
+    /// The shape of the prompt. Every block has at least one token.
+    pub fn shape(&self, scale: Scale) -> PromptShape {
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|block| cache_model::Block {
             key: block.key,
-            tokens: tokens(block.bytes),
+            tokens: block.tokens(scale),
             mark: block.mark,
         });
         PromptShape { blocks: blocks.collect(), automatic: self.automatic }
@@ -74,10 +122,9 @@ impl Prompt {
         self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
     }
 
-    /// Bytes of text that belong to something.
-    pub fn bytes_of(&self, share: Share) -> u64 {
-        let blocks = self.blocks.iter().filter(|block| block.share == share);
-        blocks.map(|block| u64::from(block.bytes)).sum()
+    /// Tokens that belong to something.
+    pub fn tokens_of(&self, share: Share, scale: Scale) -> u64 {
+        self.blocks.iter().filter(|block| block.share == share).map(|block| block.tokens(scale)).sum()
     }
 
     /// How many blocks stand before the messages.
@@ -131,13 +178,19 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
             _ => prompt.blocks.push(frame_block(&bytes, value, share, layout)),
         }
     }
+    // What stands behind the messages stands further down in the body than in the copy.
+    let (first, gap) = (head.len() as u32, list.len() as u32 - 2);
+    for block in &mut prompt.blocks {
+        let shift = if block.span.start >= first { gap } else { 0 };
+        block.span = Span { start: block.span.start + shift, end: block.span.end + shift };
+    }
     prompt.automatic = layout.marks.iter().find_map(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
 }
 
 fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
     let (key, mark) = key(b"F", raw, layout.marks);
-    Block { key, bytes: raw.len() as u32, mark, part: None, share }
+    Block { key, bytes: raw.len() as u32, counted: None, span: value.span, mark, part: None, share }
 }
 
 fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> Block {
@@ -158,7 +211,8 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         (_, Role::Assistant) => Share::Assistant,
         (_, Role::Tool) => Share::Results,
     };
-    Block { key, bytes, mark, part: Some(id), share }
+    let span = conversation.absolute(id.message, part.span);
+    Block { key, bytes, counted: None, span, mark, part: Some(id), share }
 }
 
 /// The key of a text: of its literal, and of what else its block says, if anything.

@@ -90,6 +90,19 @@ impl<T> Outlet<T> {
     }
 }
 
+impl<T> Outlet<T> {
+    /// Waits at most so long for something to be queued, or for the end; whether that came.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let mut state = self.0.lock();
+        state.idle = true;
+        let nothing = |state: &mut State<T>| state.items.is_empty() && !state.closed;
+        let waited = self.0.changed.wait_timeout_while(state, patience, nothing);
+        let (mut state, elapsed) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.idle = false;
+        !elapsed.timed_out()
+    }
+}
+
 impl<T> Drop for Outlet<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
@@ -119,8 +132,10 @@ mod tests {
             assert_eq!(inlet.push(item, urgent), Ok(()));
         }
         assert_eq!(inlet.push(4, true), Err(4), "full");
+        assert!(outlet.wait(Duration::MAX));
         assert!(outlet.take(&mut taken));
         assert_eq!(taken, [1, 2, 3]);
+        assert!(!outlet.wait(Duration::ZERO));
         assert_eq!(inlet.push(5, false), Ok(()));
         drop(inlet);
         assert!(outlet.take(&mut taken));

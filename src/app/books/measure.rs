@@ -2,9 +2,10 @@
 //! and as it was sent.
 
 use super::Reading;
+use super::count::Counter;
 use crate::conversation::{Conversation, Role};
 use crate::ledger::Shares;
-use crate::protocol::{Prompt, Share};
+use crate::protocol::{Prompt, Scale, Share};
 
 /// What is known then.
 pub(in crate::app) struct Measured {
@@ -22,13 +23,19 @@ pub(in crate::app) struct Measured {
     pub(super) prior: u32,
 }
 
-/// Reads the prompts.
-pub(super) fn measure(reading: &Reading) -> Measured {
+/// Reads the prompts, and counts them where that is wanted.
+pub(super) fn measure(reading: &Reading, counter: Option<&mut Counter>) -> Measured {
     let Reading { protocol, conversation, edited, root, prior } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
-    let (original, prior) = (protocol.prompt(conversation), *prior as u32);
-    let sent = edited.as_ref().map(|edited| protocol.prompt(edited));
+    let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
+    let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));
+    if let Some(counter) = counter {
+        counter.count(&mut original, &conversation.body);
+        if let (Some(sent), Some(edited)) = (&mut sent, edited) {
+            counter.count(sent, &edited.body);
+        }
+    }
     Measured { scope, original, sent, turn, step, prior }
 }
 
@@ -48,9 +55,9 @@ fn place(conversation: &Conversation) -> (u32, u32) {
     (turn, step)
 }
 
-/// What a prompt is made of, at that many bytes per token.
-pub(super) fn shares(prompt: &Prompt, bytes_per_token: f64) -> Shares {
-    let tokens = |share| (prompt.bytes_of(share) as f64 / bytes_per_token).round() as u64;
+/// What a prompt is made of.
+pub(super) fn shares(prompt: &Prompt, scale: Scale) -> Shares {
+    let tokens = |share| prompt.tokens_of(share, scale);
     Shares {
         tools: tokens(Share::Tools),
         system: tokens(Share::System),

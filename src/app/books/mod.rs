@@ -4,6 +4,7 @@
 //! it has ended. The queue is bounded in number and in bytes; what does not fit is recorded without the figures
 //! that are made here, and a failure in here costs these figures and nothing else.
 
+mod count;
 mod measure;
 mod untouched;
 
@@ -12,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -24,9 +26,12 @@ use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Store};
 use crate::usage::{Catalogue, Usage, Vendor};
 
+use count::Counter;
 use measure::Measured;
 use untouched::Untouched;
 
+/// After this long without a request the tokenizer's memory is given back.
+const REST: Duration = Duration::from_secs(60);
 /// Bytes of requests that may wait at a time.
 const WAITING: usize = 16 << 20;
 
@@ -70,6 +75,8 @@ pub(super) struct Means {
     pub(super) bodies: Option<Bodies>,
     /// Records that were dropped.
     pub(super) lost: Arc<AtomicU64>,
+    /// Tokens are counted, not only estimated.
+    pub(super) counts: bool,
     /// What is booked counts towards it.
     pub(super) budget: Arc<Budget>,
 }
@@ -97,7 +104,8 @@ impl Books {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (store, lost) = (Arc::clone(&means.store), Arc::clone(&means.lost));
         let budget = Arc::clone(&means.budget);
-        let desk = Desk { means, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
+        let counter = means.counts.then(Counter::default);
+        let desk = Desk { means, counter, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, lost, budget })
     }
@@ -153,6 +161,7 @@ fn store(store: &dyn Store, lost: &AtomicU64, ended: &Ended) {
 
 struct Desk {
     means: Means,
+    counter: Option<Counter>,
     untouched: Untouched,
     waiting: Arc<AtomicUsize>,
 }
@@ -160,7 +169,16 @@ struct Desk {
 impl Desk {
     fn run(mut self, inbox: &Outlet<Job>) {
         let mut jobs = Vec::new();
-        while inbox.take(&mut jobs) {
+        loop {
+            if !inbox.wait(REST)
+                && let Some(counter) = &mut self.counter
+            {
+                counter.rest();
+            }
+            // Until there is something to do, nothing wakes up.
+            if !inbox.take(&mut jobs) {
+                return;
+            }
             jobs.drain(..).for_each(|job| self.work(job));
         }
     }
@@ -168,7 +186,7 @@ impl Desk {
     fn work(&mut self, job: Job) {
         match job {
             Job::Left { name, reading, sent, slot } => {
-                Self::left(&reading, &slot);
+                self.left(&reading, &slot);
                 self.keep(&name, &reading, sent.as_ref());
                 self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
             }
@@ -176,8 +194,9 @@ impl Desk {
         }
     }
 
-    fn left(reading: &Reading, slot: &Slot) {
-        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading)));
+    fn left(&mut self, reading: &Reading, slot: &Slot) {
+        let counter = self.counter.as_mut();
+        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, counter)));
         if let Ok(measured) = measured {
             let _ = slot.set(measured);
         }

@@ -6,14 +6,12 @@
 use super::Ended;
 use super::measure::{Measured, shares};
 use crate::ledger::Counterfactual;
-use crate::protocol::Prompt;
+use crate::protocol::{Prompt, Scale};
 use crate::usage::cache_model::{CacheKind, CacheModel, CacheUse};
 use crate::usage::{self, Catalogue, Money, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
-/// Bytes of text in a token, where the provider does not say how many there were.
-const BYTES_PER_TOKEN: f64 = 4.0;
 
 /// The caches of the models that are in use.
 #[derive(Default)]
@@ -37,16 +35,19 @@ impl Untouched {
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
         let prompt = ended.usage.as_ref().map_or(0, Usage::context_tokens);
-        let bytes_per_token =
-            if prompt > 0 { sent.bytes().max(1) as f64 / prompt as f64 } else { BYTES_PER_TOKEN };
+        let scale = sent.scale(prompt);
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
-        ended.record.prompt = Some(shares(sent, bytes_per_token));
+        ended.record.prompt = Some(shares(sent, scale));
+        if ended.record.bytes.saved > 0 {
+            let saved = measured.original.tokens(scale).saturating_sub(sent.tokens(scale));
+            ended.record.bytes.saved_tokens_estimate = saved;
+        }
         // What was refused is not in any cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
             return;
         }
-        let uses = self.observe(ended, prices, measured, sent, bytes_per_token);
+        let uses = self.observe(ended, prices, measured, sent, scale);
         let Some(real) = &ended.usage else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
@@ -65,12 +66,12 @@ impl Untouched {
         prices: &Catalogue,
         measured: &Measured,
         sent: &Prompt,
-        bytes_per_token: f64,
+        scale: Scale,
     ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
         let caches = self.caches(ended, prices);
         let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
-            cache.observe(measured.scope, &prompt.shape(bytes_per_token), now_ms)
+            cache.observe(measured.scope, &prompt.shape(scale), now_ms)
         };
         Uses {
             original: use_of(&mut caches.original, &measured.original),

@@ -82,6 +82,7 @@ impl Rig {
             bodies: None,
             lost: Arc::clone(&lost),
             budget: Arc::clone(&budget),
+            counts: false,
         };
         Core {
             routes: Routes::Named(Vec::new()),

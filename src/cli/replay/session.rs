@@ -12,7 +12,7 @@ use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::conversation::{Conversation, Memo, MessageIndex};
 use crate::planner::{self, Applied, Facts, Past, Policy, Recall, Splice, Standing};
-use crate::protocol::{self, Protocol};
+use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::CacheModel;
 use crate::usage::{Price, binds_reasoning};
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
             // What is there of it counts as part of it.
-            let blocks = prompt.shape(asked.bytes_per_token).blocks;
+            let blocks = prompt.shape(Scale::Bytes(asked.bytes_per_token)).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             asked.hidden.unwrap_or(0).saturating_sub(frame)
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::Prompt;
+use crate::protocol::{Prompt, Scale};
 use crate::usage::cache_model::{Block, CacheModel};
 use crate::usage::{Money, Price, Tokens, Usage, cost};
 
@@ -76,7 +76,7 @@ impl Side {
 
     /// Bills a prompt and its answer.
     pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) {
-        let mut shape = prompt.shape(billed.bytes_per_token);
+        let mut shape = prompt.shape(Scale::Bytes(billed.bytes_per_token));
         if billed.hidden > 0 {
             shape.blocks.insert(0, Block { key: 0, tokens: billed.hidden, mark: None });
         }

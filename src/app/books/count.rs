@@ -1,0 +1,187 @@
+//! Counts the tokens of texts, with a public tokenizer: the right proportions for every model, the right figure for
+//! few. Providers' own figures set the scale.
+//!
+//! Counting is slow beside everything else that is done with a request, so it happens on the thread that keeps the
+//! books and every text is counted once. The tokenizer is loaded when it is first needed and dropped when nothing
+//! has come for a while. It never sees more than a few kilobytes at a time: tokenizers crawl, and some panic, on
+//! endless runs.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tiktoken_rs::CoreBPE;
+
+use crate::protocol::Prompt;
+
+/// The longest piece that is counted at once, in bytes.
+const PIECE: usize = 4096;
+/// How far before its end a piece is cut at white space, in bytes.
+const NEAR: usize = 256;
+/// Of longer texts, in bytes, every eighth piece is counted.
+const WHOLE: usize = 256 << 10;
+const SAMPLED: usize = 8;
+/// Texts whose counts are remembered at most, and again as many that were not asked for lately.
+const TEXTS: usize = 1 << 16;
+/// Bytes to a token where nothing is counted.
+const BYTES_PER_TOKEN: u32 = 4;
+
+/// Counts and remembers.
+#[derive(Default)]
+pub(super) struct Counter {
+    tokenizer: Option<CoreBPE>,
+    young: HashMap<u128, u32>,
+    old: HashMap<u128, u32>,
+}
+
+impl Counter {
+    /// Counts the blocks of a prompt, which is that of a body.
+    pub(super) fn count(&mut self, prompt: &mut Prompt, body: &[u8]) {
+        for block in &mut prompt.blocks {
+            block.counted = Some(match block.text(body) {
+                Some(text) => self.text(block.key, text),
+                None => (block.bytes / BYTES_PER_TOKEN).max(1),
+            });
+        }
+    }
+
+    /// Drops the tokenizer until it is needed again.
+    pub(super) fn rest(&mut self) {
+        self.tokenizer = None;
+    }
+
+    fn text(&mut self, key: u128, text: &str) -> u32 {
+        if let Some(known) = self.young.get(&key) {
+            return *known;
+        }
+        let tokens = self.old.get(&key).copied().unwrap_or_else(|| self.fresh(text));
+        if self.young.len() >= TEXTS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, tokens);
+        tokens
+    }
+
+    fn fresh(&mut self, text: &str) -> u32 {
+        if self.tokenizer.is_none() {
+            self.tokenizer = tiktoken_rs::o200k_base().ok();
+        }
+        let text = unescaped(text);
+        let counted = self.tokenizer.as_ref().and_then(|tokenizer| count(tokenizer, &text));
+        counted.unwrap_or_else(|| u32::try_from(text.len()).unwrap_or(u32::MAX) / BYTES_PER_TOKEN).max(1)
+    }
+}
+
+/// The tokens of a text; `None`: the tokenizer gave up.
+fn count(tokenizer: &CoreBPE, text: &str) -> Option<u32> {
+    let sampled = if text.len() > WHOLE { SAMPLED } else { 1 };
+    let (mut tokens, mut counted) = (0, 0);
+    for piece in pieces(text).step_by(sampled) {
+        tokens += catch_unwind(AssertUnwindSafe(|| tokenizer.count_ordinary(piece))).ok()?;
+        counted += piece.len();
+    }
+    let all = tokens as f64 / counted.max(1) as f64 * text.len() as f64;
+    Some(all.round() as u32)
+}
+
+/// A text in pieces, cut in front of white space where there is some.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (piece, more) = rest.split_at(end_of_piece(rest));
+        rest = more;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn end_of_piece(text: &str) -> usize {
+    if text.len() <= PIECE {
+        return text.len();
+    }
+    let bytes = text.as_bytes();
+    let is_end = |at: &usize| bytes[*at].is_ascii_whitespace() && !bytes[at - 1].is_ascii_whitespace();
+    let space = (PIECE - NEAR..PIECE).rev().find(is_end);
+    space.unwrap_or_else(|| (1..=PIECE).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(text.len()))
+}
+
+/// JSON as a model reads it: the commonest escapes undone, wherever they stand.
+fn unescaped(json: &str) -> Cow<'_, str> {
+    let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else { return Cow::Borrowed(json) };
+    let mut text = String::with_capacity(json.len());
+    let mut rest = &json[first..];
+    text.push_str(&json[..first]);
+    while let Some(escape) = rest.strip_prefix('\\') {
+        let mut chars = escape.chars();
+        match chars.next() {
+            Some('n') => text.push('\n'),
+            Some('t') => text.push('\t'),
+            Some('r') => text.push('\r'),
+            Some(other @ ('"' | '\\' | '/')) => text.push(other),
+            Some(other) => text.extend(['\\', other]),
+            None => text.push('\\'),
+        }
+        let tail = chars.as_str();
+        let next = memchr::memchr(b'\\', tail.as_bytes()).unwrap_or(tail.len());
+        text.push_str(&tail[..next]);
+        rest = &tail[next..];
+    }
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_counts() {
+        let mut counter = Counter::default();
+        for (at, (text, tokens)) in [
+            ("hello world", 2),
+            (r"hello\nworld", 3),
+            ("你好世界", 2),
+            ("", 1),
+            // Endless runs, which tokenizers cannot take whole.
+            (&" ".repeat(1 << 20), 9_000),
+            (&"a".repeat(100_000), 13_000),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let found = counter.text(at as u128, text);
+            let near = found.abs_diff(tokens) <= tokens / 3;
+            assert!(near, "{}: {found} is not {tokens}", &text[..text.len().min(20)]);
+            assert_eq!(counter.text(at as u128, "something else"), found, "counted once");
+        }
+        counter.rest();
+        assert_eq!(counter.text(99, "hello world"), 2);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_lately_is_forgotten() {
+        let mut counter = Counter::default();
+        for key in 0..=TEXTS as u128 * 3 {
+            counter.young.insert(key, 1);
+            if counter.young.len() >= TEXTS {
+                counter.old = std::mem::take(&mut counter.young);
+            }
+        }
+        assert!(counter.young.len() + counter.old.len() <= 2 * TEXTS);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_the_text_and_short(text in "([a-z ]{0,20}|é{0,3000}|\\s{0,5000}|x{0,5000}){0,4}") {
+            let all: Vec<&str> = pieces(&text).collect();
+            prop_assert_eq!(all.concat(), text.as_str());
+            prop_assert!(all.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE));
+        }
+
+        #[test]
+        fn escapes_are_undone(text in "[a-z\\n\\t\"\\\\/é]{0,64}") {
+            let literal = crate::json::string::encode(&text);
+            prop_assert_eq!(unescaped(&literal[1..literal.len() - 1]), text);
+        }
+    }
+}
