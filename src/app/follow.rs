@@ -11,8 +11,10 @@ use super::budget::Reached;
 use super::rewrite::{Facts, State};
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
+use crate::planner::Level;
 use crate::protocol::{self, Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
+use crate::strategy::window::Reading;
 use crate::upstream::Upstream;
 use crate::usage::{self, Usage, Vendor};
 
@@ -117,12 +119,7 @@ impl Follow {
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
-            window: self.facts.level.map(|level| Window {
-                prompt_tokens_estimate: level.prompt_tokens,
-                tokens: level.gauge.map(|gauge| gauge.window),
-                reserved: level.gauge.map(|gauge| gauge.reserve),
-                zone: level.gauge.map(|gauge| gauge.zone(&self.core.policy.window).as_str().to_owned()),
-            }),
+            window: self.facts.level.map(|level| self.window(level)),
             budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
             compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
@@ -133,6 +130,21 @@ impl Follow {
             stop: answer.stop.clone(),
             id,
             ..Record::default()
+        }
+    }
+
+    fn window(&self, level: Level) -> Window {
+        let settings = &self.core.policy.window;
+        let reading = level.reading;
+        let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
+        Window {
+            prompt_tokens_estimate: level.prompt_tokens,
+            tokens: level.gauge.map(|gauge| gauge.window),
+            reserved: level.gauge.map(|gauge| gauge.reserve),
+            zone: level.gauge.map(|gauge| gauge.zone(settings).as_str().to_owned()),
+            velocity: reading.map(|reading| reading.velocity.round() as i64),
+            steps_until_red: reading.and_then(until_red).map(|steps| steps.floor() as u64),
+            spike: reading.is_some_and(|reading| reading.spike),
         }
     }
 
@@ -242,6 +254,7 @@ impl Follow {
             }),
             original_resent: self.resent,
             reasoning_dropped: answer.reasoning_dropped,
+            recalls: self.facts.recalls,
         }
     }
 

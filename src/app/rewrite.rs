@@ -53,6 +53,8 @@ pub(super) struct Facts {
     pub(super) event: Option<Event>,
     /// How full the window is, before the event.
     pub(super) level: Option<Level>,
+    /// Calls made again whose results had been cleared.
+    pub(super) recalls: u32,
 }
 
 impl Facts {
@@ -200,8 +202,8 @@ impl Rewritten {
         Self { body: None, facts, edited: None, reading: None }
     }
 
-    fn with(mut self, event: Option<Event>, level: Option<Level>) -> Self {
-        (self.facts.event, self.facts.level) = (event, level);
+    fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {
+        (self.facts.event, self.facts.level, self.facts.recalls) = (event, level, recalls);
         self
     }
 }
@@ -305,8 +307,8 @@ impl<'a> Request<'a> {
         if self.core.observe && outcome.is_new() {
             self.remember(&place, &InForce::default());
             let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
-            let (event, level) = (outcome.event.take(), outcome.level);
-            return Ok(self.done(place, None, state, InForce::of(outcome)).with(event, level));
+            let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
+            return Ok(self.done(place, None, state, InForce::of(outcome)).with(event, seen));
         }
         if !outcome.is_fresh() || self.core.observe {
             return Ok(self.settled(place, outcome, None));
@@ -317,12 +319,12 @@ impl<'a> Request<'a> {
         };
         match self.store(&place, &outcome).await {
             Ok(()) => {
-                let (event, level) = (outcome.event.take(), outcome.level);
+                let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
                 let decided = InForce::of(outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.core.lineage.sent(&place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
-                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, level))
+                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
@@ -348,12 +350,12 @@ impl<'a> Request<'a> {
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
-        let level = outcome.level;
+        let seen = (outcome.level, outcome.recalls);
         let decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { body: None, facts, edited: None, reading: None }.with(None, level);
+            return Rewritten { body: None, facts, edited: None, reading: None }.with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -365,7 +367,7 @@ impl<'a> Request<'a> {
                 self.keep_alive(&place, &decided);
                 let facts = self.facts(Some(place), State::Edited, why, decided);
                 Rewritten { body: Some(edited.body.clone()), facts, edited: Some(edited), reading: None }
-                    .with(None, level)
+                    .with(None, seen)
             }
             Err(error) => self.untouched(error.to_string()),
         }
@@ -433,6 +435,7 @@ impl<'a> Request<'a> {
             compaction: self.compaction,
             event: None,
             level: None,
+            recalls: 0,
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Record, Shares, Totals};
+use crate::ledger::{Record, Shares, Totals, Window};
 use crate::store::logs;
 use crate::usage::Money;
 
@@ -183,6 +183,15 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
             figures::count(event.rewritten_bytes),
         ));
     }
+    if edits.recalls > 0 {
+        let calls = figures::counted(edits.recalls.into(), "call", "calls");
+        lines.push(format!("{calls} made again: the result had been cleared"));
+    }
+    lines.extend(record.window.as_ref().and_then(pressure));
+    if let Some(budget) = &record.budget {
+        let what = if budget.state == "spent" { "spent" } else { "nearly spent" };
+        lines.push(format!("budget {what}: {} (`{}`)", budget.used, budget.limit));
+    }
     let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));
@@ -205,6 +214,23 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         lines.push(wrong.join(": "));
     }
     lines
+}
+
+/// How soon the window is full, when that is soon.
+fn pressure(window: &Window) -> Option<String> {
+    const SOON: u64 = 5;
+    let velocity = window.velocity.and_then(|velocity| u64::try_from(velocity).ok())?;
+    let soon = window.steps_until_red.filter(|steps| *steps <= SOON);
+    if soon.is_none() && !window.spike {
+        return None;
+    }
+    let spike = if window.spike { ", much faster than before" } else { "" };
+    let until = match soon {
+        Some(0) => "; the zone is red".to_owned(),
+        Some(steps) => format!("; red in {}", figures::counted(steps, "request", "requests")),
+        None => String::new(),
+    };
+    Some(format!("grows by ~{} tokens a request{spike}{until}", figures::count(velocity)))
 }
 
 /// Rules and how many parts each changed.

@@ -214,6 +214,8 @@ pub struct Edits {
     pub original_resent: bool,
     /// Reasoning blocks that the provider says it dropped.
     pub reasoning_dropped: u32,
+    /// Calls that came with this request and were made before: the result had been cleared.
+    pub recalls: u32,
 }
 
 /// A decision: this part is sent in another form from now on.
@@ -292,6 +294,12 @@ pub struct Window {
     pub reserved: Option<u64>,
     /// `green`, `yellow`, `orange`, `red`.
     pub zone: Option<String>,
+    /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
+    pub velocity: Option<i64>,
+    /// Requests until the zone is red, at that velocity; null when it does not grow.
+    pub steps_until_red: Option<u64>,
+    /// It grows several times as fast as was usual.
+    pub spike: bool,
 }
 
 /// How long things took.
@@ -403,37 +411,15 @@ mod tests {
                 saved_tokens_estimate: 10_000,
                 would_have_saved: 0,
             },
-            edits: Edits {
-                state: "edited".to_owned(),
-                parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
-                decided: 1,
-                made: vec![Made {
-                    message: 6,
-                    part: 0,
-                    rules: "escapes+truncate".to_owned(),
-                    before: 61_440,
-                    after: 13_227,
-                    content: "0c".to_owned(),
-                    output: text("0a"),
-                }],
-                event: Some(Event {
-                    reason: "break-even".to_owned(),
-                    cleared: 3,
-                    freed_bytes: 24_000,
-                    rewritten_bytes: 5_000,
-                    first_message: 4,
-                    rung: "ready".to_owned(),
-                    dropped: 2,
-                    cut: 0,
-                }),
-                splice: Some(splice()),
-                ..Edits::default()
-            },
+            edits: edits(),
             window: Some(Window {
                 prompt_tokens_estimate: 42_000,
                 tokens: Some(200_000),
                 reserved: Some(4096),
                 zone: text("green"),
+                velocity: Some(1200),
+                steps_until_red: Some(114),
+                spike: false,
             }),
             budget: Some(Budget {
                 state: "near".to_owned(),
@@ -443,6 +429,36 @@ mod tests {
             timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
             attempt: 1,
             ..Record::default()
+        }
+    }
+
+    fn edits() -> Edits {
+        let text = |text: &str| Some(text.to_owned());
+        Edits {
+            state: "edited".to_owned(),
+            parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
+            decided: 1,
+            made: vec![Made {
+                message: 6,
+                part: 0,
+                rules: "escapes+truncate".to_owned(),
+                before: 61_440,
+                after: 13_227,
+                content: "0c".to_owned(),
+                output: text("0a"),
+            }],
+            event: Some(Event {
+                reason: "break-even".to_owned(),
+                cleared: 3,
+                freed_bytes: 24_000,
+                rewritten_bytes: 5_000,
+                first_message: 4,
+                rung: "ready".to_owned(),
+                dropped: 2,
+                cut: 0,
+            }),
+            splice: Some(splice()),
+            ..Edits::default()
         }
     }
 
@@ -470,8 +486,9 @@ mod tests {
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
-            r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0},"#,
-            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green"},"#,
+            r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
+            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green","velocity":1200,"#,
+            r#""steps_until_red":114,"spike":false},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,
             r#""attempt":1,"overflow":false,"compaction":null}"#,

@@ -6,7 +6,7 @@ use crate::conversation::{Conversation, PartId, PartKind};
 use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
-use crate::strategy::window::{self, Gauge};
+use crate::strategy::window::{self, Gauge, Reading};
 use crate::strategy::{History, clear};
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
@@ -110,6 +110,8 @@ pub struct Level {
     pub prompt_tokens: u64,
     /// The prompt in the model's window, if that is known.
     pub gauge: Option<Gauge>,
+    /// How fast the prompt grows; `None` for a request that was made before.
+    pub reading: Option<Reading>,
 }
 
 /// The request before its event.
@@ -202,7 +204,7 @@ impl Before<'_> {
             let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
             if measured.is_some() { gauge } else { gauge.estimated() }
         });
-        Level { prompt_tokens, gauge }
+        Level { prompt_tokens, gauge, reading: None }
     }
 
     /// Bytes of the request as it would be sent.

@@ -10,7 +10,8 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
-/// bytes, `x300` the user with as many.
+/// bytes, `x300` the user with as many,
+/// `1=300` the first call made again.
 fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
@@ -22,9 +23,11 @@ fn talk(words: &[String]) -> Conversation {
         }
         size => {
             call += 1;
+            let (arguments, size) =
+                size.split_once('=').map_or((call, size), |(n, size)| (n.parse().unwrap(), size));
             let text = format!("{call} ").repeat(size.parse::<usize>().unwrap() / 2);
             format!(
-                r#"{{"role":"assistant","tool_calls":[{{"id":"t{call}","type":"function","function":{{"name":"run","arguments":"{{\"n\":{call}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{call}","content":"{text}"}}"#
+                r#"{{"role":"assistant","tool_calls":[{{"id":"t{call}","type":"function","function":{{"name":"run","arguments":"{{\"n\":{arguments}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{call}","content":"{text}"}}"#
             )
         }
     };
@@ -295,6 +298,28 @@ fn how_full_the_window_is() {
         let outcome = Thread::default().send(&request, &policy(Reason::Window), &facts, true);
         let level = outcome.level.unwrap();
         assert_eq!((level.prompt_tokens, level.gauge.unwrap().margin), (tokens, margin), "{measured:?}");
+    }
+}
+
+/// A call that is made again after its result was cleared is counted, once; the pace is read once a request.
+#[test]
+fn calls_made_again() {
+    let policy = policy(Reason::Eager);
+    for memory in [true, false] {
+        let mut thread = Thread::default();
+        let mut seen = Vec::new();
+        for words in
+            ["u 4000 4000", "u 4000 4000 1=300", "u 4000 4000 1=300 a u", "u 4000 4000 1=300 a u 1=300 2=90"]
+        {
+            for _ in 0..2 {
+                let outcome = thread.send(&talk(&self::words(words)), &policy, &Facts::default(), memory);
+                seen.push((outcome.recalls, outcome.level.unwrap().reading.is_some()));
+            }
+        }
+        let (recalls, read): (Vec<u32>, Vec<bool>) = seen.into_iter().unzip();
+        // The first event comes with the second request, whose own call was made before.
+        assert_eq!(recalls, [0, 0, 0, 0, 0, 0, 2, 0], "{memory}");
+        assert_eq!(read, [true, !memory, true, !memory, true, !memory, true, !memory]);
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Outcome {
     former: Option<Arc<Splice>>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
+    /// Calls that came with this request although their results had been there, and were cleared.
+    pub recalls: u32,
     /// The cache marks that are added.
     pub marks: Chosen,
     /// For the thread's next request.
@@ -211,7 +213,8 @@ fn old_parts(
     let cached = is_marked || policy.marks.marks;
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
-    standing.advance(conversation, &outcome.applied, facts.hidden_bytes, rates, &policy.clear);
+    let known = (&*outcome.applied, past.sent);
+    standing.advance(conversation, known, facts.hidden_bytes, rates, &policy.clear);
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);
     }
@@ -225,7 +228,7 @@ fn old_parts(
         rates,
         anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
-    let level = before.level(&policy.window);
+    let mut level = before.level(&policy.window);
     let may_change = !facts.compacting || facts.overflow.is_some();
     let room = before.make_room(past.ready.as_ref(), policy, &level, recall);
     let (change, next) = match room.filter(|_| may_change) {
@@ -234,6 +237,8 @@ fn old_parts(
         None => (None, None),
     };
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
+    level.reading = standing.read(level.prompt_tokens);
+    outcome.recalls = standing.recalls();
     if let Some(change) = change {
         let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };
         standing.book(change.event.freed_bytes, price, rates);

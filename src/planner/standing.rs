@@ -11,6 +11,7 @@ use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::Entries;
+use crate::strategy::window::{Reading, Velocity};
 use crate::strategy::{Deed, History, history};
 
 use super::decision::{Applied, Decision};
@@ -38,6 +39,11 @@ pub struct Standing {
     fresh: u64,
     /// Up to where messages were taken out by a splice.
     spliced: usize,
+    velocity: Velocity,
+    /// Messages of the request that the velocity was read at last.
+    read: usize,
+    /// Calls that came with this request and were made before, whose results had been cleared.
+    recalls: u32,
 }
 
 impl Standing {
@@ -49,6 +55,16 @@ impl Standing {
     /// What the thread has cost, this request included if it goes without an event.
     pub fn account(&self) -> Account {
         self.account
+    }
+
+    /// Calls that came with this request although their results had been there, and were cleared.
+    pub(super) fn recalls(&self) -> u32 {
+        self.recalls
+    }
+
+    /// How fast the thread grows, with this request of so many tokens; `None` for one that was made before.
+    pub(super) fn read(&mut self, tokens: u64) -> Option<Reading> {
+        (self.messages > std::mem::replace(&mut self.read, self.messages)).then(|| self.velocity.read(tokens))
     }
 
     /// What the provider's cache holds of the thread.
@@ -87,15 +103,16 @@ impl Standing {
     }
 
     /// Takes in what the conversation has beyond what is known, each request in its turn, the one that is made
-    /// now included. `applied` are the decisions in force.
+    /// now included. `applied` are the decisions in force; the first `sent` messages were sent before.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
-        applied: &[Applied],
+        (applied, sent): (&[Applied], usize),
         hidden: u64,
         rates: Rates,
         settings: &Settings,
     ) {
+        self.recalls = 0;
         if self.messages == 0 {
             let messages = conversation.array.len();
             self.fresh = (conversation.body.len() - messages) as u64 + hidden;
@@ -103,7 +120,12 @@ impl Standing {
         let decided: HashMap<PartId, &Decision> =
             applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
         for message in self.messages..conversation.messages.len() {
+            let recalls = self.recalls;
             self.message(conversation, message, &decided, rates, settings);
+            if message < sent {
+                // What was made again before has been counted then.
+                self.recalls = recalls;
+            }
         }
         self.messages = conversation.messages.len();
         self.count(rates, settings);
@@ -145,7 +167,9 @@ impl Standing {
                 }
                 PartKind::ToolCall => {
                     self.history.part(id, bytes);
-                    self.call(conversation, id, part);
+                    let earlier = self.call(conversation, id, part);
+                    let cleared = earlier.and_then(|earlier| decided.get(&earlier));
+                    self.recalls += u32::from(cleared.is_some_and(|decision| decision.is_clearing()));
                 }
                 _ => self.history.part(id, bytes),
             }
@@ -170,14 +194,15 @@ impl Standing {
         }
     }
 
-    fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) {
+    fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) -> Option<PartId> {
         let tool = part.tool.as_deref().unwrap_or_default();
         let arguments = conversation.arguments(id);
         let deed = Arc::new(deed::of(tool, arguments.as_deref().unwrap_or_default()));
-        self.history.call(&deed);
+        let earlier = self.history.call(&deed);
         if let Some(id) = &part.call_id {
             self.calls.insert(id.clone(), (deed, tool.into()));
         }
+        earlier
     }
 
     fn result(

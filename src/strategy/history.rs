@@ -209,18 +209,20 @@ impl History {
         self.items.push(Item { part, step: self.step, turn: self.turn, bytes, result: None });
     }
 
-    /// The model calls a tool.
-    pub fn call(&mut self, deed: &Deed) {
+    /// The model calls a tool. Gives the newest result of the same call, if it was made before.
+    pub fn call(&mut self, deed: &Deed) -> Option<PartId> {
         if deed.class == Class::Edit
             && let Some(now) = self.edits.back_mut()
         {
             *now += 1;
         }
-        if let Some(&earlier) = self.calls.get(&deed.call)
-            && let Some(result) = &mut self.items[earlier].result
-        {
-            result.recalled = true;
-        }
+        let earlier = self.calls.get(&deed.call).map(|&earlier| &mut self.items[earlier]);
+        let earlier = earlier.map(|item| {
+            if let Some(result) = &mut item.result {
+                result.recalled = true;
+            }
+            item.part
+        });
         let (step, turn) = (self.step, self.turn);
         for path in deed.mentions.iter().chain(&deed.edits) {
             let changes = deed.edits.contains(path);
@@ -236,6 +238,7 @@ impl History {
                 known.push(path.clone());
             }
         }
+        earlier
     }
 
     /// A tool answers what it answered before, and a pointer to the newest result with that text is sent.
