@@ -243,14 +243,17 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_is_not_sent_again() {
+fn a_prompt_that_is_too_long_is_never_sent_as_it_came() {
     let home = tempfile::tempdir().unwrap();
     let refusal = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
     let upstream = Upstream::start(move |_| (400, refusal.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("long", 4000)]));
+    let request = request("m", &[&log("long", 4000)]);
+    let (status, body) = gateway.post("/v1/messages", &[], &request);
     assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (400, refusal));
-    assert_eq!(upstream.received().len(), 1);
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!(sent.len(), 4, "once, and three times with more room");
+    assert!(sent.windows(2).all(|pair| pair[1].len() < pair[0].len()) && sent[0] != request);
 }
 
 #[test]
