@@ -1,0 +1,140 @@
+//! Where a history is cut for a summary: which of the places where it can be.
+//!
+//! Turns go before steps: a summary that ends where the user speaks is easier to go on from. Of the places that
+//! free enough, the earliest is taken: what is newest stays as it is.
+
+use super::Settings;
+
+/// A place where a history can be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The first message behind it.
+    pub end: usize,
+    /// The user speaks there; else the model begins a step.
+    pub is_turn: bool,
+    /// Tokens of the messages that would go.
+    pub tokens: u64,
+}
+
+/// What has to be freed, and where the limits are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Tokens that have to go.
+    pub wanted: u64,
+    /// Tokens that a prompt may have.
+    pub usable: u64,
+}
+
+/// The share of the usable window that may be kept at the end, whatever the settings ask for.
+const MOST_KEPT: u64 = 5;
+
+/// Which of the places (in order) is taken: the earliest that frees what is wanted, at a turn if that can be; else
+/// the one that frees most, if that is worth it.
+///
+/// `tokens` are those of each message. The last turns and tokens stay, as the settings say; a turn is cut into
+/// only where the turns before it are not enough.
+pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Settings) -> Option<usize> {
+    let by_tokens = kept_by_tokens(tokens, demand, settings);
+    let turns = places.iter().filter(|place| place.is_turn).map(|place| place.end);
+    let nth = (settings.keep_turns as usize).checked_sub(1);
+    let by_turns = nth.map_or(usize::MAX, |nth| turns.rev().nth(nth).unwrap_or(0));
+    let allowed = |place: &Place| place.end <= by_tokens && (!place.is_turn || place.end <= by_turns);
+    let gain = |at: usize| places[at].tokens.saturating_sub(settings.length);
+    let all: Vec<usize> = (0..places.len()).filter(|at| allowed(&places[*at])).collect();
+    let enough = |is_turn: bool| {
+        all.iter().copied().find(|at| places[*at].is_turn == is_turn && gain(*at) >= demand.wanted)
+    };
+    let best = enough(true).or_else(|| enough(false)).or_else(|| all.last().copied())?;
+    (gain(best) >= settings.minimum_gain.max(1)).then_some(best)
+}
+
+/// Behind which message nothing may be cut, so that the last tokens stay.
+fn kept_by_tokens(tokens: &[u64], demand: Demand, settings: &Settings) -> usize {
+    let keep = settings.keep_tokens.min(demand.usable / MOST_KEPT);
+    let (mut sum, mut at) = (0_u64, tokens.len());
+    while at > 0 && sum < keep {
+        at -= 1;
+        sum = sum.saturating_add(tokens[at]);
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Places in few letters, each behind two messages of 1,000 tokens: `t` a turn, `s` a step. The head is one
+    /// message.
+    fn places(letters: &str) -> (Vec<Place>, Vec<u64>) {
+        let place = |(at, letter): (usize, char)| Place {
+            end: 2 * at + 3,
+            is_turn: letter == 't',
+            tokens: 2_000 * (at as u64 + 1),
+        };
+        let places: Vec<Place> = letters.chars().enumerate().map(place).collect();
+        let messages = places.last().map_or(1, |last| last.end + 1);
+        (places, vec![1_000; messages])
+    }
+
+    #[test]
+    fn which_place_is_taken() {
+        let settings = |keep_turns, keep_tokens| Settings {
+            keep_turns,
+            keep_tokens,
+            length: 1_000,
+            minimum_gain: 1_000,
+            ..Settings::default()
+        };
+        for (letters, wanted, settings, expected) in [
+            ("", 1_000, settings(1, 0), None),
+            // Turns before steps, the earliest that frees enough.
+            ("stst", 1_000, settings(1, 0), Some(1)),
+            ("stst", 3_001, settings(1, 0), Some(3)),
+            ("stst", 99_000, settings(1, 0), Some(3)),
+            // A turn that is to stay is cut into only when the turns before it are not enough.
+            ("ststs", 3_000, settings(2, 0), Some(1)),
+            ("ststs", 5_000, settings(2, 0), Some(2)),
+            ("ssss", 5_000, settings(1, 0), Some(2)),
+            ("ssss", 99_000, settings(1, 0), Some(3)),
+            // The last tokens stay.
+            ("ssss", 99_000, settings(1, 3_000), Some(2)),
+            ("stst", 99_000, settings(1, 3_000), Some(2)),
+            // No more than a fifth of the window is kept whatever is asked for.
+            ("ssss", 99_000, settings(1, 90_000), Some(1)),
+            // Not worth it.
+            ("s", 1_000, Settings { minimum_gain: 1_001, ..settings(1, 0) }, None),
+            ("s", 1_000, Settings { length: 2_000, minimum_gain: 0, ..settings(1, 0) }, None),
+        ] {
+            let (places, tokens) = places(letters);
+            let found = choose(&places, &tokens, Demand { wanted, usable: 25_000 }, &settings);
+            assert_eq!(found, expected, "{letters} {wanted}");
+        }
+    }
+
+    proptest! {
+        /// What is taken frees what it must, unless nothing does, and leaves what is to stay.
+        #[test]
+        fn cuts_keep_to_their_limits(letters in "[ts]{0,20}", wanted in 0..50_000_u64, turns in 0..4_u32, keep in 0..9_000_u64) {
+            let settings =
+                Settings { keep_turns: turns, keep_tokens: keep, length: 500, minimum_gain: 1, ..Settings::default() };
+            let (places, tokens) = places(&letters);
+            let demand = Demand { wanted, usable: 100_000 };
+            let Some(taken) = choose(&places, &tokens, demand, &settings) else { return Ok(()) };
+            let left: u64 = tokens[places[taken].end..].iter().sum();
+            prop_assert!(left >= keep);
+            if places[taken].is_turn {
+                let later = places[taken..].iter().filter(|place| place.is_turn).count();
+                prop_assert!(later >= turns as usize);
+            }
+            if places[taken].tokens < wanted + 500 {
+                let better = places.iter().filter(|place| !place.is_turn).any(|place| {
+                    let left: u64 = tokens[place.end..].iter().sum();
+                    left >= keep && place.tokens >= wanted + 500
+                });
+                prop_assert!(!better);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How much of what it replaces a summary keeps: a figure that costs nothing and needs no judge.
+//!
+//! It counts what can be looked for: paths, identifiers and numbers that the user, the model or a call named, and
+//! lines of errors from anywhere. What was named in several messages counts as often. What tools printed does not
+//! count otherwise: nobody wants it kept. The figure compares summaries with each other; it is not the share of
+//! what matters.
+
+use std::collections::HashMap;
+
+use super::facts::{self, Kind};
+use crate::conversation::{Conversation, PartKind};
+
+/// Facts of one kind, each counted once for each message that names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Those that the summary names.
+    pub kept: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// What a summary keeps, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fidelity {
+    /// Files and addresses.
+    pub paths: Kept,
+    /// Names.
+    pub identifiers: Kept,
+    /// Figures.
+    pub numbers: Kept,
+    /// Messages of errors.
+    pub errors: Kept,
+}
+
+impl Kept {
+    /// The share that is kept; `None` where there was nothing to keep.
+    pub fn share(self) -> Option<f64> {
+        (self.total > 0).then(|| self.kept as f64 / self.total as f64)
+    }
+}
+
+impl Fidelity {
+    /// Measures what `summary` keeps of some messages.
+    pub fn of(conversation: &Conversation, messages: &[usize], summary: &str) -> Self {
+        let mut fidelity = Self::default();
+        for ((kind, fact), messages) in facts(conversation, messages) {
+            let kept = match kind {
+                Kind::Path => &mut fidelity.paths,
+                Kind::Identifier => &mut fidelity.identifiers,
+                Kind::Number => &mut fidelity.numbers,
+                Kind::Error => &mut fidelity.errors,
+            };
+            kept.total += messages;
+            if memchr::memmem::find(summary.as_bytes(), fact.as_bytes()).is_some() {
+                kept.kept += messages;
+            }
+        }
+        fidelity
+    }
+
+    /// The mean of the kinds' shares, from 0 to 1; `None` where there was nothing to keep.
+    pub fn score(&self) -> Option<f64> {
+        let kinds = [self.paths, self.identifiers, self.numbers, self.errors];
+        let shares: Vec<f64> = kinds.into_iter().filter_map(Kept::share).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    }
+}
+
+/// The facts of some messages, and how many of these name each.
+fn facts(conversation: &Conversation, messages: &[usize]) -> HashMap<(Kind, String), u64> {
+    let mut counts: HashMap<(Kind, String), u64> = HashMap::new();
+    for &message in messages {
+        let mut here: std::collections::HashSet<(Kind, String)> = std::collections::HashSet::new();
+        let mut note = |kind: Kind, fact: &str| {
+            here.insert((kind, fact.to_owned()));
+        };
+        for (id, part) in conversation.parts_of(message) {
+            match part.kind {
+                PartKind::ToolCall => {
+                    facts::each(&conversation.arguments(id).unwrap_or_default(), &mut note);
+                }
+                PartKind::Text | PartKind::ToolResult => {
+                    for leaf in 0..part.leaves.len() {
+                        let text = conversation.text(id, leaf).unwrap_or_default();
+                        if part.kind == PartKind::Text {
+                            facts::each(&text, &mut note);
+                        } else {
+                            facts::errors_in(&text, &mut note);
+                        }
+                    }
+                }
+                PartKind::Thinking | PartKind::Media | PartKind::Opaque => {}
+            }
+        }
+        for fact in here {
+            *counts.entry(fact).or_default() += 1;
+        }
+    }
+    counts
+}

@@ -1,0 +1,271 @@
+//! What a summary says, section by section; and whether what a model wrote is one.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+/// What a section is about, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Section {
+    /// What the user wants, in the user's own words.
+    Goal,
+    /// What the user or the surroundings demand or forbid.
+    Constraints,
+    /// What is being done right now.
+    Current,
+    /// What comes next.
+    Next,
+    /// What failed, with exact messages, and whether it is solved.
+    Errors,
+    /// What was decided, and why.
+    Decisions,
+    /// What is finished.
+    Done,
+    /// Files, and the state they are in.
+    Files,
+    /// Numbers, names, paths and addresses that will be needed again.
+    Facts,
+}
+
+impl Section {
+    /// All of them, in order.
+    pub const ALL: &[Self] = &[
+        Self::Goal,
+        Self::Constraints,
+        Self::Current,
+        Self::Next,
+        Self::Errors,
+        Self::Decisions,
+        Self::Done,
+        Self::Files,
+        Self::Facts,
+    ];
+
+    /// Its heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Goal => "Goal",
+            Self::Constraints => "Constraints",
+            Self::Current => "Current",
+            Self::Next => "Next",
+            Self::Errors => "Errors",
+            Self::Decisions => "Decisions",
+            Self::Done => "Done",
+            Self::Files => "Files",
+            Self::Facts => "Facts",
+        }
+    }
+
+    /// What its writer is told to put there.
+    pub(super) const fn asks_for(self) -> &'static str {
+        match self {
+            Self::Goal => "what the user wants now, quoted word for word",
+            Self::Constraints => "everything the user or the environment demands or forbids, as it was said",
+            Self::Current => "what is being worked on at the end of the transcript, and how far it is",
+            Self::Next => "the steps that are to follow, in order",
+            Self::Errors => "failures with their exact messages, what caused them, solved or not",
+            Self::Decisions => "each decision with its reason, and what was rejected",
+            Self::Done => "what is finished and verified, and how it was verified",
+            Self::Files => "each file by its full path: what was read, created, changed, and its state",
+            Self::Facts => {
+                "names, numbers, paths, addresses, versions and commands that may be needed again, exactly"
+            }
+        }
+    }
+}
+
+/// Why a text is no summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Useless {
+    /// The tags around it are missing: it was cut off, or is something else.
+    #[error("no summary between its tags")]
+    Untagged,
+    /// It has none of the sections that carry work on.
+    #[error("it does not say what was done, or what is next")]
+    Unstructured,
+    /// It is longer than what was asked for allows.
+    #[error("too long")]
+    TooLong,
+    /// It says the same over and over.
+    #[error("it repeats itself")]
+    Repeats,
+}
+
+/// A summary, section by section.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outline {
+    sections: [String; Section::ALL.len()],
+}
+
+/// The tags that a summary stands between.
+pub(super) const OPEN: &str = "<summary>";
+pub(super) const CLOSE: &str = "</summary>";
+
+impl Outline {
+    /// What a section says; empty when nothing.
+    pub fn get(&self, section: Section) -> &str {
+        &self.sections[section as usize]
+    }
+
+    /// Puts a text into a section.
+    pub fn set(&mut self, section: Section, text: &str) {
+        text.trim().clone_into(&mut self.sections[section as usize]);
+    }
+
+    /// The items of a section: its lines without their marks.
+    pub fn items(&self, section: Section) -> Vec<&str> {
+        let lines = self.get(section).lines();
+        let items = lines.map(|line| line.trim().trim_start_matches(['-', '*', '•']).trim());
+        items.filter(|item| !item.is_empty()).collect()
+    }
+
+    /// Reads what a model wrote. No more than `most` bytes are taken for a summary.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(written: &str, most: usize) -> Result<Self, Useless> {
+        let (_, after) = written.split_once(OPEN).ok_or(Useless::Untagged)?;
+        let (inner, _) = after.rsplit_once(CLOSE).ok_or(Useless::Untagged)?;
+        if inner.len() > most {
+            return Err(Useless::TooLong);
+        }
+        let outline = Self::read(inner);
+        outline.judge()?;
+        Ok(outline)
+    }
+
+    /// Reads the sections of a text that was written by [`Self::to_text`], or by a model.
+    pub fn read(text: &str) -> Self {
+        let mut outline = Self::default();
+        let mut section: Option<Section> = None;
+        for line in text.lines() {
+            match (heading(line), section) {
+                (Heading::Of(found), _) => section = Some(found),
+                (Heading::Other, _) => section = None,
+                (Heading::None, Some(section)) => {
+                    let kept = &mut outline.sections[section as usize];
+                    kept.push_str(line.trim_end());
+                    kept.push('\n');
+                }
+                (Heading::None, None) => {}
+            }
+        }
+        for section in &mut outline.sections {
+            let text = section.trim();
+            *section = if says_nothing(text) { String::new() } else { text.to_owned() };
+        }
+        outline
+    }
+
+    fn judge(&self) -> Result<(), Useless> {
+        let says = |section: Section| !self.get(section).is_empty();
+        let behind = says(Section::Done) || says(Section::Decisions) || says(Section::Files);
+        let ahead = says(Section::Current) || says(Section::Next);
+        if !behind || !ahead {
+            return Err(Useless::Unstructured);
+        }
+        let lines: Vec<&str> = self
+            .sections
+            .iter()
+            .flat_map(|text| text.lines())
+            .map(str::trim)
+            .filter(|l| l.len() > 8)
+            .collect();
+        let distinct = lines.iter().collect::<HashSet<_>>().len();
+        if lines.len() >= 12 && distinct * 2 < lines.len() { Err(Useless::Repeats) } else { Ok(()) }
+    }
+
+    /// The sections that say something, under their headings.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for section in Section::ALL {
+            let says = self.get(*section);
+            if !says.is_empty() {
+                let _ = write!(text, "## {}\n{says}\n\n", section.title());
+            }
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+/// What a line is.
+enum Heading {
+    /// It opens a section.
+    Of(Section),
+    /// It closes the one before it.
+    Other,
+    /// It is no heading.
+    None,
+}
+
+fn heading(line: &str) -> Heading {
+    let Some(title) = line.trim().strip_prefix('#') else { return Heading::None };
+    let title = title.trim_start_matches('#').trim().trim_matches(['*', ':', ' ']);
+    if title.is_empty() || title.len() > 80 {
+        return Heading::None;
+    }
+    let said = title.to_ascii_lowercase();
+    let is = |section: &&Section| {
+        let name = section.title().to_ascii_lowercase();
+        said.strip_prefix(&name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    Section::ALL.iter().find(is).map_or(Heading::Other, |section| Heading::Of(*section))
+}
+
+/// What models write where there is nothing to say.
+fn says_nothing(text: &str) -> bool {
+    let word = text.trim_matches(['-', '*', '(', ')', '.', ' ', '_']).to_ascii_lowercase();
+    ["", "none", "n/a", "nothing", "none yet", "not applicable", "no errors"].contains(&word.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOOD: &str = "Sure!\n<summary>\n## Goal\n\"Fix it\"\n## Constraints:\n- none\n## Current\nrunning \
+        tests\n### Next steps\n1. commit\n## Weather\nfine\n## **Files**\n- /a.rs changed\n</summary>\nbye";
+
+    #[test]
+    fn what_a_model_writes() {
+        let outline = Outline::parse(GOOD, 1000).unwrap();
+        assert_eq!(outline.get(Section::Goal), "\"Fix it\"");
+        assert_eq!(outline.get(Section::Constraints), "");
+        assert_eq!(outline.get(Section::Next), "1. commit");
+        assert_eq!(outline.items(Section::Files), ["/a.rs changed"]);
+        assert!(!outline.to_text().contains("fine"));
+        assert_eq!(Outline::read(&outline.to_text()), outline);
+    }
+
+    #[test]
+    fn what_is_no_summary() {
+        let lines = "- the same again and again\n- and once more the same\n".repeat(20);
+        for (written, expected) in [
+            (String::new(), Useless::Untagged),
+            ("## Goal\nx\n## Done\ny\n## Next\nz".to_owned(), Useless::Untagged),
+            ("<summary>\n## Done\ny\n## Next\nz".to_owned(), Useless::Untagged),
+            ("<summary>I cannot help with that.</summary>".to_owned(), Useless::Unstructured),
+            ("<summary>\n## Done\nall\n## Next\nnone\n</summary>".to_owned(), Useless::Unstructured),
+            ("<summary>\n## Done\nN/A\n## Next\ngo on\n</summary>".to_owned(), Useless::Unstructured),
+            (format!("<summary>\n## Done\n{}\n## Next\nx</summary>", "y ".repeat(600)), Useless::TooLong),
+            (format!("<summary>\n## Done\n{lines}\n## Next\nx</summary>"), Useless::Repeats),
+        ] {
+            let most = if expected == Useless::Repeats { 10_000 } else { 1000 };
+            assert_eq!(Outline::parse(&written, most), Err(expected), "{written}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_the_same(text in "((## )?(Goal|Done|Next|Facts|x|- none|#)\n?){0,30}") {
+            let once = Outline::read(&text);
+            prop_assert_eq!(Outline::read(&once.to_text()), once);
+        }
+
+        #[test]
+        fn nothing_panics(text in "\\PC*") {
+            let _ = Outline::parse(&format!("<summary>{text}</summary>"), 10_000);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is shown to the writer, what stands in place of the messages, and how that is measured.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::fidelity::Kept;
+use super::*;
+use crate::conversation::{Conversation, NoMemo, PartId};
+use crate::plan::LeafEdit;
+use crate::protocol;
+
+fn talk() -> Conversation {
+    let call = |id: &str, name: &str, input: serde_json::Value| {
+        json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": format!("Now {name}")},
+            {"type": "tool_use", "id": id, "name": name, "input": input}]})
+    };
+    let result = |id: &str, text: &str, failed: bool, aside: &str| {
+        let mut blocks =
+            vec![json!({"type": "tool_result", "tool_use_id": id, "content": text, "is_error": failed})];
+        if !aside.is_empty() {
+            blocks.push(json!({"type": "text", "text": aside}));
+        }
+        json!({"role": "user", "content": blocks})
+    };
+    let body = json!({"model": "m", "messages": [
+        {"role": "user", "content": "Fix src/parse.rs"},
+        call("t1", "Read", json!({"file_path": "src/parse.rs"})),
+        result("t1", "fn parse() { MAX_DEPTH }", false, "<system-reminder>be nice</system-reminder>"),
+        call("t2", "Bash", json!({"command": "cargo test"})),
+        result("t2", "thread main panicked at parse.rs:117", true, "Never touch vendor/zlib.c"),
+        call("t3", "TodoWrite", json!({"todos": ["one", "two"]})),
+        result("t3", "ok", false, ""),
+        {"role": "assistant", "content": "Done with 4096 entries"},
+        {"role": "user", "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+            {"type": "text", "text": "Thanks\nIt looks fine"}]},
+        {"role": "assistant", "content": "Good"},
+        {"role": "user", "content": "Go on"},
+    ]});
+    let body = Bytes::from(body.to_string());
+    protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap()
+}
+
+#[test]
+fn what_the_writer_reads() {
+    let talk = talk();
+    let cleared: Vec<(u32, LeafEdit)> = vec![(0, LeafEdit::Replace(Arc::from("[cleared]")))];
+    let edits = HashMap::from([(PartId { message: 2, part: 0 }, cleared)]);
+    let sent = |id: PartId| edits.get(&id).map(Vec::as_slice);
+    let entries = transcript::render(&talk, CUT, &sent, 20);
+    let text: String = entries.iter().map(|entry| entry.text.as_str()).collect();
+    let expected = r#"[2] assistant: Now Read
+[2] assistant calls Read: {"file_path":"src/parse.rs"}
+[3] result of Read: [cleared]
+[3] user: <system-reminder>be nice</system-reminder>
+[4] assistant: Now Bash
+[4] assistant calls Bash: {"command":"cargo test"}
+[5] result of Bash (an error): thread main 
+[… 18 bytes …]
+rs:117
+[5] user: Never touch vendor/zlib.c
+[6] assistant: Now TodoWrite
+[6] assistant calls TodoWrite: {"todos":["one","two"]}
+[7] result of TodoWrite: ok
+[8] assistant: Done with 4096 entries
+[9] user: (an image or a document)
+[9] user: Thanks
+It looks fine
+[10] assistant: Good
+"#;
+    assert_eq!(text, expected);
+    assert!(!text.contains("hm"), "reasoning is not shown");
+}
+
+fn outline() -> Outline {
+    Outline::parse("<summary>\n## Done\n- parsed\n## Next\n- go on\n</summary>", 1000).unwrap()
+}
+
+const CUT: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+#[test]
+fn what_stands_in_their_place() {
+    let text = text::compose(&talk(), CUT, &outline(), 1000);
+    let expected = "\
+[plimsoll: a summary stands here in place of 9 earlier messages of this conversation. Check files before relying on \
+what it says about them.]
+
+## Next
+- go on
+
+## Done
+- parsed
+
+## What the user said meanwhile, word for word
+> Never touch vendor/zlib.c
+> Thanks
+> It looks fine
+
+## Files that were worked with
+src/parse.rs
+
+## The last plan
+{\"todos\":[\"one\",\"two\"]}";
+    assert_eq!(text, expected);
+    assert_eq!(Outline::read(&text).get(Section::Done), "- parsed", "it can be read again");
+}
+
+#[test]
+fn what_binds_is_carried_first() {
+    let said = |most| text::said(&talk(), CUT, most);
+    assert_eq!(said(1000), ["Never touch vendor/zlib.c", "Thanks\nIt looks fine"]);
+    assert_eq!(said(30), ["Never touch vendor/zlib.c"]);
+    assert_eq!(said(24), ["Thanks\nIt looks fine"]);
+    assert!(said(10).is_empty());
+}
+
+#[test]
+fn a_newer_plan_that_stays_is_not_repeated() {
+    let early = &CUT[..4];
+    assert!(!text::compose(&talk(), early, &outline(), 0).contains("The last plan"));
+}
+
+#[test]
+fn what_is_kept_is_counted() {
+    let kept = |summary: &str| Fidelity::of(&talk(), CUT, summary);
+    let all =
+        kept("src/parse.rs vendor/zlib.c 4096 thread main panicked at parse.rs:117 TodoWrite file_path");
+    assert_eq!(all.paths, Kept { kept: 2, total: 2 });
+    assert_eq!(all.numbers, Kept { kept: 1, total: 1 });
+    assert_eq!(all.errors, Kept { kept: 1, total: 1 });
+    assert_eq!(all.identifiers, Kept { kept: 2, total: 2 });
+    assert_eq!(all.score(), Some(1.0));
+    let some = kept("see src/parse.rs");
+    assert_eq!((some.paths, some.score()), (Kept { kept: 1, total: 2 }, Some(0.125)));
+    assert_eq!(kept("").score(), Some(0.0));
+    assert_eq!(Fidelity::of(&talk(), &[9], "x").score(), None, "nothing to keep is no success");
+}

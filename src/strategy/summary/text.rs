@@ -1,0 +1,152 @@
+//! The text that stands in place of what was summarised.
+//!
+//! What a model wrote, and below it what no model needs to write: the user's own words, the files that calls
+//! named, the last plan. These come from the history itself, so that they are there however bad the summary is.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use super::Outline;
+use super::transcript::shorten;
+use crate::conversation::{Conversation, PartKind, Role};
+
+/// Bytes of one thing that the user said.
+const SAID: usize = 3 << 10;
+/// Bytes of the last plan.
+const PLAN: usize = 3 << 10;
+/// Files that are named.
+const FILES: usize = 40;
+
+/// The text in place of some messages, in ascending order.
+pub fn compose(
+    conversation: &Conversation,
+    messages: &[usize],
+    outline: &Outline,
+    user_bytes: usize,
+) -> String {
+    let mut text = format!(
+        "[plimsoll: a summary stands here in place of {} earlier messages of this conversation. Check files before \
+         relying on what it says about them.]\n\n{}\n",
+        messages.len(),
+        outline.to_text()
+    );
+    let said = said(conversation, messages, user_bytes);
+    if !said.is_empty() {
+        text.push_str("\n## What the user said meanwhile, word for word\n");
+        for said in &said {
+            let _ = writeln!(text, "> {}", said.replace('\n', "\n> "));
+        }
+    }
+    let files = files(conversation, messages);
+    if !files.is_empty() {
+        let _ = writeln!(text, "\n## Files that were worked with\n{}", files.join("\n"));
+    }
+    if let Some(plan) = plan(conversation, messages) {
+        let _ = writeln!(text, "\n## The last plan\n{plan}");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Words of someone who demands, forbids or decides.
+const BINDING: &[&str] = &[
+    "must",
+    "never",
+    "always",
+    "do not",
+    "don't",
+    "only",
+    "should",
+    "need",
+    "require",
+    "instead",
+    "prefer",
+    "remember",
+    "important",
+    "decid",
+    "agree",
+    "make sure",
+    "not allowed",
+    "forbid",
+    "keep",
+    "use ",
+    "no longer",
+];
+
+/// What the user said in these messages, in order: as much of it as fits. What demands, forbids or decides
+/// goes first, then what was said last.
+pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
+    let mut all: Vec<(usize, bool, String)> = Vec::new();
+    for &message in messages {
+        if conversation.messages.get(message).is_none_or(|message| message.index.role != Role::User) {
+            continue;
+        }
+        for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Text) {
+            let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
+            let text = texts.map(std::borrow::Cow::into_owned).collect::<Vec<_>>().join("\n");
+            let text = text.trim();
+            if !text.is_empty() && !is_wrapped(text) {
+                let lower = text.to_lowercase();
+                let binding = BINDING.iter().any(|word| lower.contains(word));
+                all.push((all.len(), binding, shorten(text, SAID).into_owned()));
+            }
+        }
+    }
+    all.sort_by_key(|(at, binding, _)| (!*binding, std::cmp::Reverse(*at)));
+    let mut left = most;
+    all.retain(|(_, _, text)| {
+        let fits = text.len() <= left;
+        left -= if fits { text.len() } else { 0 };
+        fits
+    });
+    all.sort_by_key(|(at, ..)| *at);
+    all.into_iter().map(|(_, _, text)| text).collect()
+}
+
+/// Whether all of a text stands in one pair of tags: what clients put beside the user's words.
+fn is_wrapped(text: &str) -> bool {
+    let tag = text.strip_prefix('<').and_then(|rest| rest.split(['>', ' ', '\n']).next());
+    tag.is_some_and(|tag| !tag.is_empty() && text.ends_with(&format!("</{tag}>")))
+}
+
+/// Members of a call's arguments that name files.
+const NAMES: &[&str] =
+    &["path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file", "absolute_path"];
+
+/// The files that the calls of these messages name, in the order of their first mention; the last ones, if there are many.
+fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
+    let (mut seen, mut files) = (HashSet::new(), Vec::new());
+    for &message in messages {
+        for (id, part) in conversation.parts_of(message) {
+            if part.kind != PartKind::ToolCall {
+                continue;
+            }
+            let arguments = conversation.arguments(id).unwrap_or_default();
+            let Ok(serde_json::Value::Object(members)) = serde_json::from_str(&arguments) else { continue };
+            for name in NAMES {
+                let Some(path) = members.get(*name).and_then(serde_json::Value::as_str) else { continue };
+                if !path.trim().is_empty() && path.len() <= 300 && seen.insert(path.to_owned()) {
+                    files.push(path.replace('\n', " "));
+                }
+            }
+        }
+    }
+    let skip = files.len().saturating_sub(FILES);
+    files.split_off(skip)
+}
+
+/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history.
+fn plan(conversation: &Conversation, messages: &[usize]) -> Option<String> {
+    for message in (0..conversation.messages.len()).rev() {
+        for (id, part) in conversation.parts_of(message) {
+            let tool = part.tool.as_deref().unwrap_or_default().to_ascii_lowercase();
+            let writes = tool.contains("todo") || tool.contains("plan");
+            if part.kind == PartKind::ToolCall && writes {
+                let arguments = conversation.arguments(id).unwrap_or_default();
+                return (messages.contains(&message) && arguments.len() > 4)
+                    .then(|| shorten(&arguments, PLAN).into_owned());
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,205 @@
+//! A history as its summariser reads it: who said what, as plain text.
+//!
+//! Results that were shortened or cleared are shown so, media by a placeholder; reasoning is left out, since a
+//! model that is asked to restate it may refuse. The text is data for the reader, never instructions: where it is
+//! put into a prompt it stands in a fence that occurs nowhere in it.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::plan::LeafEdit;
+
+/// Bytes of a call's arguments that are shown.
+const ARGUMENTS: usize = 2 << 10;
+
+/// What leaves of a part are sent as; `None`: as they came.
+pub type Sent<'a> = &'a dyn Fn(PartId) -> Option<&'a [(u32, LeafEdit)]>;
+
+/// A message of a transcript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The message's place in the history.
+    pub message: usize,
+    /// What is shown of it.
+    pub text: String,
+}
+
+/// Some messages, one entry each; those that have nothing to show are left out.
+pub fn render(
+    conversation: &Conversation,
+    messages: &[usize],
+    sent: Sent<'_>,
+    result_bytes: usize,
+) -> Vec<Entry> {
+    let entry = |message: usize| {
+        let mut text = String::new();
+        for (id, part) in conversation.parts_of(message) {
+            let role = conversation.messages[message].index.role;
+            show(&mut text, conversation, id, part, role, sent, result_bytes);
+        }
+        (!text.is_empty()).then_some(Entry { message, text })
+    };
+    let there = messages.iter().copied().filter(|message| *message < conversation.messages.len());
+    there.filter_map(entry).collect()
+}
+
+fn show(
+    out: &mut String,
+    conversation: &Conversation,
+    id: PartId,
+    part: &Part,
+    role: Role,
+    sent: Sent<'_>,
+    result_bytes: usize,
+) {
+    let number = id.message + 1;
+    let who = match role {
+        Role::System => "system",
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "assistant",
+    };
+    // Writing to a string cannot fail.
+    let _ = match part.kind {
+        PartKind::Thinking => Ok(()),
+        PartKind::Text => {
+            let text = texts(conversation, id, part, sent);
+            if text.trim().is_empty() {
+                Ok(())
+            } else {
+                writeln!(out, "[{number}] {who}: {}", text.trim_end())
+            }
+        }
+        PartKind::ToolCall => {
+            let arguments = conversation.arguments(id).unwrap_or_default();
+            let tool = part.tool.as_deref().unwrap_or("a tool");
+            writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
+        }
+        PartKind::ToolResult => {
+            let call = conversation.call_of(id).and_then(|call| conversation.part(call));
+            let tool = part.tool.as_deref().or_else(|| call?.tool.as_deref()).unwrap_or("a tool");
+            let failed = if part.is_error { " (an error)" } else { "" };
+            let text = texts(conversation, id, part, sent);
+            let media = if part.leaves.is_empty() { " (nothing that is text)" } else { "" };
+            let text = shorten(text.trim_end(), result_bytes);
+            writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
+        }
+        PartKind::Media => writeln!(out, "[{number}] {who}: (an image or a document)"),
+        PartKind::Opaque => writeln!(out, "[{number}] {who}: (something that cannot be shown)"),
+    };
+}
+
+/// The texts of a part as they are sent.
+pub(super) fn texts(conversation: &Conversation, id: PartId, part: &Part, sent: Sent<'_>) -> String {
+    let edits = sent(id).unwrap_or_default();
+    let mut out = String::new();
+    for leaf in 0..part.leaves.len() {
+        let edit = edits.iter().find(|(at, _)| *at as usize == leaf).map(|(_, edit)| edit);
+        let text = match edit {
+            Some(LeafEdit::Remove) => continue,
+            Some(LeafEdit::Replace(text)) => Cow::Borrowed(&**text),
+            None => conversation.text(id, leaf).unwrap_or_default(),
+        };
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&text);
+    }
+    out
+}
+
+/// At most about `most` bytes of a text: its beginning and its end.
+pub(super) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    let head = floor(text, most / 3 * 2);
+    let tail = ceil(text, text.len() - most / 3);
+    Cow::Owned(format!("{}\n[… {} bytes …]\n{}", &text[..head], tail - head, &text[tail..]))
+}
+
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+fn ceil(text: &str, at: usize) -> usize {
+    (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+/// Puts entries together into texts of at most `most` bytes each, in order. An entry that is longer than that is
+/// divided, at the end of a line where there is one.
+pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
+    let most = most.max(64);
+    let mut chunks = vec![String::new()];
+    for entry in entries {
+        let mut rest = entry.text.as_str();
+        while !rest.is_empty() {
+            let (piece, after) = if rest.len() <= most { (rest, "") } else { divide(rest, most) };
+            let last = chunks.last_mut().filter(|last| last.len() + piece.len() <= most);
+            match last {
+                Some(last) => last.push_str(piece),
+                None => chunks.push(piece.to_owned()),
+            }
+            rest = after;
+        }
+    }
+    chunks.retain(|chunk| !chunk.is_empty());
+    chunks
+}
+
+/// The first `most` bytes, or up to the end of the last line in their second half.
+fn divide(text: &str, most: usize) -> (&str, &str) {
+    let end = floor(text, most).max(ceil(text, 1));
+    let line = text[..end].rfind('\n').map(|at| at + 1).filter(|at| *at > end / 2);
+    text.split_at(line.unwrap_or(end))
+}
+
+/// A word that occurs nowhere in the texts: what stands between two of it is data.
+pub fn fence(texts: &[&str]) -> String {
+    let fence = |number: usize| format!("===== DATA {number} =====");
+    let is_free = |fence: &String| !texts.iter().any(|text| text.contains(fence.as_str()));
+    // Texts of n bytes cannot hold n fences.
+    let most = texts.iter().map(|text| text.len()).sum::<usize>() + 1;
+    (1..=most).map(fence).find(is_free).unwrap_or_else(|| fence(most + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_keep_both_ends() {
+        assert_eq!(shorten("short", 10), "short");
+        let text = shorten("0123456789012345678901234567890123456789", 12);
+        assert_eq!(text, "01234567\n[… 28 bytes …]\n6789");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_hold_everything_and_no_more(
+            texts in prop::collection::vec("\\PC{0,300}|(\\PC{0,20}\n){0,20}", 0..8),
+            most in 0..400_usize,
+        ) {
+            let entries: Vec<Entry> =
+                texts.iter().enumerate().map(|(message, text)| Entry { message, text: text.clone() }).collect();
+            let chunks = chunks(&entries, most);
+            prop_assert_eq!(chunks.concat(), texts.concat());
+            prop_assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= most.max(64)));
+        }
+
+        #[test]
+        fn no_text_holds_its_fence(texts in prop::collection::vec("(===== DATA [1-3] =====|\\PC){0,12}", 0..4)) {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let fence = fence(&texts);
+            prop_assert!(texts.iter().all(|text| !text.contains(&fence)));
+        }
+
+        #[test]
+        fn shortening_never_panics(text in "\\PC{0,60}", most in 0..80_usize) {
+            let short = shorten(&text, most);
+            prop_assert!(short.len() <= text.len().max(most + 40));
+        }
+    }
+}
