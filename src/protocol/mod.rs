@@ -6,6 +6,7 @@
 //! every dialect passes).
 
 pub mod answer;
+pub mod ask;
 mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -30,6 +31,7 @@ use crate::json::{Edits, Odd};
 use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
+pub use ask::{Ask, Asked};
 pub use body::Unread;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::has_opened;
@@ -78,6 +80,12 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// What a provider's refusal is about: a refused request, or the beginning of a stream that began well.
     fn refused(&self, status: u16, body: &[u8]) -> Refused;
+
+    /// A question of the gateway's own, as it is sent.
+    fn ask(&self, ask: &Ask<'_>) -> Asked;
+
+    /// The text of an answer to such a question; `None` unless it is whole.
+    fn said(&self, answer: &[u8]) -> Option<String>;
 
     /// The request as the provider's prompt cache sees it.
     fn prompt(&self, conversation: &Conversation) -> Prompt;

@@ -9,7 +9,9 @@ use crate::conversation::{Chain, Conversation, Memo, Role};
 use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
-use crate::protocol::{AnswerReader, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread};
+use crate::protocol::{
+    AnswerReader, Ask, Asked, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
+};
 use crate::store::{
     Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
     StoredSplice, Thread,
@@ -147,6 +149,14 @@ impl Protocol for Clumsy {
 
     fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
         self.inner.answer(streamed)
+    }
+
+    fn ask(&self, ask: &Ask<'_>) -> Asked {
+        self.inner.ask(ask)
+    }
+
+    fn said(&self, answer: &[u8]) -> Option<String> {
+        self.inner.said(answer)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

@@ -4,6 +4,7 @@
 //! is opaque. Same-role messages in a row are legal here.
 
 mod answer;
+mod ask;
 mod error;
 mod index;
 mod marks;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Fault, Protocol, Refused, Unread, between};
+use super::{AnswerReader, Ask, Asked, Fault, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -58,6 +59,14 @@ impl Protocol for Anthropic {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn ask(&self, question: &Ask<'_>) -> Asked {
+        ask::ask(question)
+    }
+
+    fn said(&self, answer: &[u8]) -> Option<String> {
+        ask::said(answer)
     }
 
     fn prompt(&self, conversation: &Conversation) -> Prompt {

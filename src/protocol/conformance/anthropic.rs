@@ -104,6 +104,13 @@ impl Subject for Messages {
         results.map(|(at, block)| (at, block.text_of("tool_use_id"), content(block))).collect()
     }
 
+    fn says(&self, text: &str, whole: bool) -> String {
+        let stop = if whole { "end_turn" } else { "max_tokens" };
+        serde_json::json!({"id": "m", "model": "c", "stop_reason": stop, "usage": {"input_tokens": 9, "output_tokens": 1},
+            "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": text}]})
+        .to_string()
+    }
+
     fn validate(&self, messages: &[Tree]) -> Result<(), String> {
         validate(messages)
     }

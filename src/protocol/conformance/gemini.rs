@@ -136,6 +136,15 @@ impl Subject for Contents {
         message.text_of("role").as_deref() == Some("model")
     }
 
+    fn says(&self, text: &str, whole: bool) -> String {
+        let stop = if whole { "STOP" } else { "MAX_TOKENS" };
+        serde_json::json!({"responseId": "m", "modelVersion": "c",
+            "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 1},
+            "candidates": [{"finishReason": stop, "content": {"role": "model",
+                "parts": [{"thought": true, "text": "hm"}, {"text": text}]}}]})
+        .to_string()
+    }
+
     fn validate(&self, messages: &[Tree]) -> Result<(), String> {
         validate(messages)
     }

@@ -5,6 +5,7 @@
 //! the right answer is.
 
 mod anthropic;
+mod asks;
 mod fixtures;
 mod gemini;
 mod laws;
@@ -80,6 +81,9 @@ pub(crate) trait Subject: Sync {
     fn is_answer(&self, message: &Tree) -> bool {
         message.text_of("role").as_deref() == Some("assistant")
     }
+
+    /// An answer that is one text, with its usage; cut off at the length that was allowed if it is not `whole`.
+    fn says(&self, text: &str, whole: bool) -> String;
 
     /// Whether the provider would accept these messages.
     fn validate(&self, messages: &[Tree]) -> Result<(), String>;

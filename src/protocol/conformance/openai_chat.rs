@@ -93,6 +93,13 @@ impl Subject for Completions {
         vec![(0, message.text_of("tool_call_id"), content)]
     }
 
+    fn says(&self, text: &str, whole: bool) -> String {
+        let stop = if whole { "stop" } else { "length" };
+        serde_json::json!({"id": "m", "model": "c", "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+            "choices": [{"finish_reason": stop, "message": {"role": "assistant", "reasoning": "hm", "content": text}}]})
+        .to_string()
+    }
+
     fn validate(&self, messages: &[Tree]) -> Result<(), String> {
         validate(messages)
     }

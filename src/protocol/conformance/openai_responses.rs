@@ -125,6 +125,14 @@ impl Subject for Responses {
         of_the_model(message)
     }
 
+    fn says(&self, text: &str, whole: bool) -> String {
+        let status = if whole { "completed" } else { "incomplete" };
+        serde_json::json!({"id": "m", "model": "c", "status": status, "usage": {"input_tokens": 9, "output_tokens": 1},
+            "output": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]})
+        .to_string()
+    }
+
     fn validate(&self, messages: &[Tree]) -> Result<(), String> {
         validate(messages)
     }

@@ -5,6 +5,7 @@
 //! underscores; a part that uses both for one thing is not read.
 
 mod answer;
+mod ask;
 mod error;
 mod index;
 mod pair;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Fault, Lowering, Protocol, Refused, Unread, between, splice};
+use super::{AnswerReader, Ask, Asked, Fault, Lowering, Protocol, Refused, Unread, between, splice};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
 use crate::plan::{self, Op, Plan, Refusal};
@@ -67,6 +68,14 @@ impl Protocol for Gemini {
         }
         plan::check(conversation, plan)?;
         splice::lower(conversation, plan, &|role, text| self.message(role, text))
+    }
+
+    fn ask(&self, question: &Ask<'_>) -> Asked {
+        ask::ask(question)
+    }
+
+    fn said(&self, answer: &[u8]) -> Option<String> {
+        ask::said(answer)
     }
 
     fn prompt(&self, conversation: &Conversation) -> Prompt {

@@ -3,6 +3,7 @@
 //! A tool result is a message of its own. Reasoning stands in members beside the content and is never touched.
 
 mod answer;
+mod ask;
 mod asked;
 mod index;
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -53,6 +54,14 @@ impl Protocol for OpenAiChat {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn ask(&self, question: &Ask<'_>) -> Asked {
+        ask::ask(question)
+    }
+
+    fn said(&self, answer: &[u8]) -> Option<String> {
+        ask::said(answer)
     }
 
     fn prompt(&self, conversation: &Conversation) -> Prompt {

@@ -4,6 +4,7 @@
 //! the item behind it. Items that are not known, compactions and references go as they came.
 
 mod answer;
+mod ask;
 mod error;
 mod index;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Fault, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -56,6 +57,14 @@ impl Protocol for OpenAiResponses {
             Role::User | Role::Tool => "user",
         };
         format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, string::encode(text))
+    }
+
+    fn ask(&self, question: &Ask<'_>) -> Asked {
+        ask::ask(question)
+    }
+
+    fn said(&self, answer: &[u8]) -> Option<String> {
+        ask::said(answer)
     }
 
     fn prompt(&self, conversation: &Conversation) -> Prompt {

@@ -1,0 +1,92 @@
+//! Questions of the gateway's own: any text goes in whole, and only a whole answer comes out.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::conversation::{NoMemo, PartId, PartKind, Role};
+use crate::protocol::Ask;
+
+use super::{SUBJECTS, for_all};
+
+#[test]
+fn what_is_asked_can_be_read() {
+    let strategy = |_| ("\\PC{1,80}|[\"\\\\\n\u{0}-\u{1f}x]{1,20}", 1..100_000_u64).boxed();
+    for_all(64, strategy, |subject, (text, max_tokens)| {
+        let protocol = subject.protocol();
+        let text = format!("{text}.");
+        let asked = protocol.ask(&Ask { model: "some-model", text: &text, max_tokens, like: None });
+        let conversation = protocol.index(&Bytes::from(asked.body), &NoMemo);
+        let conversation = conversation.map_err(|unread| TestCaseError::fail(unread.to_string()))?;
+        prop_assert_eq!(conversation.messages.len(), 1);
+        prop_assert_eq!(conversation.messages[0].index.role, Role::User);
+        prop_assert_eq!(conversation.messages[0].index.parts[0].kind, PartKind::Text);
+        let id = PartId { message: 0, part: 0 };
+        let said = conversation.text(id, 0);
+        prop_assert_eq!(said.as_deref(), Some(&*text));
+        let valid = protocol.valid(&conversation);
+        prop_assert_eq!(valid, Ok(()));
+        prop_assert!(!conversation.stream && conversation.continues.is_none());
+        let model = conversation.model.as_deref().or_else(|| protocol.model_of_path(&asked.path));
+        prop_assert_eq!(model, Some("some-model"));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_said_is_whole_or_nothing() {
+    let strategy = |_| "\\PC{0,60}[a-z]".boxed();
+    for_all(64, strategy, |subject, text| {
+        let protocol = subject.protocol();
+        let whole = subject.says(&text, true);
+        let said = protocol.said(whole.as_bytes());
+        prop_assert_eq!(said.as_deref(), Some(&*text), "{}", &whole);
+        let usage = {
+            let mut reader = protocol.answer(false);
+            reader.push(whole.as_bytes());
+            reader.finish().usage
+        };
+        prop_assert!(usage.is_some(), "{}", &whole);
+        prop_assert_eq!(protocol.said(subject.says(&text, false).as_bytes()), None);
+        for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
+            prop_assert_eq!(protocol.said(&whole.as_bytes()[..cut]), None);
+        }
+        Ok(())
+    });
+    for subject in SUBJECTS {
+        for nonsense in
+            ["", "null", "[]", "{}", r#"{"error":{"message":"no"}}"#, r#"{"content":3,"choices":[1]}"#]
+        {
+            assert_eq!(subject.protocol().said(nonsense.as_bytes()), None, "{nonsense}");
+        }
+        assert_eq!(subject.protocol().said(subject.says("  \n", true).as_bytes()), None, "blank");
+    }
+}
+
+#[test]
+fn questions_go_where_the_clients_do() {
+    for (dialect, like, expected) in [
+        ("anthropic", "/v1/messages?beta=true", "/v1/messages?beta=true"),
+        (
+            "anthropic",
+            "/v1/projects/p/publishers/anthropic/models/claude-x@1:streamRawPredict",
+            "/v1/projects/p/publishers/anthropic/models/mine:rawPredict",
+        ),
+        ("anthropic", "/model/claude-x/invoke-with-response-stream", "/model/mine/invoke"),
+        ("openai-chat", "/gw/chat/completions", "/gw/chat/completions"),
+        ("openai-responses", "/v1/responses", "/v1/responses"),
+        (
+            "gemini",
+            "/v1beta/models/g-1:streamGenerateContent?alt=sse&key=k",
+            "/v1beta/models/mine:generateContent?key=k",
+        ),
+        (
+            "gemini",
+            "/v1beta/models/mine:streamGenerateContent?alt=sse",
+            "/v1beta/models/mine:generateContent",
+        ),
+    ] {
+        let protocol = crate::protocol::named(dialect).unwrap();
+        let asked = protocol.ask(&Ask { model: "mine", text: "x", max_tokens: 9, like: Some(like) });
+        assert_eq!(asked.path, expected);
+    }
+}

@@ -1,0 +1,33 @@
+//! Questions of the gateway's own. The model and the verb stand in the path.
+
+use serde_json::Value;
+
+use crate::json::string;
+use crate::protocol::ask::{items, joined, with_model};
+use crate::protocol::{Ask, Asked, Protocol as _};
+
+pub(super) fn ask(ask: &Ask<'_>) -> Asked {
+    let own = format!("/v1beta/models/{}:generateContent", ask.model);
+    let (path, query) =
+        ask.like.map_or((own.as_str(), ""), |like| like.split_once('?').unwrap_or((like, "")));
+    let path = with_model(path, super::Gemini.model_of_path(path), ask.model)
+        .replace(":streamGenerateContent", ":generateContent");
+    let query: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty() && *pair != "alt=sse").collect();
+    let path = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
+    let body = format!(
+        r#"{{"contents":[{{"role":"user","parts":[{{"text":{}}}]}}],"generationConfig":{{"maxOutputTokens":{}}}}}"#,
+        string::encode(ask.text),
+        ask.max_tokens
+    );
+    Asked { path, body }
+}
+
+pub(super) fn said(answer: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let candidate = items(&answer, "candidates").first()?;
+    if candidate.get("finishReason").and_then(Value::as_str)? != "STOP" {
+        return None;
+    }
+    let parts = items(candidate.get("content")?, "parts").iter();
+    joined(parts.filter(|part| part["thought"] != true).filter_map(|part| part.get("text")))
+}
