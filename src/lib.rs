@@ -27,7 +27,8 @@
 //! | [`planner`] | stored decisions, shapers and events to a plan | all above |
 //!
 //! The shell: [`server`] and [`upstream`] move bytes; [`lineage`] finds the thread that a request continues;
-//! [`store`] keeps decisions; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
+//! [`store`] keeps decisions; [`summarizer`] has summaries
+//! written in the background; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
 //! [`telemetry`] and [`cli`] are the faces; [`app`] puts them together.
 //!
 //! # Invariants
@@ -56,6 +57,7 @@ pub mod shape;
 pub mod sse;
 pub mod store;
 pub mod strategy;
+pub mod summarizer;
 pub mod telemetry;
 pub mod upstream;
 pub mod usage;

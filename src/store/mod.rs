@@ -13,6 +13,7 @@ pub mod row;
 mod schema;
 mod splices;
 pub mod sqlite;
+pub mod summaries;
 mod writer;
 
 use std::pin::Pin;
@@ -25,6 +26,7 @@ pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
 pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};
 pub use sqlite::Sqlite;
+pub use summaries::Summary;
 
 /// The promise that a batch is stored.
 pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
@@ -66,6 +68,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
+
+    /// The newest summary of a thread, whether it is in use or not.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
     /// Calls `each` with the ledger's rows, oldest first.
     ///

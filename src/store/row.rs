@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::summaries::Summary;
 use crate::conversation::{Chain, Digest};
 use crate::planner::{Decision, PartKey, Save, Splice};
 
@@ -108,6 +109,8 @@ pub struct Batch {
     pub overrule: bool,
     /// Splices.
     pub splices: Vec<StoredSplice>,
+    /// Summaries that are ready.
+    pub summaries: Vec<Summary>,
     /// Threads, new or with a new head.
     pub threads: Vec<Thread>,
     /// Histories that were sent.

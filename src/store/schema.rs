@@ -50,6 +50,21 @@ CREATE TABLE IF NOT EXISTS splices (
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (chain, since)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS summaries (
+  chain BLOB PRIMARY KEY,
+  messages INTEGER NOT NULL,
+  thread TEXT NOT NULL,
+  conversation TEXT NOT NULL,
+  text TEXT NOT NULL,
+  outline TEXT NOT NULL,
+  model TEXT NOT NULL,
+  recipe BLOB NOT NULL,
+  generation INTEGER NOT NULL,
+  score REAL,
+  at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS summaries_by_thread ON summaries (thread, at_ms);
+CREATE INDEX IF NOT EXISTS summaries_by_conversation ON summaries (conversation, at_ms);
 CREATE TABLE IF NOT EXISTS outputs (
   id TEXT PRIMARY KEY,
   at_ms INTEGER NOT NULL

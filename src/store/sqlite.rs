@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params}
 
 use super::outputs::{Outputs, create_private};
 use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
+use super::summaries::{self, Summary};
 use super::writer::Writer;
 use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema, splices};
 use crate::conversation::Chain;
@@ -132,6 +133,10 @@ impl Store for Sqlite {
                 .optional()?
                 .transpose()
         })
+    }
+
+    fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {
+        self.read(|connection| summaries::newest(connection, thread))
     }
 
     fn ledger_rows(

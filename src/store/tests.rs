@@ -413,3 +413,38 @@ fn only_this_user_may_enter() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(bench.path().parent().unwrap()), 0o700);
 }
+
+fn summary(name: &str, thread: &str, at_ms: i64) -> Summary {
+    Summary {
+        chain: chain(name),
+        end: 7,
+        thread: thread.to_owned(),
+        conversation: "c".to_owned(),
+        text: format!("text of {name}"),
+        outline: "## Done\nall".to_owned(),
+        model: "m".to_owned(),
+        recipe: Digest::of(&[b"recipe"]),
+        generation: 2,
+        score: Some(0.25),
+        at_ms,
+    }
+}
+
+#[test]
+fn the_newest_summary_of_a_thread_is_found() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let unscored = Summary { score: None, ..summary("c", "other", 9) };
+    let summaries = vec![summary("a", "t", 1), summary("b", "t", 2), unscored.clone()];
+    wait(store.commit(Batch { summaries, ..Batch::default() })).unwrap();
+    drop(store);
+    let store = bench.open();
+    assert_eq!(store.summary("t").unwrap(), Some(summary("b", "t", 2)));
+    assert_eq!(store.summary("other").unwrap(), Some(unscored));
+    assert_eq!(store.summary("nobody").unwrap(), None);
+    let again = Summary { text: "better".to_owned(), ..summary("a", "t", 3) };
+    wait(store.commit(Batch { summaries: vec![again.clone()], ..Batch::default() })).unwrap();
+    assert_eq!(store.summary("t").unwrap(), Some(again));
+    bench.database().execute_batch("UPDATE summaries SET chain = x'00' || hex(chain)").unwrap();
+    assert!(store.summary("t").is_err());
+}

@@ -210,6 +210,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     }
     put_decisions(connection, batch)?;
     splices::put(connection, batch)?;
+    super::summaries::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::store::{
     Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
-    StoredSplice, Thread,
+    StoredSplice, Summary, Thread,
 };
 
 /// How many different failures there are.
@@ -87,6 +87,10 @@ impl Store for Faulty {
 
     fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
         self.read(&[1], |store| store.spent(conversation, since_ms))
+    }
+
+    fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {
+        self.read(&[1], |store| store.summary(thread))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

@@ -1,0 +1,106 @@
+//! The table of summaries that are ready.
+//!
+//! A summary is found by the history it stands for, exactly that one. Whether it is ever sent is decided elsewhere:
+//! what is sent is a splice.
+
+use rusqlite::{Connection, Row, params};
+
+use super::StoreError;
+use super::row::{Batch, digest};
+use crate::conversation::{Chain, Digest};
+
+/// A summary of the first messages of a history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// The history that it stands for: up to and including the last message it says something about.
+    pub chain: Chain,
+    /// How many messages that history has.
+    pub end: usize,
+    /// The thread it was made for.
+    pub thread: String,
+    /// The conversation it is booked on.
+    pub conversation: String,
+    /// What takes the place of the messages.
+    pub text: String,
+    /// What the model wrote: what the next summary goes on from.
+    pub outline: String,
+    /// The model that wrote it.
+    pub model: String,
+    /// What it was told, in short: summaries of other recipes are not used.
+    pub recipe: Digest,
+    /// How many there were of this thread, with it.
+    pub generation: u32,
+    /// The share of what can be looked for in the messages that it keeps; `None` where there was nothing.
+    pub score: Option<f64>,
+    /// When it was made, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+impl Summary {
+    /// Roughly the memory it takes, in bytes.
+    pub fn weight(&self) -> usize {
+        std::mem::size_of::<Self>() + self.text.len() + self.outline.len() + 2 * self.thread.len()
+    }
+}
+
+const COLUMNS: &str =
+    "chain, messages, thread, conversation, text, outline, model, recipe, generation, score, at_ms";
+
+/// The newest summary of a thread.
+pub(super) fn newest(connection: &Connection, thread: &str) -> Result<Option<Summary>, StoreError> {
+    one(
+        connection,
+        &format!("SELECT {COLUMNS} FROM summaries WHERE thread = ?1 ORDER BY at_ms DESC LIMIT 1"),
+        thread,
+    )
+}
+
+fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>, StoreError> {
+    let mut statement = connection.prepare_cached(query)?;
+    let mut rows = statement.query([id])?;
+    rows.next()?.map(summary).transpose()
+}
+
+/// Stores a batch's summaries. Of two about one history the newer holds.
+pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    for summary in &batch.summaries {
+        connection
+            .prepare_cached(&format!(
+                "INSERT OR REPLACE INTO summaries ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+            ))?
+            .execute(params![
+                summary.chain.0.0,
+                summary.end as u64,
+                summary.thread,
+                summary.conversation,
+                summary.text,
+                summary.outline,
+                summary.model,
+                summary.recipe.0,
+                summary.generation,
+                summary.score,
+                summary.at_ms,
+            ])?;
+    }
+    Ok(())
+}
+
+fn summary(row: &Row<'_>) -> Result<Summary, StoreError> {
+    let blob = |column: usize| -> Result<Digest, StoreError> {
+        let bytes: Vec<u8> = row.get(column)?;
+        digest(&bytes).ok_or(StoreError::Damaged)
+    };
+    Ok(Summary {
+        chain: Chain(blob(0)?),
+        end: usize::try_from(row.get::<_, i64>(1)?).map_err(|_| StoreError::Damaged)?,
+        thread: row.get(2)?,
+        conversation: row.get(3)?,
+        text: row.get(4)?,
+        outline: row.get(5)?,
+        model: row.get(6)?,
+        recipe: blob(7)?,
+        generation: row.get(8)?,
+        score: row.get(9)?,
+        at_ms: row.get(10)?,
+    })
+}

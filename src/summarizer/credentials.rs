@@ -1,0 +1,96 @@
+//! Which headers of a client's request a call of the gateway's own is made with.
+//!
+//! Those that say who pays, and what the server needs to know to believe it. Nothing of a session, of a stream or of
+//! the client program itself. What a provider gives to one program alone, such as the login of a subscription, is
+//! not used for anything else.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+
+/// What the names of such headers have in them.
+const WORDS: &[&str] = &["auth", "key", "token", "organization", "project", "version", "tenant"];
+
+/// What the names of others have in them.
+const OTHERS: &[&str] = &[
+    "idempotency",
+    "session",
+    "websocket",
+    "stainless",
+    "package",
+    "proxy-auth",
+    "user-agent",
+    "beta",
+    "thread",
+];
+
+/// The beginnings of tokens that belong to one client program.
+const PERSONAL_TOKENS: &[&str] = &["Bearer sk-ant-oat"];
+
+/// Headers that come with the login of a person.
+const PERSONAL_HEADERS: &[&str] = &["chatgpt-account-id"];
+
+/// The headers to make calls with; `None` if the client's credentials are its own alone.
+pub fn of(headers: &HeaderMap) -> Option<HeaderMap> {
+    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_personal = PERSONAL_HEADERS.iter().any(|name| headers.contains_key(*name))
+        || PERSONAL_TOKENS.iter().any(|start| token.starts_with(start));
+    if is_personal {
+        return None;
+    }
+    let mut kept = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| is_wanted(name)) {
+        let mut value = value.clone();
+        value.set_sensitive(true);
+        kept.append(name, value);
+    }
+    Some(kept)
+}
+
+fn is_wanted(name: &HeaderName) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| name.as_str().contains(word));
+    has(WORDS) && !has(OTHERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(lines: &[(&'static str, &'static str)]) -> Option<Vec<String>> {
+        let headers = lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+        let kept = of(&headers.collect())?;
+        Some(kept.keys().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn who_pays_and_nothing_else() {
+        let lines = [
+            ("x-api-key", "k"),
+            ("anthropic-version", "2023-06-01"),
+            ("anthropic-beta", "x"),
+            ("idempotency-key", "1"),
+            ("content-type", "application/json"),
+            ("x-claude-code-session-id", "s"),
+            ("x-stainless-package-version", "1"),
+            ("sec-websocket-key", "1"),
+            ("cf-aig-authorization", "a"),
+            ("accept-encoding", "gzip"),
+        ];
+        let mut names = kept(&lines).unwrap();
+        names.sort();
+        assert_eq!(names, ["anthropic-version", "cf-aig-authorization", "x-api-key"]);
+    }
+
+    #[test]
+    fn a_login_is_for_its_own_program() {
+        for (lines, expected) in [
+            (&[("authorization", "Bearer sk-proj-1")][..], true),
+            (&[("authorization", "Bearer sk-ant-oat01-x")], false),
+            (&[("authorization", "Bearer eyJ"), ("chatgpt-account-id", "1")], false),
+            (&[], true),
+        ] {
+            assert_eq!(kept(lines).is_some(), expected, "{lines:?}");
+        }
+    }
+}

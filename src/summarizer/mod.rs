@@ -1,0 +1,359 @@
+//! Summaries in the background: no request waits for one, and none fails because of one.
+//!
+//! A job reads a part of a conversation to a model, by a call of the gateway's own, and brings back a text that may
+//! stand for it. Jobs are bounded in number, time, size and money, and a thread has one at a time. What a job
+//! needs to know of a request (its credentials too) lives as long as the job, in memory, and is never stored or
+//! logged. Whether a summary is sent is not decided here.
+
+pub mod credentials;
+mod line;
+mod purse;
+mod work;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http::HeaderMap;
+use moka::sync::Cache;
+use tokio::sync::{mpsc, watch};
+
+use crate::conversation::{Chain, Conversation, Digest, PartId};
+use crate::plan::LeafEdit;
+use crate::protocol::Protocol;
+use crate::store::Summary;
+use crate::strategy::summary;
+use crate::upstream::Upstream;
+use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
+
+use line::Https;
+use purse::Purse;
+
+/// The bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Jobs at a time.
+    pub jobs: usize,
+    /// Attempts of each call.
+    pub attempts: u32,
+    /// How long a job may take.
+    pub timeout: Duration,
+    /// Calls of a job: a longer transcript is not summarised.
+    pub calls: usize,
+    /// Tokens that an answer may have, reasoning included.
+    pub max_output: u64,
+    /// Money that may be spent in an hour; `None`: any.
+    pub per_hour: Option<Money>,
+    /// How long a thread rests after a job that came to nothing; twice as long after the next one.
+    pub rest: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            jobs: 2,
+            attempts: 3,
+            timeout: Duration::from_secs(5 * 60),
+            calls: 16,
+            max_output: 16_000,
+            per_hour: Money::from_usd_str("10").ok(),
+            rest: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where a job's calls go.
+#[derive(Clone)]
+pub struct Call {
+    /// The server.
+    pub upstream: Arc<Upstream>,
+    /// What it speaks.
+    pub protocol: &'static dyn Protocol,
+    /// The model.
+    pub model: String,
+    /// Path and query of the client's own request, if it went to the same server.
+    pub like: Option<String>,
+    /// What the server wants to know of the caller.
+    pub headers: HeaderMap,
+    /// Tokens that the model takes.
+    pub window: u64,
+}
+
+/// A summary to be made.
+pub struct Job {
+    /// The thread.
+    pub thread: String,
+    /// The conversation it is booked on.
+    pub conversation_id: String,
+    /// The history up to the end of what the summary is to stand for.
+    pub chain: Chain,
+    /// How many messages that history has.
+    pub end: usize,
+    /// The request.
+    pub conversation: Conversation,
+    /// The messages that the summary is to stand for, ascending.
+    pub messages: Vec<usize>,
+    /// What parts of them are sent as, where that is not what the client sent.
+    pub sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
+    /// The last summary's outline, and how many messages of the history it covers.
+    pub previous: Option<(String, usize)>,
+    /// How many summaries of the thread there will be.
+    pub generation: u32,
+    /// Bytes that the messages take in the prompt now.
+    pub bytes: u64,
+    /// Bytes to a token.
+    pub bytes_per_token: f64,
+    /// How it is to be written.
+    pub settings: Arc<summary::Settings>,
+    /// Who writes it.
+    pub call: Call,
+    /// The clock's reading, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// A call that was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The model that answered, as the provider says.
+    pub model: Option<String>,
+    /// The HTTP status.
+    pub status: u16,
+    /// The provider's figures.
+    pub usage: Option<Usage>,
+    /// What it cost.
+    pub bill: Option<Bill>,
+    /// How long it took.
+    pub took: Duration,
+    /// Bytes of the request.
+    pub bytes: u64,
+}
+
+/// Why a job came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// No answer, or none that says anything.
+    #[error("{0}")]
+    Call(String),
+    /// What was written is no summary.
+    #[error("what the model wrote is no summary: {0}")]
+    Useless(#[from] summary::Useless),
+    /// The answer was cut off, or refused.
+    #[error("the answer is not whole")]
+    Incomplete,
+    /// The transcript is too long for so few calls.
+    #[error("the history is too long for the summariser")]
+    TooLong,
+    /// The summary would free too little.
+    #[error("the summary is not shorter than what it stands for, or not by enough")]
+    NoGain,
+    /// It took too long.
+    #[error("not done in time")]
+    TimedOut,
+    /// The money for this hour is spent.
+    #[error("the money for this hour is spent")]
+    Spent,
+}
+
+/// How a job ended.
+pub struct Done {
+    /// The job.
+    pub job: Job,
+    /// The calls that were answered.
+    pub answered: Vec<Answered>,
+    /// What came of it.
+    pub outcome: Result<Arc<Summary>, Failure>,
+}
+
+/// Told how each job ended, on the summariser's own thread.
+pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
+
+/// Bytes of summaries that are kept in memory.
+const READY: u64 = 16 << 20;
+/// Threads that are resting.
+const RESTING: u64 = 4096;
+/// The longest rest, as a multiple of the first.
+const LONGEST_REST: u32 = 64;
+
+/// What jobs and the handle share.
+struct Desk {
+    limits: Limits,
+    prices: Arc<Catalogue>,
+    report: Report,
+    purse: Purse,
+    /// The threads that have a job now; the channel closes when it ends.
+    running: Mutex<HashMap<String, watch::Receiver<()>>>,
+    ready: Cache<String, Arc<Summary>>,
+    /// How often in a row it came to nothing, and since when.
+    resting: Cache<String, (u32, tokio::time::Instant)>,
+}
+
+/// The handle. Dropping it abandons what is under way.
+pub struct Summarizer {
+    desk: Arc<Desk>,
+    jobs: Option<mpsc::Sender<(Job, watch::Sender<()>)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Summarizer {
+    /// Starts the thread that does the jobs.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(limits: Limits, prices: Arc<Catalogue>, report: Report) -> io::Result<Self> {
+        let (jobs, inbox) = mpsc::channel(limits.jobs.max(1));
+        let desk = Arc::new(Desk::new(limits, prices, report));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let worker = Arc::clone(&desk);
+        let thread = std::thread::Builder::new()
+            .name("plimsoll-summary".into())
+            .spawn(move || runtime.block_on(serve(worker, inbox)))?;
+        Ok(Self { desk, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Whether a job for this thread would be taken now.
+    pub fn takes(&self, thread: &str) -> bool {
+        let rests = self.desk.resting.get(thread).is_some_and(|(failures, since)| {
+            let rest =
+                self.desk.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_REST);
+            since.elapsed() < rest
+        });
+        let running = self.desk.running();
+        !rests
+            && running.len() < self.desk.limits.jobs
+            && !running.contains_key(thread)
+            && !self.desk.is_spent()
+    }
+
+    /// Begins a job, if it can be taken now.
+    pub fn begin(&self, job: Job) -> bool {
+        let (Some(jobs), true) = (&self.jobs, self.takes(&job.thread)) else { return false };
+        let (ended, end) = watch::channel(());
+        let thread = job.thread.clone();
+        self.desk.running().insert(thread.clone(), end);
+        let taken = jobs.try_send((job, ended)).is_ok();
+        if !taken {
+            self.desk.running().remove(&thread);
+        }
+        taken
+    }
+
+    /// The newest summary of a thread, as far as it was made since the start.
+    pub fn ready(&self, thread: &str) -> Option<Arc<Summary>> {
+        self.desk.ready.get(thread)
+    }
+
+    /// Notes a summary that was made before.
+    pub fn remember(&self, summary: Arc<Summary>) {
+        self.desk.ready.insert(summary.thread.clone(), summary);
+    }
+
+    /// Whether a job for this thread is under way.
+    pub fn is_running(&self, thread: &str) -> bool {
+        self.desk.running().contains_key(thread)
+    }
+
+    /// Waits until the job for this thread has ended, but no longer than `most`; at once if there is none.
+    pub async fn wait(&self, thread: &str, most: Duration) {
+        let end = self.desk.running().get(thread).cloned();
+        if let Some(mut end) = end {
+            // It ends with an error: the sender is gone.
+            let _ = tokio::time::timeout(most, end.changed()).await;
+        }
+    }
+}
+
+impl Drop for Summarizer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<(Job, watch::Sender<()>)>) {
+    let https = Arc::new(Https::new());
+    let mut under_way = tokio::task::JoinSet::new();
+    while let Some((job, ended)) = inbox.recv().await {
+        while under_way.try_join_next().is_some() {}
+        https.sweep();
+        let (desk, https) = (Arc::clone(&desk), Arc::clone(&https));
+        under_way.spawn(async move {
+            // Whatever happens in there, the thread is free for the next job.
+            let _free = Free { desk: &desk, thread: job.thread.clone(), _ended: ended };
+            let done = work::run(job, &*https, &desk.limits, &desk.purse, &desk.prices).await;
+            desk.end(&done);
+        });
+    }
+}
+
+/// Takes a thread off the list of those that have a job.
+struct Free<'a> {
+    desk: &'a Desk,
+    thread: String,
+    _ended: watch::Sender<()>,
+}
+
+impl Drop for Free<'_> {
+    fn drop(&mut self) {
+        self.desk.running().remove(&self.thread);
+    }
+}
+
+impl Desk {
+    fn new(limits: Limits, prices: Arc<Catalogue>, report: Report) -> Self {
+        let weigher = |thread: &String, summary: &Arc<Summary>| {
+            u32::try_from(thread.len() + summary.weight()).unwrap_or(u32::MAX)
+        };
+        Self {
+            purse: Purse::new(limits.per_hour),
+            limits,
+            prices,
+            report,
+            running: Mutex::default(),
+            ready: Cache::builder().weigher(weigher).max_capacity(READY).build(),
+            resting: Cache::new(RESTING),
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<()>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.purse.is_empty()
+    }
+
+    fn end(&self, done: &Done) {
+        let thread = &done.job.thread;
+        match &done.outcome {
+            Ok(summary) => {
+                self.resting.invalidate(thread);
+                self.ready.insert(thread.clone(), Arc::clone(summary));
+            }
+            Err(failure) => {
+                let before = self.resting.get(thread).map_or(0, |(failures, _)| failures);
+                self.resting.insert(thread.clone(), (before.saturating_add(1), tokio::time::Instant::now()));
+                tracing::warn!(thread, model = done.job.call.model, %failure, "a summary could not be made");
+            }
+        }
+        (self.report)(done);
+    }
+}
+
+/// What a price is asked for with.
+fn vendor(call: &Call) -> Option<Vendor> {
+    Vendor::of_host(call.upstream.base_url().domain())
+}
+
+impl Job {
+    /// What the writer is told, in short.
+    fn recipe(&self) -> Digest {
+        summary::prompt::recipe(&self.settings)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Jobs against a scripted server, on a clock that does not wait.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::line::Line;
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::upstream;
+
+/// What the server does with a call.
+#[derive(Clone)]
+enum Reply {
+    Says(&'static str),
+    Status(u16, &'static str),
+    CutOff,
+    Breaks,
+    Hangs,
+}
+
+const GOOD: &str = "<summary>\n## Done\n- the parser\n## Next\n- the printer\n</summary>";
+const OTHER: &str = "<summary>\n## Done\n- the parser, the printer\n## Next\n- tests\n</summary>";
+const OVERFLOW: &str = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
+
+/// Answers by its script, the last line of it for ever, and remembers what it was asked.
+struct Script {
+    replies: Mutex<VecDeque<Reply>>,
+    prompts: Mutex<Vec<String>>,
+}
+
+impl Script {
+    fn new(replies: &[Reply]) -> Self {
+        Self { replies: Mutex::new(replies.iter().cloned().collect()), prompts: Mutex::default() }
+    }
+
+    fn prompts(&self) -> Vec<String> {
+        self.prompts.lock().unwrap().clone()
+    }
+}
+
+impl Line for Script {
+    async fn post(
+        &self,
+        _: &Upstream,
+        path: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), String> {
+        assert_eq!((path, headers.len()), ("/v1/chat/completions", 1));
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        self.prompts.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
+        let reply = {
+            let mut replies = self.replies.lock().unwrap();
+            if replies.len() > 1 { replies.pop_front().unwrap() } else { replies[0].clone() }
+        };
+        let answer = |text: &str, stop: &str| {
+            let answer = json!({"id": "a", "model": "gpt-4", "usage": {"prompt_tokens": 1000, "completion_tokens": 100},
+                "choices": [{"finish_reason": stop, "message": {"role": "assistant", "content": text}}]});
+            Ok((200, Bytes::from(answer.to_string())))
+        };
+        match reply {
+            Reply::Says(text) => answer(text, "stop"),
+            Reply::CutOff => answer(GOOD, "length"),
+            Reply::Status(status, body) => Ok((status, Bytes::from(body))),
+            Reply::Breaks => Err("the connection broke".to_owned()),
+            Reply::Hangs => std::future::pending().await,
+        }
+    }
+}
+
+/// A history of so many steps, each with a result of 400 bytes.
+fn talk(steps: usize) -> Conversation {
+    let mut messages = vec![json!({"role": "user", "content": "Write a parser"})];
+    for step in 0..steps {
+        messages
+            .push(json!({"role": "assistant", "tool_calls": [{"id": format!("t{step}"), "type": "function",
+            "function": {"name": "run", "arguments": "{}"}}]}));
+        messages.push(json!({"role": "tool", "tool_call_id": format!("t{step}"),
+            "content": format!("[step {step}]{}", "x".repeat(390))}));
+    }
+    let body = json!({"model": "gpt-4", "messages": messages}).to_string();
+    protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn job(steps: usize, window: u64) -> Job {
+    let conversation = talk(steps + 1);
+    let messages: Vec<usize> = (1..=2 * steps).collect();
+    let bytes = messages.iter().map(|at| conversation.messages[*at].span.len() as u64).sum();
+    let base = "http://127.0.0.1:9".parse().unwrap();
+    let headers = [(http::header::AUTHORIZATION, "Bearer secret".parse().unwrap())].into_iter().collect();
+    Job {
+        thread: "t".to_owned(),
+        conversation_id: "c".to_owned(),
+        chain: Chain(Digest::of(&[b"history"])),
+        end: 2 * steps + 1,
+        conversation,
+        messages,
+        sent: HashMap::new(),
+        previous: None,
+        generation: 1,
+        bytes,
+        bytes_per_token: 4.0,
+        settings: Arc::new(summary::Settings { minimum_gain: 100, length: 500, ..Default::default() }),
+        call: Call {
+            upstream: Arc::new(Upstream::new(upstream::Settings::new("test", base))),
+            protocol: protocol::named("openai-chat").unwrap(),
+            model: "gpt-4".to_owned(),
+            like: None,
+            headers,
+            window,
+        },
+        now_ms: 5,
+    }
+}
+
+fn limits() -> Limits {
+    Limits { timeout: Duration::from_secs(100), max_output: 1000, ..Limits::default() }
+}
+
+/// Does a job by a script: how it ended, and after how many seconds.
+fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (began, purse) = (Instant::now(), Purse::new(limits.per_hour));
+        let prices = Catalogue::with_overrides(Vec::new()).unwrap();
+        let done = work::run(job, script, limits, &purse, &prices).await;
+        (done, began.elapsed().as_secs())
+    })
+}
+
+#[test]
+fn what_servers_do() {
+    use Reply::{Breaks, CutOff, Hangs, Says, Status};
+    let garbage = Says("I would rather not.");
+    let failed = |why: &str| Err(why.to_owned());
+    for (script, expected, calls, seconds) in [
+        (vec![Says(GOOD)], Ok(()), 1, 0),
+        (vec![Status(503, "{}"), Status(429, "{}"), Says(GOOD)], Ok(()), 3, 3),
+        (vec![Breaks, Says(GOOD)], Ok(()), 2, 1),
+        (vec![garbage.clone(), Says(GOOD)], Ok(()), 2, 1),
+        (vec![Status(500, "")], failed("status 500"), 3, 3),
+        (vec![Status(401, "{}")], failed("status 401"), 1, 0),
+        (vec![Status(400, r#"{"error":{"message":"no"}}"#)], failed("status 400"), 1, 0),
+        (vec![CutOff], failed("the answer is not whole"), 3, 3),
+        (vec![Breaks], failed("the connection broke"), 3, 3),
+        (vec![Hangs], failed("not done in time"), 1, 100),
+        (vec![garbage], failed("what the model wrote is no summary: no summary between its tags"), 3, 3),
+        // Then in two halves.
+        (vec![Status(400, OVERFLOW), Says(GOOD)], Ok(()), 3, 0),
+        (vec![Status(400, OVERFLOW)], failed("the history is too long for the summariser"), 3, 0),
+    ] {
+        let script = Script::new(&script);
+        let (done, took) = play(job(20, 8_192), &limits(), &script);
+        let outcome = done.outcome.as_ref().map(|_| ()).map_err(ToString::to_string);
+        assert_eq!((outcome, script.prompts().len(), took), (expected, calls, seconds));
+        let costs = done.answered.iter().filter(|answered| answered.bill.is_some()).count();
+        assert_eq!(costs, done.answered.iter().filter(|answered| answered.usage.is_some()).count());
+    }
+}
+
+#[test]
+fn what_is_brought_back() {
+    let script = Script::new(&[Reply::Says(GOOD)]);
+    let (done, _) = play(job(20, 100_000), &limits(), &script);
+    let made = done.outcome.unwrap();
+    assert_eq!((made.chain, made.end, &*made.thread, made.generation), (done.job.chain, 41, "t", 1));
+    assert!(made.text.contains("- the printer") && made.text.starts_with("[plimsoll: "), "{}", made.text);
+    assert_eq!(made.outline, "## Next\n- the printer\n\n## Done\n- the parser");
+    assert_eq!(made.recipe, summary::prompt::recipe(&done.job.settings));
+    let prompts = script.prompts();
+    assert!(prompts[0].contains("Write a parser") && prompts[0].contains("[step 19]"));
+    assert!(!prompts[0].contains("[step 20]"), "what stays is not summarised");
+    assert!(!prompts[0].contains("secret"));
+}
+
+#[test]
+fn a_long_history_is_read_in_pieces() {
+    let script = Script::new(&[Reply::Says(GOOD), Reply::Says(OTHER)]);
+    let (done, _) = play(job(60, 8_192), &limits(), &script);
+    assert!(done.outcome.is_ok());
+    let prompts = script.prompts();
+    assert!((2..=16).contains(&prompts.len()), "{}", prompts.len());
+    let all: String = prompts.concat();
+    assert!((0..60).all(|step| all.matches(&format!("[step {step}]")).count() == 1), "each is read once");
+    assert!(!prompts[0].contains("The memory so far") && prompts[1].contains("- the printer"));
+    assert!(prompts.iter().all(|prompt| prompt.len() < 8_192 * 4));
+    let few = Limits { calls: 1, ..limits() };
+    let (done, _) = play(job(60, 8_192), &few, &script);
+    assert_eq!(done.outcome.map(|_| ()), Err(Failure::TooLong));
+}
+
+#[test]
+fn the_next_summary_goes_on_from_the_last() {
+    let script = Script::new(&[Reply::Says(OTHER)]);
+    let job =
+        Job { previous: Some(("## Done\n- the parser".to_owned(), 21)), generation: 2, ..job(20, 100_000) };
+    let (done, _) = play(job, &limits(), &script);
+    assert_eq!(done.outcome.unwrap().generation, 2);
+    let prompt = &script.prompts()[0];
+    assert!(prompt.contains("- the parser") && prompt.contains("The memory so far"));
+    assert!(!prompt.contains("[step 9]") && prompt.contains("[step 10]"));
+}
+
+#[test]
+fn a_summary_that_frees_nothing_is_thrown_away() {
+    let script = Script::new(&[Reply::Says(GOOD)]);
+    let with = |minimum_gain, bytes| {
+        let settings = summary::Settings { minimum_gain, ..Default::default() };
+        play(Job { settings: settings.into(), bytes, ..job(20, 100_000) }, &limits(), &script)
+            .0
+            .outcome
+            .is_ok()
+    };
+    assert!(with(1, 1_000) && !with(0, 100) && !with(1_000, 4_000) && with(900, 4_000));
+}
+
+#[test]
+fn money_runs_out() {
+    // Three cents for a thousand tokens in, six for a thousand out.
+    let script = Script::new(&[Reply::Says("no")]);
+    let limits = |usd: &str| Limits { per_hour: Money::from_usd_str(usd).ok(), attempts: 5, ..limits() };
+    for (usd, calls) in [("0", 0), ("0.03", 1), ("0.05", 2), ("100", 5)] {
+        let before = script.prompts().len();
+        let (done, _) = play(job(20, 100_000), &limits(usd), &script);
+        assert_eq!(script.prompts().len() - before, calls, "{usd}");
+        assert_eq!(done.outcome.is_err_and(|failure| failure == Failure::Spent), calls < 5, "{usd}");
+    }
+}
+
+/// A thread has one job at a time; nobody waits longer than allowed, and the end of the gateway ends all.
+#[test]
+fn one_job_for_each_thread() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", silent.local_addr().unwrap()).parse().unwrap();
+    let upstream = Arc::new(Upstream::new(upstream::Settings::new("silent", base)));
+    let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    let summarizer = Summarizer::start(limits(), prices, Box::new(|_| {})).unwrap();
+    let job = |thread: &str| {
+        let mut job = Job { thread: thread.to_owned(), ..job(20, 8_192) };
+        job.call.upstream = Arc::clone(&upstream);
+        job
+    };
+    assert!(summarizer.takes("a") && summarizer.begin(job("a")) && summarizer.is_running("a"));
+    assert!(!summarizer.begin(job("a")), "the thread has a job");
+    assert!(summarizer.begin(job("b")));
+    assert!(!summarizer.begin(job("c")), "there are as many as there may be");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let began = Instant::now();
+        summarizer.wait("nobody", Duration::from_secs(5)).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        summarizer.wait("a", Duration::from_secs(5)).await;
+        assert_eq!(began.elapsed().as_secs(), 5);
+    });
+    assert!(summarizer.is_running("a") && summarizer.ready("a").is_none());
+}
+
+/// A job that came to nothing is not begun again at once.
+#[test]
+fn failures_are_rested_from() {
+    let refusing = {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", closed.local_addr().unwrap()).parse().unwrap()
+    };
+    let upstream = Arc::new(Upstream::new(upstream::Settings::new("closed", refusing)));
+    let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    let (told, ends) = std::sync::mpsc::channel();
+    let report: Report = {
+        let told = Mutex::new(told);
+        Box::new(move |done| told.lock().unwrap().send(done.outcome.is_ok()).unwrap())
+    };
+    let once = Limits { attempts: 1, ..limits() };
+    let summarizer = Summarizer::start(once, prices, report).unwrap();
+    let mut job = job(20, 8_192);
+    job.call.upstream = upstream;
+    assert!(summarizer.begin(job));
+    assert_eq!(ends.recv(), Ok(false));
+    assert!(!summarizer.takes("t") && summarizer.takes("u"));
+}
