@@ -16,6 +16,7 @@ use super::budget::Budget;
 use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
+use super::summaries::{Summaries, Terms};
 use super::touched::Touched;
 use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
@@ -131,6 +132,8 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let lost = Arc::new(AtomicU64::new(0));
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
+    let routes = routes(&config.upstreams);
+    let summaries = summaries(config, &routes, &store, &prices, &lost)?;
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
@@ -140,7 +143,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         counts: config.ledger.count_tokens,
     };
     Ok(Core {
-        routes: routes(&config.upstreams),
+        routes,
         memo: Indexes::new(config.limits.memo.bytes() as u64),
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,
@@ -153,6 +156,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         recover: config.recover,
         recall: recall(config.outputs.recall, admin),
         prices,
+        summaries,
         books: Books::start(means, config.limits.queue)?,
         budget,
         observe: config.mode == config::Mode::Observe,
@@ -160,6 +164,30 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         lost,
         now_ms: clock::now_ms,
     })
+}
+
+/// The summariser, unless it is turned off or nothing is changed.
+fn summaries(
+    config: &Config,
+    routes: &Routes,
+    store: &Arc<dyn Store>,
+    prices: &Arc<Catalogue>,
+    lost: &Arc<AtomicU64>,
+) -> io::Result<Option<Summaries>> {
+    let given = &config.summarize;
+    if !given.settings.enabled || config.mode == config::Mode::Observe {
+        return Ok(None);
+    }
+    let terms = Terms {
+        settings: given.settings.clone(),
+        limits: given.limits,
+        layout: given.layout.clone(),
+        max_wait: given.max_wait,
+        writer: given.upstream.as_deref().and_then(|name| routes.named(name)).cloned(),
+        model: given.model.clone(),
+        window: config.policy.window,
+    };
+    Summaries::start(terms, Arc::clone(store), Arc::clone(prices), Arc::clone(lost)).map(Some)
 }
 
 /// What a prompt is counted by: without events, and without marks.

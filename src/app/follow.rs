@@ -15,6 +15,7 @@ use crate::planner::Level;
 use crate::protocol::{self, Answer, AnswerReader, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::strategy::window::Reading;
+use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{self, Usage, Vendor};
 
@@ -50,6 +51,8 @@ pub(super) struct Follow {
     upstream: Arc<Upstream>,
     facts: Facts,
     slot: Option<Slot>,
+    /// What is to be begun when this request is answered.
+    job: Option<Job>,
     start: Start,
     at_ms: i64,
     status: Option<StatusCode>,
@@ -69,6 +72,7 @@ impl Follow {
         facts: Facts,
         slot: Option<Slot>,
         start: Start,
+        job: Option<Job>,
     ) -> Self {
         Self {
             core,
@@ -76,6 +80,7 @@ impl Follow {
             upstream,
             facts,
             slot,
+            job,
             start,
             at_ms: clock::now_ms(),
             status: None,
@@ -331,6 +336,10 @@ impl Exchange for Follow {
         self.status = Some(status);
         self.head_at = Some(Instant::now());
         self.reader = Some(self.protocol.answer(kind(headers) == Some(Kind::Events)));
+        let job = self.job.take().filter(|_| status.is_success());
+        if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
+            summaries.begin(job);
+        }
         if self.resent
             && status.is_success()
             && let Some(place) = &self.facts.place

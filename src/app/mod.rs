@@ -16,6 +16,7 @@ mod meter;
 mod metrics;
 mod rewrite;
 mod route;
+mod summaries;
 mod touched;
 mod windows;
 
@@ -33,6 +34,8 @@ use crate::planner::{Overflow, Policy};
 use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Outputs, Store};
+use crate::summarizer::Job;
+use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
 
 pub use build::{App, StartError};
@@ -43,6 +46,7 @@ use memo::Indexes;
 use meter::Meter;
 use rewrite::{Asked, Rewritten};
 use route::{Purpose, Routes};
+use summaries::{Prospect, Summaries};
 use touched::Touched;
 use windows::Windows;
 
@@ -62,6 +66,8 @@ struct Core {
     recover: Recover,
     recall: Recall,
     prices: Arc<Catalogue>,
+    /// `None`: none are made, and none that were made are used.
+    summaries: Option<Summaries>,
     books: Books,
     budget: Arc<Budget>,
     /// Plan, but change nothing.
@@ -224,7 +230,7 @@ impl Sidecar {
         mut rewritten: Rewritten,
         attempt: u32,
     ) -> Prepared {
-        let Inbound { body, upstream, received_at, .. } = inbound;
+        let Inbound { head, body, upstream, received_at } = inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
@@ -243,11 +249,31 @@ impl Sidecar {
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
             attempt,
         };
+        let job = rewritten.prospect.take().and_then(|prospect| self.job(prospect, &head, &upstream));
         let slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
-        let exchange =
-            follow::Follow::new(Arc::clone(&self.core), protocol, upstream, rewritten.facts, slot, start);
+        let exchange = follow::Follow::new(
+            Arc::clone(&self.core),
+            protocol,
+            upstream,
+            rewritten.facts,
+            slot,
+            start,
+            job,
+        );
         Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter, refusal }
+    }
+}
+
+impl Sidecar {
+    /// What the summariser is to do when this request is answered.
+    fn job(&self, prospect: Prospect, head: &Parts, upstream: &Arc<Upstream>) -> Option<Job> {
+        let summaries = self.core.summaries.as_ref()?;
+        let like = match self.core.routes.route(head) {
+            Route::Read(target) => Some(target.path_and_query.as_str().to_owned()),
+            _ => None,
+        };
+        summaries.job(prospect, upstream, like, &head.headers)
     }
 }
 

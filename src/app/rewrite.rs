@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::books::Reading;
+use super::summaries::{Prospect, Seen};
 use super::{Core, clock};
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
@@ -29,6 +30,8 @@ pub(super) struct Rewritten {
     edited: Option<Conversation>,
     /// The request as it was read.
     pub(super) reading: Option<Reading>,
+    /// A summary that is to be made once it is answered.
+    pub(super) prospect: Option<Prospect>,
 }
 
 /// What the books want to know of a request.
@@ -161,6 +164,7 @@ impl Core {
             done => done,
         }
         .unwrap_or_else(|error| request.untouched(error.to_string()));
+        rewritten.prospect = request.due(&rewritten.facts);
         rewritten.reading = Some(Reading {
             protocol: request.protocol,
             root: request.root,
@@ -184,7 +188,7 @@ impl Core {
         if place.thread.observe {
             return None;
         }
-        let mut outcome = request.plan_by(&place, &self.counting, None);
+        let mut outcome = request.plan_by(&place, &self.counting, None, None);
         if self.observe {
             outcome.forget_fresh();
         }
@@ -199,7 +203,7 @@ impl Rewritten {
     fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
         let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
-        Self { body: None, facts, edited: None, reading: None }
+        Self { body: None, facts, edited: None, reading: None, prospect: None }
     }
 
     fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {
@@ -232,18 +236,59 @@ impl<'a> Request<'a> {
         self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
     }
 
-    fn plan(&self, place: &Place) -> Outcome {
-        self.plan_by(place, &self.core.policy, self.core.lineage.standing(place))
+    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little.
+    async fn plan(&self, place: &Place) -> Outcome {
+        let summaries = self.core.summaries.as_ref();
+        let ready = || summaries.and_then(|summaries| summaries.ready(&self.conversation, place));
+        let plan = |standing| self.plan_by(place, &self.core.policy, standing, ready());
+        let outcome = plan(self.core.lineage.standing(place));
+        let gauge = outcome.level.and_then(|level| level.gauge).filter(|_| !outcome.spliced);
+        let is_full = gauge.is_some_and(|gauge| gauge.excess(&self.core.policy.window) > 0);
+        match summaries {
+            Some(summaries) if is_full && !self.core.observe && summaries.wait(&place.thread.id).await => {
+                plan(None)
+            }
+            _ => outcome,
+        }
     }
 
-    fn plan_by(&self, place: &Place, policy: &Policy, standing: Option<Standing>) -> Outcome {
+    /// The summary that is to be made now that the request is about to leave.
+    fn due(&self, sent: &Facts) -> Option<Prospect> {
+        let summaries = self.core.summaries.as_ref().filter(|_| !self.core.observe)?;
+        let (place, level) = (sent.place.as_ref()?, sent.level?);
+        // What was changed just now is measured first. What binds its reasoning is never summarised.
+        let model = self.model();
+        let bound = model.is_some_and(usage::binds_reasoning) && self.conversation.has_reasoning();
+        if sent.event.is_some() || bound || sent.state == State::SetAside {
+            return None;
+        }
+        summaries.due(Seen {
+            protocol: self.protocol,
+            conversation: &self.conversation,
+            place,
+            applied: &sent.applied,
+            splice: sent.splice.as_deref(),
+            level,
+            model,
+            bytes_per_token: self.core.meter.bytes_per_token(model),
+            now_ms: self.now_ms,
+        })
+    }
+
+    fn plan_by(
+        &self,
+        place: &Place,
+        policy: &Policy,
+        standing: Option<Standing>,
+        ready: Option<Splice>,
+    ) -> Outcome {
         let past = Past {
             sent: place.sent,
             applied: &place.applied,
             recover: &|key| self.core.lineage.recover(self.root, key),
             standing,
             splice: place.splice.clone(),
-            ready: None,
+            ready,
         };
         let facts = self.known(place);
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
@@ -285,7 +330,7 @@ impl<'a> Request<'a> {
         let place = self.place().ok()?;
         budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
         let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
-        Some(Rewritten { body: None, facts, edited: None, reading: None })
+        Some(Rewritten { body: None, facts, edited: None, reading: None, prospect: None })
     }
 
     async fn attempt(&self) -> Result<Rewritten, StoreError> {
@@ -294,7 +339,7 @@ impl<'a> Request<'a> {
             self.remember(&place, &InForce::default());
             return Ok(self.done(place, None, State::SetAside, InForce::default()));
         }
-        let mut outcome = self.plan(&place);
+        let mut outcome = self.plan(&place).await;
         let mut standing = Some(std::mem::take(&mut outcome.standing));
         // What an event leaves behind holds only if the event does.
         if outcome.event.is_none() {
@@ -355,7 +400,8 @@ impl<'a> Request<'a> {
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { body: None, facts, edited: None, reading: None }.with(None, seen);
+            return Rewritten { body: None, facts, edited: None, reading: None, prospect: None }
+                .with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -366,8 +412,14 @@ impl<'a> Request<'a> {
             Ok(edited) => {
                 self.keep_alive(&place, &decided);
                 let facts = self.facts(Some(place), State::Edited, why, decided);
-                Rewritten { body: Some(edited.body.clone()), facts, edited: Some(edited), reading: None }
-                    .with(None, seen)
+                Rewritten {
+                    body: Some(edited.body.clone()),
+                    facts,
+                    edited: Some(edited),
+                    reading: None,
+                    prospect: None,
+                }
+                .with(None, seen)
             }
             Err(error) => self.untouched(error.to_string()),
         }
@@ -411,12 +463,12 @@ impl<'a> Request<'a> {
     fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let facts = self.facts(Some(place), state, None, decided);
-        Rewritten { body, facts, edited, reading: None }
+        Rewritten { body, facts, edited, reading: None, prospect: None }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten { body: None, facts, edited: None, reading: None }
+        Rewritten { body: None, facts, edited: None, reading: None, prospect: None }
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {

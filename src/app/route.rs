@@ -95,6 +95,15 @@ impl Routes {
         all.iter().any(|served| served.include_usage && served.upstream.name() == upstream.name())
     }
 
+    /// The upstream with a name.
+    pub(super) fn named(&self, name: &str) -> Option<&Served> {
+        let all = match self {
+            Self::Single(served) => std::slice::from_ref(served),
+            Self::Named(all) => all,
+        };
+        all.iter().find(|served| served.upstream.name() == name)
+    }
+
     pub(super) fn route(&self, head: &Parts) -> Route {
         let path = head.uri.path();
         let found = match self {

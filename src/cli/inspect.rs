@@ -166,6 +166,15 @@ fn untouched(record: &Record) -> Option<Money> {
 /// What is worth a line of its own.
 fn happened(record: &Record, is_first: bool) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(own) = &record.own {
+        let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
+        lines.push(match own.messages {
+            0 => format!("call of the gateway's own for a {} that came to nothing", own.purpose),
+            messages => format!("{} {} of {messages} messages{score}", own.purpose, own.generation),
+        });
+        lines.extend(record.error.clone());
+        return lines;
+    }
     let relation = record.relation.as_deref().unwrap_or("not read");
     if relation != "continue" && !(is_first && relation == "new") {
         let agent = record.agent.as_deref().map_or_else(String::new, |agent| format!(" by {agent}"));

@@ -23,6 +23,7 @@ JSON:
     saved   {bytes, tokens_estimate, net, net_of}: what was not sent, and the money that it comes to
             net is what the requests would have cost without the gateway less what they did cost, an estimate in
             10^-12 dollars, negative if it made them dearer, null if unknown; net_of: of how many requests
+    own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll report`.

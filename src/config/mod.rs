@@ -25,6 +25,7 @@ mod shaping;
 mod size;
 mod state;
 mod suggest;
+mod summarize;
 mod upstream;
 mod value;
 
@@ -40,6 +41,7 @@ pub use prices::PriceOverride;
 pub use problem::{Problem, Problems};
 pub use size::ByteSize;
 pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
+pub use summarize::Summarize;
 pub use upstream::{Protocol, Upstream, Upstreams};
 
 use document::{Document, Source};
@@ -75,6 +77,8 @@ pub struct Config {
     pub budget: Budget,
     /// What is done about prompts that turn out too long.
     pub recover: Recover,
+    /// Texts that stand for old messages.
+    pub summarize: Summarize,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
@@ -176,6 +180,8 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let policy = Policy { shape, clear, window, ladder, marks };
     let budget = root.section("budget", budget::read);
     let recover = root.section("recover", clearing::recover);
+    let summarize =
+        root.section("summarize", |section| summarize::read(section, &upstreams, limits.rewrite_timeout));
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
@@ -197,6 +203,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
         policy,
         budget,
         recover,
+        summarize,
         outputs,
         ledger,
         prices,

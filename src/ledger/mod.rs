@@ -8,7 +8,7 @@ pub mod report;
 pub mod totals;
 
 pub use record::{
-    Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Record, Shares, Splice, Timing, Window,
+    Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window,
 };
 pub use report::{Conversation, Conversations, Report};
 pub use totals::{Costs, Saved, Totals};

@@ -90,6 +90,8 @@ pub struct Record {
     /// The client compacts its own history: `asked` for a summary with this request, or `continued` from one. null:
     /// neither.
     pub compaction: Option<String>,
+    /// A call of the gateway's own, for this conversation; null for what the client asked for.
+    pub own: Option<Own>,
 }
 
 /// A limit of `[budget]`.
@@ -102,6 +104,23 @@ pub struct Budget {
     pub limit: String,
     /// How much of how much was used up.
     pub used: String,
+}
+
+/// A call of the gateway's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Own {
+    /// What for: `summary`.
+    pub purpose: String,
+    /// The messages that the summary stands for; 0 if there is none.
+    pub messages: u32,
+    /// How many summaries there were of the thread, with it.
+    pub generation: u32,
+    /// Bytes of the text.
+    pub bytes: u64,
+    /// The share of what can be looked for in the messages that the summary keeps, from 0 to 1; null if there was
+    /// nothing.
+    pub score: Option<f64>,
 }
 
 /// Money, in pico-dollars (millionths of a millionth of a US dollar), exact.
@@ -353,8 +372,7 @@ mod tests {
         Shares { tools: 9_000, system: 3_000, user: 40, assistant: 900, reasoning: 60, results: 28_912 }
     }
 
-    fn full() -> Record {
-        let text = |text: &str| Some(text.to_owned());
+    fn bill() -> Bill {
         let lines = CostBreakdown {
             input: Money::from_picodollars(24_000_000),
             cache_read: Money::from_picodollars(4_100_000_000),
@@ -362,7 +380,16 @@ mod tests {
             output: Money::from_picodollars(3_100_000_000),
             searches: Money::ZERO,
         };
-        let bill = Bill { total: lines.total(), lines: Some(lines), source: Source::Embedded("2026-11-21") };
+        Bill { total: lines.total(), lines: Some(lines), source: Source::Embedded("2026-11-21") }
+    }
+
+    fn own() -> Own {
+        Own { purpose: "summary".to_owned(), messages: 40, generation: 2, bytes: 9000, score: Some(0.5) }
+    }
+
+    fn full() -> Record {
+        let text = |text: &str| Some(text.to_owned());
+        let bill = bill();
         Record {
             time: "2026-11-21T10:02:03.004Z".to_owned(),
             id: "019a-1".to_owned(),
@@ -428,6 +455,7 @@ mod tests {
             }),
             timing: Timing { gateway_us: 412, head_ms: Some(800), first_byte_ms: Some(801), total_ms: 4000 },
             attempt: 1,
+            own: Some(own()),
             ..Record::default()
         }
     }
@@ -491,7 +519,8 @@ mod tests {
             r#""steps_until_red":114,"spike":false},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,
-            r#""attempt":1,"overflow":false,"compaction":null}"#,
+            r#""attempt":1,"overflow":false,"compaction":null,"#,
+            r#""own":{"purpose":"summary","messages":40,"generation":2,"bytes":9000,"score":0.5}}"#,
         );
         assert_eq!(full().row(0).record, expected);
     }

@@ -34,6 +34,9 @@ pub struct Totals {
     pub cost: Option<Costs>,
     /// What the edits spared.
     pub saved: Saved,
+    /// Calls of the gateway's own, such as for summaries. They are not in `requests`, but in `tokens` and `cost`,
+    /// and `saved.net` is less by what they cost.
+    pub own_calls: u64,
 }
 
 /// Money by kind.
@@ -70,6 +73,10 @@ pub struct Saved {
 impl Totals {
     /// Adds a request.
     pub fn add(&mut self, record: &Record) {
+        if record.own.is_some() {
+            self.add_own(record);
+            return;
+        }
         self.requests += 1;
         self.edited += u64::from(record.edits.state == "edited" && !record.edits.original_resent);
         self.observed += u64::from(record.edits.state == "observed");
@@ -89,6 +96,18 @@ impl Totals {
             net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
             net_of: u64::from(record.net_saved.is_some()),
         };
+    }
+
+    fn add_own(&mut self, record: &Record) {
+        self.own_calls += 1;
+        match (&record.tokens, &record.cost) {
+            (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
+            (Some(_), None) => self.unknown_price += 1,
+            (None, None) => {}
+        }
+        self.tokens += record.tokens.unwrap_or_default();
+        let net = record.net_saved.map(|net| Money::from_picodollars(net.into()));
+        self.saved += Saved { net, ..Saved::default() };
     }
 
     /// Adds a request whose record cannot be read.
@@ -117,6 +136,7 @@ impl AddAssign<&Self> for Totals {
             *self.cost.get_or_insert_default() += *cost;
         }
         self.saved += other.saved;
+        self.own_calls += other.own_calls;
     }
 }
 
@@ -243,6 +263,22 @@ mod tests {
         let json = serde_json::to_value(&totals).unwrap();
         assert_eq!(json["cost"]["usd"], "18446744.073709551615");
         assert_eq!(json["cost"]["total"].to_string(), twice.to_string());
+    }
+
+    #[test]
+    fn calls_of_the_gateways_own_are_costs_and_no_requests() {
+        let mut totals = Totals::default();
+        totals.add(&Record { net_saved: Some(50), ..record("complete", Some(200), Some(7), Some(100)) });
+        let own = Some(crate::ledger::Own::default());
+        totals.add(&Record {
+            own: own.clone(),
+            net_saved: Some(-20),
+            ..record("complete", Some(200), Some(5), Some(20))
+        });
+        totals.add(&Record { own, ..record("complete", Some(500), None, None) });
+        assert_eq!((totals.requests, totals.own_calls, totals.failed, totals.tokens.output), (1, 2, 0, 12));
+        assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(120)));
+        assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
     }
 
     #[test]

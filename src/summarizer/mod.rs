@@ -32,7 +32,7 @@ use line::Https;
 use purse::Purse;
 
 /// The bounds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Jobs at a time.
     pub jobs: usize,

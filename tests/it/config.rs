@@ -146,6 +146,7 @@ fn assert_same(a: &Config, b: &Config) {
         policy,
         budget,
         recover,
+        summarize,
         outputs,
         ledger,
         prices,
@@ -154,6 +155,7 @@ fn assert_same(a: &Config, b: &Config) {
     } = a;
     assert_eq!((mode, preset, listen, state), (&b.mode, &b.preset, &b.listen, &b.state));
     assert_eq!((limits, budget, outputs, ledger), (&b.limits, &b.budget, &b.outputs, &b.ledger));
+    assert_eq!(summarize, &b.summarize);
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
     assert!(matches!(upstreams, Upstreams::Named(_)));
     assert!(prices.is_empty() && b.prices.is_empty());

@@ -98,6 +98,7 @@ impl Rig {
             recover: Recover::default(),
             recall: Recall::Path,
             prices,
+            summaries: None,
             books: Books::start(means, 16).unwrap(),
             budget,
             observe: false,

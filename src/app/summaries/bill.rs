@@ -1,0 +1,61 @@
+//! What summaries cost goes on the bill of their conversation, and what they say into the store.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::app::{clock, count_lost};
+use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing};
+use crate::store::{Batch, Store};
+use crate::summarizer::{Answered, Done, Report};
+use crate::usage::{Tokens, Usage};
+
+/// Books what a job's calls cost, and stores what came of it.
+pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>) -> Report {
+    Box::new(move |done| {
+        let now_ms = clock::now_ms();
+        let ledger = done.answered.iter().enumerate();
+        let ledger = ledger.map(|(at, answered)| record(done, at, answered, now_ms).row(now_ms)).collect();
+        let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
+        let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
+        count_lost(&lost, store.later(batch));
+    })
+}
+
+/// The record of one call. Without the gateway there would be none.
+fn record(done: &Done, at: usize, answered: &Answered, now_ms: i64) -> Record {
+    let job = &done.job;
+    let cost = answered.bill.as_ref().map(Cost::of);
+    let is_last = at + 1 == done.answered.len();
+    let made = done.outcome.as_ref().ok().filter(|_| is_last);
+    let failure = done.outcome.as_ref().err().filter(|_| is_last);
+    Record {
+        time: clock::rfc3339(now_ms),
+        id: clock::new_id(),
+        conversation: job.conversation_id.clone(),
+        thread: Some(job.thread.clone()),
+        protocol: job.call.protocol.name().to_owned(),
+        upstream: job.call.upstream.name().to_owned(),
+        model_asked: Some(job.call.model.clone()),
+        model: answered.model.clone().or_else(|| Some(job.call.model.clone())),
+        status: Some(answered.status),
+        outcome: "complete".to_owned(),
+        error: failure.map(ToString::to_string),
+        tokens: answered.usage.as_ref().map(Usage::billed_tokens),
+        net_saved: cost.as_ref().map(|cost| -cost.total),
+        cost,
+        counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),
+        bytes: Bytes { sent: answered.bytes, ..Bytes::default() },
+        timing: Timing {
+            total_ms: u64::try_from(answered.took.as_millis()).unwrap_or(u64::MAX),
+            ..Timing::default()
+        },
+        own: Some(Own {
+            purpose: "summary".to_owned(),
+            messages: made.map_or(0, |_| job.messages.len() as u32),
+            generation: made.map_or(0, |made| made.generation),
+            bytes: made.map_or(0, |made| made.text.len() as u64),
+            score: made.and_then(|made| made.score),
+        }),
+        ..Record::default()
+    }
+}

@@ -1,0 +1,298 @@
+//! When a summary is made, and when one that is ready may be used.
+//!
+//! A summary stands for exactly the history whose chain it carries: it is offered to no other. One is begun when a
+//! request has been answered whose prompt comes near the window, and none that could be used is ready or being made.
+
+mod bill;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use http::HeaderMap;
+use moka::sync::Cache;
+
+use super::route::Served;
+use crate::conversation::{Chain, Conversation, Digest};
+use crate::lineage::Place;
+use crate::planner::splice::{SUMMARY, cuts};
+use crate::planner::{Applied, Cut, Layout, Level, Splice};
+use crate::protocol::{self, Protocol};
+use crate::store::{Store, Summary};
+use crate::strategy::summary::{self, Demand, cut};
+use crate::strategy::window;
+use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
+use crate::upstream::Upstream;
+use crate::usage::{Catalogue, Vendor};
+
+/// Threads of which it is remembered that the store was asked for their summaries.
+const ASKED: u64 = 65_536;
+/// What a model is assumed to take, in tokens, where that is not known.
+const WINDOW: u64 = 32_000;
+
+/// What summaries are made by.
+pub(super) struct Terms {
+    pub(super) settings: summary::Settings,
+    pub(super) limits: Limits,
+    pub(super) layout: Layout,
+    pub(super) max_wait: Duration,
+    /// Who writes them; `None`: whoever the request goes to.
+    pub(super) writer: Option<Served>,
+    /// The model that does; `None`: the request's own.
+    pub(super) model: Option<String>,
+    /// How full the window may get.
+    pub(super) window: window::Settings,
+}
+
+/// The summaries of all conversations.
+pub(super) struct Summaries {
+    summarizer: Summarizer,
+    terms: Terms,
+    settings: Arc<summary::Settings>,
+    recipe: Digest,
+    store: Arc<dyn Store>,
+    prices: Arc<Catalogue>,
+    asked: Cache<String, ()>,
+}
+
+/// A request, as far as it matters here.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) protocol: &'static dyn Protocol,
+    pub(super) conversation: &'a Conversation,
+    pub(super) place: &'a Place,
+    /// The decisions that it was sent with.
+    pub(super) applied: &'a [Applied],
+    /// The splice that it was sent with.
+    pub(super) splice: Option<&'a Splice>,
+    pub(super) level: Level,
+    pub(super) model: Option<&'a str>,
+    pub(super) bytes_per_token: f64,
+    pub(super) now_ms: i64,
+}
+
+/// A summary that could be made.
+pub(super) struct Prospect {
+    protocol: &'static dyn Protocol,
+    conversation: Conversation,
+    thread: String,
+    conversation_id: String,
+    chain: Chain,
+    cut: Cut,
+    sent: HashMap<crate::conversation::PartId, Vec<(u32, crate::plan::LeafEdit)>>,
+    previous: Option<Arc<Summary>>,
+    bytes: u64,
+    bytes_per_token: f64,
+    model: Option<String>,
+    now_ms: i64,
+}
+
+impl Summaries {
+    /// Starts the summariser.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn start(
+        terms: Terms,
+        store: Arc<dyn Store>,
+        prices: Arc<Catalogue>,
+        lost: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let report = bill::report(Arc::clone(&store), lost);
+        let summarizer = Summarizer::start(terms.limits, Arc::clone(&prices), report)?;
+        let (settings, recipe) = (Arc::new(terms.settings.clone()), summary::prompt::recipe(&terms.settings));
+        Ok(Self { summarizer, terms, settings, recipe, store, prices, asked: Cache::new(ASKED) })
+    }
+
+    /// The splice that the newest summary of a request's history could be sent as.
+    pub(super) fn ready(&self, conversation: &Conversation, place: &Place) -> Option<Splice> {
+        if place.sent == 0 || conversation.continues.is_some() {
+            return None;
+        }
+        splice_of(&*self.newest(place)?, conversation, place, &self.terms.layout)
+    }
+
+    /// Waits for the summary that is being made of a thread, if one is, no longer than is allowed. Whether it is
+    /// there then must be looked up.
+    pub(super) async fn wait(&self, thread: &str) -> bool {
+        let waits = !self.terms.max_wait.is_zero() && self.summarizer.is_running(thread);
+        if waits {
+            self.summarizer.wait(thread, self.terms.max_wait).await;
+        }
+        waits
+    }
+
+    /// The summary that is to be made now that this request is sent, if one is due.
+    pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
+        let Seen { conversation, place, level, .. } = seen;
+        let gauge = level.gauge?;
+        let thread = &place.thread.id;
+        if gauge.utilisation() < self.settings.trigger
+            || conversation.continues.is_some()
+            || !self.summarizer.takes(thread)
+        {
+            return None;
+        }
+        let newest = self.newest(place);
+        let used = seen.splice.map_or(0, Splice::end);
+        // One that is ready but was not used although it had to be cannot be.
+        let is_stuck = gauge.excess(&self.terms.window) > 0;
+        if !is_stuck && newest.as_ref().is_some_and(|newest| newest.end > used) {
+            return None;
+        }
+        let usable = gauge.usable();
+        let trigger = (usable as f64 * self.terms.window.trigger) as u64;
+        let target = (usable as f64 * self.terms.window.target) as u64;
+        let demand = Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable };
+        let (cut, bytes) = self.choose(seen, demand)?;
+        if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
+            return None;
+        }
+        let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
+        Some(Prospect {
+            protocol: seen.protocol,
+            conversation: conversation.clone(),
+            thread: thread.clone(),
+            conversation_id: place.thread.conversation.clone(),
+            chain: place.chains[cut.end],
+            sent: seen.applied.iter().filter(|a| (a.part.message as usize) < cut.end).map(edits).collect(),
+            cut,
+            previous: newest,
+            bytes,
+            bytes_per_token: seen.bytes_per_token,
+            model: seen.model.map(str::to_owned),
+            now_ms: seen.now_ms,
+        })
+    }
+
+    /// Where to cut, and the bytes of what would go, as it is sent now.
+    fn choose(&self, seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
+        let Seen { conversation, applied, splice, bytes_per_token, .. } = seen;
+        let mut bytes: Vec<u64> =
+            conversation.messages.iter().map(|message| message.span.len() as u64).collect();
+        for applied in applied {
+            let message = &mut bytes[applied.part.message as usize];
+            *message = message.saturating_sub(applied.decision.bytes_spared());
+        }
+        // What a splice took costs what stands for it.
+        let taken = splice.map_or(0, |splice| splice.bytes_after);
+        for (at, bytes) in bytes.iter_mut().enumerate() {
+            *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
+        }
+        let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
+        let mut all = cuts(conversation, splice, conversation.messages.len());
+        let freed = |cut: &Cut| taken + cut.messages().map(|at| bytes[at]).sum::<u64>();
+        let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
+        let places: Vec<cut::Place> = all.iter().map(place).collect();
+        let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
+        let cut = all.swap_remove(cut::choose(&places, &each, demand, &self.settings)?);
+        let bytes = freed(&cut);
+        Some((cut, bytes))
+    }
+
+    /// The job for a prospect: who is asked, with what. `None` if nobody may be.
+    pub(super) fn job(
+        &self,
+        prospect: Prospect,
+        upstream: &Arc<Upstream>,
+        like: Option<String>,
+        headers: &HeaderMap,
+    ) -> Option<Job> {
+        let call = self.call(&prospect, upstream, like, headers)?;
+        let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
+        let previous = prospect.previous.filter(|_| !self.settings.is_rebased(generation));
+        // What stays for now may go later: it is summarised too.
+        let first = prospect.cut.messages().next()?;
+        Some(Job {
+            thread: prospect.thread,
+            conversation_id: prospect.conversation_id,
+            chain: prospect.chain,
+            end: prospect.cut.end,
+            messages: (first..prospect.cut.end).collect(),
+            conversation: prospect.conversation,
+            sent: prospect.sent,
+            previous: previous.map(|previous| (previous.outline.clone(), previous.end)),
+            generation,
+            bytes: prospect.bytes,
+            bytes_per_token: prospect.bytes_per_token,
+            settings: Arc::clone(&self.settings),
+            call,
+            now_ms: prospect.now_ms,
+        })
+    }
+
+    fn call(
+        &self,
+        prospect: &Prospect,
+        upstream: &Arc<Upstream>,
+        like: Option<String>,
+        headers: &HeaderMap,
+    ) -> Option<Call> {
+        let model = self.terms.model.clone().or_else(|| prospect.model.clone())?;
+        let other = self.terms.writer.as_ref().filter(|writer| writer.upstream.name() != upstream.name());
+        let (upstream, protocol, like, headers) = match other {
+            Some(writer) => {
+                let own = prospect.protocol.name();
+                let dialect = writer.dialects.iter().find(|dialect| *dialect == own);
+                let protocol = protocol::named(dialect.or_else(|| writer.dialects.first())?)?;
+                (&writer.upstream, protocol, None, HeaderMap::new())
+            }
+            None => (upstream, prospect.protocol, like, credentials::of(headers)?),
+        };
+        let vendor = Vendor::of_host(upstream.base_url().domain());
+        let window = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
+        let upstream = Arc::clone(upstream);
+        Some(Call { upstream, protocol, model, like, headers, window: window.unwrap_or(WINDOW) })
+    }
+
+    /// Begins a job, unless there is too much to do.
+    pub(super) fn begin(&self, job: Job) {
+        self.summarizer.begin(job);
+    }
+
+    /// The newest summary that stands for the beginning of a history.
+    fn newest(&self, place: &Place) -> Option<Arc<Summary>> {
+        let threads = [Some(&place.thread.id), place.thread.parent.as_ref()];
+        let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
+        summaries.into_iter().find(|summary| summary.recipe == self.recipe && carries(place, summary))
+    }
+
+    /// The newest summary of a thread. The store is asked once.
+    fn look_up(&self, thread: &String) -> Option<Arc<Summary>> {
+        if let Some(summary) = self.summarizer.ready(thread) {
+            return Some(summary);
+        }
+        if self.asked.contains_key(thread) {
+            return None;
+        }
+        let stored = self.store.summary(thread).ok()?;
+        self.asked.insert(thread.clone(), ());
+        let summary = Arc::new(stored?);
+        self.summarizer.remember(Arc::clone(&summary));
+        Some(summary)
+    }
+}
+
+/// Whether a request's history begins with exactly what a summary stands for.
+fn carries(place: &Place, summary: &Summary) -> bool {
+    place.chains.get(summary.end) == Some(&summary.chain)
+}
+
+/// A summary as it could be sent in place of the beginning of a history, if it stands for that.
+fn splice_of(
+    summary: &Summary,
+    conversation: &Conversation,
+    place: &Place,
+    layout: &Layout,
+) -> Option<Splice> {
+    let former = place.splice.as_deref();
+    if !carries(place, summary) || former.is_some_and(|former| former.end() >= summary.end) {
+        return None;
+    }
+    let cut = cuts(conversation, former, place.sent).into_iter().find(|cut| cut.end == summary.end)?;
+    cut.splice(conversation, SUMMARY, &summary.text, layout, None)
+}

@@ -1,0 +1,126 @@
+//! A summary stands for one history and no other.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::conversation::NoMemo;
+use crate::lineage::Relation;
+use crate::planner::Cut;
+use crate::store::Thread;
+
+/// A history in few letters (`u` the user, `c` a call and its result), each message saying its number and what
+/// `said` has for it.
+fn talk(letters: &str, said: &[u8]) -> Conversation {
+    let mut at = 0;
+    let mut text = || {
+        at += 1;
+        format!("{at} {}", said.get(at - 1).copied().unwrap_or(0))
+    };
+    let message = |letter: char| match letter {
+        'u' => format!(r#"{{"role":"user","content":"{}"}}"#, text()),
+        _ => {
+            let (asks, answers) = (text(), text());
+            format!(
+                r#"{{"role":"assistant","tool_calls":[{{"id":"{asks}","type":"function","function":{{"name":"run","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"{asks}","content":"{answers} {}"}}"#,
+                "x".repeat(2000)
+            )
+        }
+    };
+    let messages: Vec<String> = letters.chars().map(message).collect();
+    let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+    protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn place(conversation: &Conversation, root: Chain) -> Place {
+    let mut chains = vec![root];
+    for message in &conversation.messages {
+        chains.push(chains[chains.len() - 1].then(message.index.fingerprint));
+    }
+    let thread = Thread {
+        id: "t".to_owned(),
+        conversation: "c".to_owned(),
+        session: None,
+        parent: None,
+        head: root,
+        observe: false,
+        at_ms: 0,
+    };
+    Place {
+        root,
+        thread,
+        relation: Relation::Continue,
+        sent: conversation.messages.len() - 1,
+        chains,
+        ends: Vec::new(),
+        applied: Arc::default(),
+        splice: None,
+    }
+}
+
+fn summary_at(place: &Place, end: usize) -> Summary {
+    Summary {
+        chain: place.chains[end],
+        end,
+        thread: "t".to_owned(),
+        conversation: "c".to_owned(),
+        text: "what was done".to_owned(),
+        outline: "## Done\nall".to_owned(),
+        model: "m".to_owned(),
+        recipe: Digest::of(&[b"r"]),
+        generation: 1,
+        score: None,
+        at_ms: 0,
+    }
+}
+
+fn ends(cuts: &[Cut]) -> Vec<usize> {
+    cuts.iter().map(|cut| cut.end).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever summary there is, and whatever the conversation: it is spliced only where the history begins with
+    /// exactly the messages that it was made of, and it takes none but those.
+    #[test]
+    fn a_summary_stands_for_its_own_history_only(
+        letters in "u[uc]{2,10}c",
+        here in prop::collection::vec(0..2_u8, 24),
+        there in prop::collection::vec(0..2_u8, 24),
+        roots in (0..2_u8, 0..2_u8),
+        pick in any::<prop::sample::Index>(),
+    ) {
+        let root = |number: u8| Chain::root("openai-chat", &[number]);
+        let made_of = talk(&letters, &here);
+        let theirs = place(&made_of, root(roots.0));
+        let all = cuts(&made_of, None, theirs.sent);
+        if all.is_empty() {
+            return Ok(());
+        }
+        let end = ends(&all)[pick.index(all.len())];
+        let summary = summary_at(&theirs, end);
+
+        let conversation = talk(&letters, &there);
+        let ours = place(&conversation, root(roots.1));
+        let splice = splice_of(&summary, &conversation, &ours, &Layout::Answer);
+        let same = roots.0 == roots.1 && here[..end] == there[..end];
+        prop_assert_eq!(splice.is_some(), same);
+        if let Some(splice) = splice {
+            prop_assert!(splice.end() <= end && splice.first() > 0);
+            prop_assert_eq!(&*splice.text, "what was done");
+            // What was used is not used again.
+            let used = Place { splice: Some(Arc::new(splice)), ..ours };
+            prop_assert!(splice_of(&summary, &conversation, &used, &Layout::Answer).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_history_that_is_too_short_carries_nothing() {
+    let long = talk("ucccc", &[]);
+    let summary = summary_at(&place(&long, Chain::root("x", b"")), 7);
+    let short = talk("uc", &[]);
+    let ours = place(&short, Chain::root("x", b""));
+    assert!(splice_of(&summary, &short, &ours, &Layout::Answer).is_none());
+}

@@ -1,0 +1,152 @@
+//! `[summarize]`: texts that stand for old messages, who writes them, and what that may cost.
+//!
+//! The defaults are those that the strategy and the summariser have themselves.
+
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::Upstreams;
+use super::section::Section;
+use super::size::ByteSize;
+use super::value::{Fault, Share, Word};
+use crate::planner::Layout;
+use crate::strategy::summary::{Settings, Template};
+use crate::summarizer::Limits;
+use crate::usage::Money;
+
+/// Everything about summaries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summarize {
+    /// What they are made of.
+    pub settings: Settings,
+    /// The bounds on making them.
+    pub limits: Limits,
+    /// The name of the upstream that writes them; `None`: the request's own.
+    pub upstream: Option<String>,
+    /// The model that writes them; `None`: the request's own.
+    pub model: Option<String>,
+    /// How they stand in the history.
+    pub layout: Layout,
+    /// How long a request may wait for one that is being made.
+    pub max_wait: Duration,
+}
+
+/// How a summary stands in the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Answer,
+    Appended,
+    User,
+    Acknowledged,
+    Asked,
+}
+
+impl Word for Stands {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("answer", Self::Answer),
+        ("appended", Self::Appended),
+        ("user", Self::User),
+        ("acknowledged", Self::Acknowledged),
+        ("asked", Self::Asked),
+    ];
+}
+
+impl Word for Template {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Default.as_str(), Self::Default),
+        (Self::CodeReview.as_str(), Self::CodeReview),
+        (Self::Debugging.as_str(), Self::Debugging),
+        (Self::Research.as_str(), Self::Research),
+        (Self::Implementation.as_str(), Self::Implementation),
+        (Self::Operations.as_str(), Self::Operations),
+    ];
+}
+
+/// What the model is said to answer to a summary.
+const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
+/// What the user is said to ask for a summary with.
+const ASKED: &str = "What did we do so far?";
+
+const SECOND: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = SECOND;
+/// More tokens than any window has.
+const TOKENS: usize = 1_000_000_000;
+
+pub(super) fn read(
+    section: &mut Section<'_, '_>,
+    upstreams: &Upstreams,
+    rewrite_timeout: Duration,
+) -> Summarize {
+    let settings = settings(section, Settings::default());
+    let limits = limits(section, Limits::default());
+    let upstream = section.optional::<String>("upstream");
+    if let Some(name) = upstream.as_deref().filter(|name| upstreams.named(name).is_none()) {
+        section.problem("upstream", format!("there is no upstream `{name}`"), None);
+    }
+    let model = section.optional::<String>("model").filter(|model| !model.trim().is_empty());
+    if upstream.is_some() && model.is_none() {
+        section.problem("model", "must be set where `summarize.upstream` is", None);
+    }
+    let layout = match section.value("layout", Stands::Answer) {
+        Stands::Answer => Layout::Answer,
+        Stands::Appended => Layout::Appended,
+        Stands::User => Layout::User,
+        Stands::Acknowledged => Layout::Acknowledged(ACKNOWLEDGED.into()),
+        Stands::Asked => Layout::Asked(ASKED.into()),
+    };
+    let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, MAX_WAIT);
+    if max_wait >= rewrite_timeout {
+        section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
+    }
+    Summarize { settings, limits, upstream, model, layout, max_wait }
+}
+
+fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
+    let size = |section: &mut Section<'_, '_>, key: &'static str, default: usize| {
+        section.within(key, ByteSize::new(256)..=ByteSize::new(1 << 20), ByteSize::new(default)).bytes()
+    };
+    Settings {
+        enabled: section.value("enabled", default.enabled),
+        trigger: section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0,
+        keep_turns: section.within("keep_turns", 0..=1000, default.keep_turns as usize) as u32,
+        keep_tokens: tokens(section, "keep_tokens", default.keep_tokens),
+        length: section.within("length", 200..=50_000, default.length as usize) as u64,
+        minimum_gain: tokens(section, "minimum_gain", default.minimum_gain),
+        rebase: section.within("rebase", 0..=1000, default.rebase as usize) as u32,
+        template: section.value("template", default.template),
+        focus: section.value("focus", default.focus),
+        result_bytes: size(section, "result_bytes", default.result_bytes),
+        user_bytes: size(section, "user_bytes", default.user_bytes),
+    }
+}
+
+fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
+    let expected = || "an amount of US dollars such as 10.00, or \"any\"".into();
+    let per_hour = section.parse("per_hour", expected, |value, _| dollars(value));
+    Limits {
+        jobs: section.within("jobs", 1..=64, default.jobs),
+        attempts: section.within("max_attempts", 1..=10, default.attempts as usize) as u32,
+        timeout: section.within("timeout", SECOND..=3600 * SECOND, default.timeout),
+        calls: section.within("max_calls", 1..=256, default.calls),
+        max_output: section.within("max_output", 256..=128_000, default.max_output as usize) as u64,
+        per_hour: per_hour.unwrap_or(default.per_hour),
+        rest: section.within("rest", SECOND..=3600 * SECOND, default.rest),
+    }
+}
+
+/// An amount, or any.
+fn dollars(value: &DeValue<'_>) -> Result<Option<Money>, Fault> {
+    let text = match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+        DeValue::Float(number) => number.as_str(),
+        DeValue::String(text) if text == "any" => return Ok(None),
+        _ => return Err(Fault::UNEXPECTED),
+    };
+    let amount = Money::from_usd_str(text).ok().filter(|amount| *amount >= Money::ZERO);
+    amount.map(Some).ok_or(Fault::UNEXPECTED)
+}
+
+fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {
+    section.within(key, 0..=TOKENS, default as usize) as u64
+}
