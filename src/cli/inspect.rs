@@ -169,7 +169,8 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     if let Some(own) = &record.own {
         let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
         lines.push(match own.messages {
-            0 => format!("call of the gateway's own for a {} that came to nothing", own.purpose),
+            0 if record.error.is_none() => format!("a part read for a {}", own.purpose),
+            0 => format!("a {} that came to nothing", own.purpose),
             messages => format!("{} {} of {messages} messages{score}", own.purpose, own.generation),
         });
         lines.extend(record.error.clone());

@@ -6,6 +6,7 @@ mod books;
 mod budget;
 mod cli;
 mod config;
+mod endless;
 mod fuzz;
 mod gateway;
 mod proxy;
