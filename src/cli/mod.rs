@@ -4,9 +4,11 @@
 //! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration).
 
 mod books;
+mod checkpoint;
 mod conversations;
 mod demo;
 mod diff;
+mod fidelity;
 mod figures;
 mod files;
 mod history;
@@ -58,6 +60,10 @@ enum Action {
     Inspect(inspect::Options),
     /// Show what a request was sent with in place of what the client sent
     Diff(diff::Options),
+    /// Write the state of a conversation as JSON and Markdown: goal, progress, decisions, open issues, files
+    Checkpoint(checkpoint::Options),
+    /// Say how much of what they stand for the summaries of a conversation keep
+    Fidelity(fidelity::Options),
     /// Say what the gateway would have done to recorded conversations, and what that saves
     Replay(replay::Options),
     /// Play a recorded session and print the bill with and without the gateway; needs no key
@@ -122,6 +128,8 @@ pub fn main() -> ExitCode {
         Action::Conversations(options) => conversations::run(&options),
         Action::Inspect(options) => inspect::run(&options),
         Action::Diff(options) => diff::run(&options),
+        Action::Checkpoint(options) => checkpoint::run(&options),
+        Action::Fidelity(options) => fidelity::run(&options),
         Action::Replay(options) => replay::run(&options),
         Action::Demo(options) => demo::run(&options),
     };

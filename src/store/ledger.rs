@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::{Spent, StoreError, StoredDecision, schema, sqlite};
+use super::{Spent, StoreError, StoredDecision, Summary, schema, sqlite, summaries};
 
 /// The database's file in the state's directory.
 pub const FILE_NAME: &str = "plimsoll.db";
@@ -96,6 +96,16 @@ impl Books {
         )?;
         let mut rows = statement.query(named_params! {":conversation": conversation})?;
         each_of(&mut rows, each)
+    }
+
+    /// The newest summary of a conversation. A store of an older version has none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
+        let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'summaries'";
+        let there: i64 = self.connection.query_row(there, [], |row| row.get(0))?;
+        if there == 0 { Ok(None) } else { summaries::of_conversation(&self.connection, conversation) }
     }
 
     /// A decision by the digest of what its part said and by what made it. The newest, should there be several.

@@ -55,6 +55,7 @@ CREATE TABLE IF NOT EXISTS summaries (
   messages INTEGER NOT NULL,
   thread TEXT NOT NULL,
   conversation TEXT NOT NULL,
+  goal TEXT NOT NULL,
   text TEXT NOT NULL,
   outline TEXT NOT NULL,
   model TEXT NOT NULL,

@@ -20,6 +20,8 @@ pub struct Summary {
     pub thread: String,
     /// The conversation it is booked on.
     pub conversation: String,
+    /// What the user said first, word for word.
+    pub goal: String,
     /// What takes the place of the messages.
     pub text: String,
     /// What the model wrote: what the next summary goes on from.
@@ -39,12 +41,16 @@ pub struct Summary {
 impl Summary {
     /// Roughly the memory it takes, in bytes.
     pub fn weight(&self) -> usize {
-        std::mem::size_of::<Self>() + self.text.len() + self.outline.len() + 2 * self.thread.len()
+        std::mem::size_of::<Self>()
+            + self.goal.len()
+            + self.text.len()
+            + self.outline.len()
+            + 2 * self.thread.len()
     }
 }
 
 const COLUMNS: &str =
-    "chain, messages, thread, conversation, text, outline, model, recipe, generation, score, at_ms";
+    "chain, messages, thread, conversation, goal, text, outline, model, recipe, generation, score, at_ms";
 
 /// The newest summary of a thread.
 pub(super) fn newest(connection: &Connection, thread: &str) -> Result<Option<Summary>, StoreError> {
@@ -52,6 +58,15 @@ pub(super) fn newest(connection: &Connection, thread: &str) -> Result<Option<Sum
         connection,
         &format!("SELECT {COLUMNS} FROM summaries WHERE thread = ?1 ORDER BY at_ms DESC LIMIT 1"),
         thread,
+    )
+}
+
+/// The newest summary of a conversation.
+pub(super) fn of_conversation(connection: &Connection, id: &str) -> Result<Option<Summary>, StoreError> {
+    one(
+        connection,
+        &format!("SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT 1"),
+        id,
     )
 }
 
@@ -66,13 +81,14 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     for summary in &batch.summaries {
         connection
             .prepare_cached(&format!(
-                "INSERT OR REPLACE INTO summaries ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+                "INSERT OR REPLACE INTO summaries ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
             ))?
             .execute(params![
                 summary.chain.0.0,
                 summary.end as u64,
                 summary.thread,
                 summary.conversation,
+                summary.goal,
                 summary.text,
                 summary.outline,
                 summary.model,
@@ -95,12 +111,13 @@ fn summary(row: &Row<'_>) -> Result<Summary, StoreError> {
         end: usize::try_from(row.get::<_, i64>(1)?).map_err(|_| StoreError::Damaged)?,
         thread: row.get(2)?,
         conversation: row.get(3)?,
-        text: row.get(4)?,
-        outline: row.get(5)?,
-        model: row.get(6)?,
-        recipe: blob(7)?,
-        generation: row.get(8)?,
-        score: row.get(9)?,
-        at_ms: row.get(10)?,
+        goal: row.get(4)?,
+        text: row.get(5)?,
+        outline: row.get(6)?,
+        model: row.get(7)?,
+        recipe: blob(8)?,
+        generation: row.get(9)?,
+        score: row.get(10)?,
+        at_ms: row.get(11)?,
     })
 }

@@ -420,6 +420,7 @@ fn summary(name: &str, thread: &str, at_ms: i64) -> Summary {
         end: 7,
         thread: thread.to_owned(),
         conversation: "c".to_owned(),
+        goal: "goal".to_owned(),
         text: format!("text of {name}"),
         outline: "## Done\nall".to_owned(),
         model: "m".to_owned(),

@@ -200,6 +200,7 @@ impl<L: Line> Errand<'_, L> {
             end: self.job.end,
             thread: self.job.thread.clone(),
             conversation: self.job.conversation_id.clone(),
+            goal: self.goal(),
             outline: outline.to_text(),
             text,
             model: self.job.call.model.clone(),

@@ -30,6 +30,7 @@ enum Writer {
     Silent,
 }
 
+#[derive(Clone, Copy)]
 struct Case {
     dialect: &'static str,
     writer: Writer,
@@ -138,9 +139,8 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
     if text.contains("You write the working memory of an AI agent") {
         let number = seen.summaries.fetch_add(1, Ordering::Relaxed);
         return match case.writer {
-            Writer::Good => (200, answer(dialect, &summary(&text), tokens)),
             Writer::FailsHalf if number.is_multiple_of(2) => (503, "{}".to_owned()),
-            Writer::FailsHalf => (200, answer(dialect, &summary(&text), tokens)),
+            Writer::Good | Writer::FailsHalf => (200, answer(dialect, &summary(&text), tokens)),
             Writer::Garbage => (200, answer(dialect, "As a language model I like trains.", tokens)),
             Writer::Silent => loop {
                 std::thread::park();
@@ -167,7 +167,6 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
     let (home, seen) = (tempfile::tempdir().unwrap(), Arc::new(Seen::default()));
     let Case { dialect, writer, turn, steps } = case;
     let shared = Arc::clone(&seen);
-    let case = Case { dialect, writer, turn, steps };
     let upstream = Upstream::start(move |received| serve(&case, &shared, received));
     let wait = if writer == Writer::Silent { "50ms" } else { "20s" };
     let gateway = Gateway::start(home.path(), &format!("{CONFIG}max_wait = '{wait}'\n"), &upstream.url());
@@ -184,9 +183,31 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
         }
     }
     gateway.stop();
+    if writer == Writer::Good {
+        read_afterwards(home.path());
+    }
     let log = std::fs::read_to_string(home.path().join("plimsoll/conversations/endless.jsonl")).unwrap();
     assert!(!log.contains("sk-secret"));
     (seen, log.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+/// What can be asked of the conversation then.
+fn read_afterwards(home: &std::path::Path) {
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = command.args(arguments).current_dir(home).env("XDG_STATE_HOME", home).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run(&["checkpoint", "endless"]).lines().count(), 2);
+    let file =
+        |ending: &str| std::fs::read_to_string(home.join(format!("endless.checkpoint.{ending}"))).unwrap();
+    let checkpoint = plimsoll::strategy::summary::Checkpoint::from_json(&file("json")).unwrap();
+    assert_eq!(checkpoint.goal, GOAL);
+    assert!(checkpoint.decisions.iter().any(|decision| decision.contains(MODEL_DECISION)));
+    assert!(file("md").contains(&format!("**Goal:** {GOAL}")));
+    assert!(run(&["fidelity", "endless"]).contains("mean: "));
+    assert!(run(&["inspect", "endless"]).contains("summary 1 of"));
 }
 
 fn check(dialect: &'static str, writer: Writer, turn: usize) {

@@ -64,6 +64,7 @@ fn summary_at(place: &Place, end: usize) -> Summary {
         end,
         thread: "t".to_owned(),
         conversation: "c".to_owned(),
+        goal: "goal".to_owned(),
         text: "what was done".to_owned(),
         outline: "## Done\nall".to_owned(),
         model: "m".to_owned(),
@@ -123,4 +124,46 @@ fn a_history_that_is_too_short_carries_nothing() {
     let short = talk("uc", &[]);
     let ours = place(&short, Chain::root("x", b""));
     assert!(splice_of(&summary, &short, &ours, &Layout::Answer).is_none());
+}
+
+/// What is ready survives a restart, and is used by the instructions that it was written by only.
+#[test]
+fn a_restart_finds_what_was_ready() {
+    use crate::store::{Batch, Outputs, Sqlite};
+
+    let home = tempfile::tempdir().unwrap();
+    let store = || -> Arc<dyn Store> {
+        let outputs = Outputs::new(home.path().join("outputs"));
+        Arc::new(Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap())
+    };
+    let conversation = talk("ucccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let settings = summary::Settings::default();
+    let made = Summary { recipe: summary::prompt::recipe(&settings), ..summary_at(&ours, 7) };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let batch = Batch { summaries: vec![made], ..Batch::default() };
+    runtime.block_on(store().commit(batch)).unwrap();
+
+    let summaries = |settings: &summary::Settings| {
+        let terms = Terms {
+            settings: settings.clone(),
+            limits: Limits::default(),
+            layout: Layout::Answer,
+            max_wait: Duration::ZERO,
+            writer: None,
+            model: None,
+            window: window::Settings::default(),
+        };
+        let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+        Summaries::start(terms, store(), prices, Arc::default()).unwrap()
+    };
+    let ready = |settings: &summary::Settings, place: &Place| summaries(settings).ready(&conversation, place);
+    assert!(ready(&settings, &ours).is_some_and(|splice| splice.end() <= 7 && &*splice.rule == SUMMARY));
+    let mut fork = ours.clone();
+    (fork.thread.id, fork.thread.parent) = ("u".to_owned(), Some("t".to_owned()));
+    assert!(ready(&settings, &fork).is_some(), "a fork carries what its parent carried");
+    fork.thread.parent = None;
+    assert!(ready(&settings, &fork).is_none(), "nobody else's is looked for");
+    let other = summary::Settings { focus: "Keep the weather".to_owned(), ..settings };
+    assert!(ready(&other, &ours).is_none());
 }

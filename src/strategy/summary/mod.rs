@@ -4,6 +4,7 @@
 //! judged and measured here before it may stand for anything, and what the user said is carried word for word
 //! from the history itself. Nothing here sends, stores or decides when.
 
+pub mod checkpoint;
 pub mod cut;
 mod facts;
 pub mod fidelity;
@@ -13,6 +14,7 @@ mod settings;
 pub mod text;
 pub mod transcript;
 
+pub use checkpoint::Checkpoint;
 pub use cut::{Demand, Place};
 pub use fidelity::Fidelity;
 pub use outline::{Outline, Section, Useless};

@@ -1,0 +1,109 @@
+//! `plimsoll fidelity`.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::history::History;
+use super::table::{Align, Table};
+use super::{Failure, Source, books, figures, say};
+use crate::ledger::{Own, Record};
+
+/// What the figures mean.
+const SCHEMA: &str = "\
+The share of the paths, names, numbers and messages of errors in the messages that a summary stands for which the
+summary keeps, as it was measured when the summary was made: a figure to compare summaries with, not the share of what
+matters.
+
+JSON:
+  {\"conversation\", \"summaries\": [{\"time\", \"generation\", \"messages\", \"bytes\", \"model\", \"score\"}], \"mean\"}
+  score, mean  from 0 to 1, null where there was nothing to keep
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll fidelity`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    id: String,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    conversation: &'a str,
+    summaries: Vec<One<'a>>,
+    mean: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    time: &'a str,
+    generation: u32,
+    messages: u32,
+    bytes: u64,
+    model: Option<&'a str>,
+    score: Option<f64>,
+}
+
+/// Says how much the summaries of a conversation keep.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let history = History::read(&options.source, &options.id)?;
+    let records = history.requests.iter().map(|(_, record)| record);
+    let summaries: Vec<One<'_>> = records
+        .filter_map(|record| Some(one(record, record.own.as_ref()?)))
+        .filter(|one| one.messages > 0)
+        .collect();
+    if options.json {
+        let mean = mean(&summaries);
+        return books::say_json(&Json { conversation: &history.id, summaries, mean });
+    }
+    if summaries.is_empty() {
+        say("no summary was made of it yet");
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("summary", Align::Right),
+        ("time", Align::Left),
+        ("messages", Align::Right),
+        ("bytes", Align::Right),
+        ("keeps", Align::Right),
+        ("model", Align::Left),
+    ]);
+    for one in &summaries {
+        table.row(&[
+            one.generation.to_string(),
+            one.time.to_owned(),
+            figures::count(one.messages.into()),
+            figures::count(one.bytes),
+            share(one.score),
+            one.model.unwrap_or("–").to_owned(),
+        ]);
+    }
+    table.lines().iter().for_each(|line| say(line));
+    say(&format!("mean: {}", share(mean(&summaries))));
+    Ok(())
+}
+
+fn one<'a>(record: &'a Record, own: &Own) -> One<'a> {
+    One {
+        time: &record.time,
+        generation: own.generation,
+        messages: own.messages,
+        bytes: own.bytes,
+        model: record.model.as_deref(),
+        score: own.score,
+    }
+}
+
+fn mean(summaries: &[One<'_>]) -> Option<f64> {
+    let scores: Vec<f64> = summaries.iter().filter_map(|one| one.score).collect();
+    (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+}
+
+fn share(score: Option<f64>) -> String {
+    score.map_or_else(|| "–".to_owned(), |score| format!("{:.0} %", score * 100.0))
+}
