@@ -153,7 +153,9 @@ impl Witness {
     fn without(&self, message: &Tree, mut contents: Vec<Tree>) -> Tree {
         let mut left = message.clone();
         contents.sort_by_key(|content| std::cmp::Reverse(format!("{content:?}").len()));
-        contents.iter().for_each(|content| blank(&mut left, content, &self.subject.blank(content)));
+        for content in &contents {
+            blank(&mut left, content, &self.subject.blank(content));
+        }
         left
     }
 
