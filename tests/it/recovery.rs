@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 /// Nothing is cleared or shortened for other reasons.
-const CONFIG: &str = "[listen]\nadmin = 'off'\n[clear]\nenabled = false\n[truncate]\nmax_bytes = '1MB'\n";
+const CONFIG: &str = "[listen]\nadmin = 'off'\n[clear]\nenabled = false\n[summarize]\nenabled = false\n[truncate]\nmax_bytes = '1MB'\n";
 
 /// The tokens that the provider takes, at four bytes each.
 const LIMIT: usize = 50_000;
