@@ -223,7 +223,12 @@ fn served(upstream: &config::Upstream) -> Served {
     settings.timeouts.idle = upstream.idle_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
     let dialects = upstream.protocols.iter().map(|protocol| protocol.as_str().to_owned()).collect();
-    Served { upstream: Arc::new(Upstream::new(settings)), dialects, include_usage: upstream.include_usage }
+    Served {
+        upstream: Arc::new(Upstream::new(settings)),
+        dialects,
+        include_usage: upstream.include_usage,
+        cache_key: upstream.cache_key,
+    }
 }
 
 fn settings(limits: &config::Limits) -> Settings {

@@ -29,6 +29,7 @@ use http::HeaderValue;
 use http::request::Parts;
 
 use crate::config::Recover;
+use crate::conversation::Digest;
 use crate::lineage::Lineage;
 use crate::planner::{Overflow, Policy};
 use crate::protocol::{self, Protocol, Refused, Sieve};
@@ -44,7 +45,7 @@ use books::{Books, Name};
 use budget::{Budget, Reached};
 use memo::Indexes;
 use meter::Meter;
-use rewrite::{Asked, Rewritten};
+use rewrite::{Asked, Rewritten, State};
 use route::{Purpose, Routes};
 use summaries::{Prospect, Summaries};
 use touched::Touched;
@@ -189,6 +190,23 @@ impl Gateway for Sidecar {
 }
 
 impl Sidecar {
+    /// What leaves, with its conversation's key of the provider's cache, where that is wanted.
+    fn keyed(
+        &self,
+        protocol: &dyn Protocol,
+        upstream: &Upstream,
+        rewritten: &Rewritten,
+        body: &Bytes,
+    ) -> Option<Bytes> {
+        let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
+        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
+        if !self.core.routes.cache_key(upstream) {
+            return None;
+        }
+        let key = Digest::of(&[place.thread.conversation.as_bytes()]);
+        protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &format!("plimsoll-{key}"))
+    }
+
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
         let rewritten = self.rewrite(protocol, &inbound, None).await;
         self.prepared(protocol, inbound, rewritten, 0)
@@ -235,6 +253,9 @@ impl Sidecar {
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let refusal = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
+        if let Some(keyed) = self.keyed(protocol, &upstream, &rewritten, &body) {
+            rewritten.body = Some(keyed);
+        }
         let asks = self.core.routes.include_usage(&upstream);
         let leaving = rewritten.body.as_ref().unwrap_or(&body);
         let asked = if asks { protocol.ask_for_usage(leaving) } else { None };

@@ -68,6 +68,8 @@ pub(super) struct Served {
     pub(super) dialects: Vec<String>,
     /// Streams are asked for their usage.
     pub(super) include_usage: bool,
+    /// Requests are given a key of the provider's cache.
+    pub(super) cache_key: bool,
 }
 
 impl Served {
@@ -88,11 +90,20 @@ pub(super) enum Routes {
 impl Routes {
     /// Whether streams of this upstream are asked for their usage.
     pub(super) fn include_usage(&self, upstream: &Upstream) -> bool {
+        self.served(upstream).is_some_and(|served| served.include_usage)
+    }
+
+    /// Whether requests to this upstream are given a key of its cache.
+    pub(super) fn cache_key(&self, upstream: &Upstream) -> bool {
+        self.served(upstream).is_some_and(|served| served.cache_key)
+    }
+
+    fn served(&self, upstream: &Upstream) -> Option<&Served> {
         let all = match self {
             Self::Single(served) => std::slice::from_ref(served),
             Self::Named(all) => all,
         };
-        all.iter().any(|served| served.include_usage && served.upstream.name() == upstream.name())
+        all.iter().find(|served| served.upstream.name() == upstream.name())
     }
 
     /// The upstream with a name.
@@ -179,6 +190,7 @@ mod tests {
             upstream: Arc::new(Upstream::new(Settings::new(name, base))),
             dialects: dialects.iter().map(|&name| name.to_owned()).collect(),
             include_usage: false,
+            cache_key: false,
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// Whether streams are asked for their usage where the client did not ask.
     pub include_usage: bool,
+    /// Whether requests without a key of the provider's cache are given one.
+    pub cache_key: bool,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
 }
@@ -143,6 +145,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Where keys of the cache are known to be taken; other servers may refuse them.
+const KNOWS_CACHE_KEYS: &str = "api.openai.com";
+
 /// An entry as it was written.
 #[derive(Default)]
 struct Entry {
@@ -152,14 +157,17 @@ struct Entry {
     connect_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
     include_usage: bool,
+    cache_key: Option<bool>,
     ca_file: Option<PathBuf>,
 }
 
 impl Entry {
     fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
+        let base_url = self.base_url.unwrap_or(base_url);
         Upstream {
             name: name.to_owned(),
-            base_url: self.base_url.unwrap_or(base_url),
+            cache_key: self.cache_key.unwrap_or_else(|| base_url.domain() == KNOWS_CACHE_KEYS),
+            base_url,
             protocols: self.protocols.unwrap_or(protocols),
             headers: self.headers.unwrap_or_default(),
             connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
@@ -207,6 +215,7 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
         connect_timeout: Some(connect_timeout),
         idle_timeout: Some(idle_timeout),
         include_usage: section.value("include_usage", false),
+        cache_key: section.optional("cache_key"),
         ca_file: section.path("ca_file"),
     }
 }

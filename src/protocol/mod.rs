@@ -70,6 +70,12 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The body with a key that brings requests of one conversation to one cache; `None` where the dialect has no such
+    /// key, the body has one, or it cannot be read.
+    fn with_cache_key(&self, _body: &Bytes, _key: &str) -> Option<Bytes> {
+        None
+    }
+
     /// Whether an event of a stream was only sent because of that question.
     fn only_states_usage(&self, _event: &[u8]) -> bool {
         false

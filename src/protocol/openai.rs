@@ -1,11 +1,26 @@
-//! What the OpenAI dialects share: the shape of errors.
+//! What the OpenAI dialects share: the shape of errors, and the key of the provider's cache.
 //!
 //! Many servers speak these dialects, each with sentences of its own; only those that certainly mean a prompt
 //! that is too long are taken for it.
 
+use bytes::Bytes;
+
 use super::answer::{AtFault, Fault, Refused};
+use super::body::Frame;
 use super::refusal::{self, Wording};
-use crate::json::string;
+use crate::json::{Edit, Edits, scan, string};
+
+/// The body with a cache key, unless it has one.
+pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
+    const NAME: &str = "prompt_cache_key";
+    let frame = Frame::read(body, list).ok()?;
+    if frame.get(list).is_none() || frame.get(NAME).is_some() {
+        return None;
+    }
+    let end = scan::document(body).ok()?.span.end - 1;
+    let member = format!(r#","{NAME}":{}"#, string::encode(key));
+    Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
+}
 
 pub(super) fn fault(fault: &Fault<'_>) -> String {
     let (kind, code) = match (fault.status, fault.at_fault) {
@@ -46,6 +61,22 @@ pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cache_key_is_added_where_there_is_none() {
+        for (body, expected) in [
+            (r#"{"input":"x"}"#, Some(r#"{"input":"x","prompt_cache_key":"k\"1"}"#)),
+            ("{\"input\":[] }\n", Some("{\"input\":[] ,\"prompt_cache_key\":\"k\\\"1\"}\n")),
+            (r#"{"input":"x","prompt_cache_key":"own"}"#, None),
+            (r#"{"input":"x","prompt_cache_key":null}"#, None),
+            (r#"{"messages":[]}"#, None),
+            (r#"{"input":"x","input":"y"}"#, None),
+            ("[]", None),
+        ] {
+            let found = with_cache_key(&Bytes::from(body), "input", "k\"1");
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{body}");
+        }
+    }
 
     #[test]
     fn overflow_is_told_from_other_refusals() {

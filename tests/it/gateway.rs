@@ -425,3 +425,33 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
     assert!(of("conversation")[..3].iter().all(|name| *name == records[0]["conversation"]));
     assert_eq!(of("relation")[..3], [json!("new"), json!("continue"), json!("continue")]);
 }
+
+#[test]
+fn requests_of_a_conversation_have_its_cache_key_where_that_is_wanted() {
+    for (setting, keyed) in [("", false), ("cache_key = true\n", true)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|_| (200, r#"{"id":"c","choices":[]}"#.to_owned()));
+        let config = format!("{CONFIG}[upstream.openai]\nbase_url = '{}'\n{setting}", upstream.url());
+        let gateway = Gateway::configured(home.path(), &config);
+        let hi = json!({"role": "user", "content": "hi"});
+        let more = json!([hi, {"role": "assistant", "content": "ho"}, hi]);
+        let bodies = [
+            json!({"messages": [hi]}),
+            json!({"messages": more}),
+            json!({"messages": more, "prompt_cache_key": "own"}),
+        ];
+        for body in &bodies {
+            let status = gateway.post("/v1/chat/completions", &[("x-session-id", "s")], &body.to_string()).0;
+            assert_eq!(status, 200);
+        }
+        let keys: Vec<Value> = upstream
+            .received()
+            .iter()
+            .map(|received| {
+                serde_json::from_str::<Value>(&received.text()).unwrap()["prompt_cache_key"].clone()
+            })
+            .collect();
+        assert_eq!((keys[0].is_string(), &keys[2]), (keyed, &json!("own")), "{keys:?}");
+        assert_eq!(keys[0], keys[1]);
+    }
+}

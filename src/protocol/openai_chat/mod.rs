@@ -84,6 +84,10 @@ impl Protocol for OpenAiChat {
         asked::only_states_usage(event)
     }
 
+    fn with_cache_key(&self, body: &Bytes, key: &str) -> Option<Bytes> {
+        openai::with_cache_key(body, self.list(), key)
+    }
+
     fn fault(&self, fault: &Fault<'_>) -> String {
         openai::fault(fault)
     }

@@ -79,6 +79,10 @@ impl Protocol for OpenAiResponses {
         answer::reader(streamed)
     }
 
+    fn with_cache_key(&self, body: &Bytes, key: &str) -> Option<Bytes> {
+        openai::with_cache_key(body, self.list(), key)
+    }
+
     fn fault(&self, fault: &Fault<'_>) -> String {
         openai::fault(fault)
     }
