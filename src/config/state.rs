@@ -123,7 +123,7 @@ pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
         }
         None => Err(Fault::UNEXPECTED),
     });
-    let count_tokens = section.value("count_tokens", true);
+    let count_tokens = section.value("count_tokens", false);
     Ledger { dir, record, count_tokens, retention: retention.unwrap_or(Retention::Forever) }
 }
 
