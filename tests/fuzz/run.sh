@@ -12,18 +12,34 @@ flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanit
 flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 CARGO_TARGET_DIR=target RUSTFLAGS="$flags" cargo build --release --target "$host" --quiet
 mkdir -p artifacts
-for target in $targets; do
-    corpus=corpus/$target
+fuzz() {
+    local target=$1 corpus=corpus/$1
     mkdir -p "$corpus"
     for fixture in ../../fixtures/*/*/*; do
         cp "$fixture" "$corpus/$(echo "$fixture" | tr -c 'A-Za-z0-9\n' '-')"
     done
-    echo "fuzzing $target for ${seconds}s"
     "target/$host/release/$target" -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix=artifacts/ "$corpus" >"artifacts/$target.log" 2>&1 || {
-        tail -n 40 "artifacts/$target.log"
-        echo "$target: a find"
-        exit 1
-    }
-    grep -E "stat::number_of_executed_units|Done" "artifacts/$target.log"
+        -print_final_stats=1 -artifact_prefix=artifacts/ "$corpus" >"artifacts/$target.log" 2>&1
+}
+
+# Two at a time: one for each core that a small machine has.
+set -- $targets
+while [ $# -gt 0 ]; do
+    pair=("$1" ${2:+"$2"})
+    shift ${#pair[@]}
+    echo "fuzzing ${pair[*]} for ${seconds}s"
+    jobs=()
+    for target in "${pair[@]}"; do
+        fuzz "$target" &
+        jobs+=($!)
+    done
+    for at in "${!pair[@]}"; do
+        target=${pair[$at]}
+        wait "${jobs[$at]}" || {
+            tail -n 40 "artifacts/$target.log"
+            echo "$target: a find"
+            exit 1
+        }
+        grep -E "stat::number_of_executed_units|Done" "artifacts/$target.log"
+    done
 done
