@@ -69,7 +69,7 @@ const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
 const ASKED: &str = "What did we do so far?";
 
 const SECOND: Duration = Duration::from_secs(1);
-const MAX_WAIT: Duration = SECOND;
+const MAX_WAIT: Duration = Duration::ZERO;
 /// More tokens than any window has.
 const TOKENS: usize = 1_000_000_000;
 
