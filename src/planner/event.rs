@@ -112,6 +112,8 @@ pub struct Level {
     pub gauge: Option<Gauge>,
     /// How fast the prompt grows; `None` for a request that was made before.
     pub reading: Option<Reading>,
+    /// Bytes that clearing alone could free for the next request; 0 while the prompt is below the target.
+    pub clearable_bytes: u64,
 }
 
 /// The request before its event.
@@ -204,7 +206,7 @@ impl Before<'_> {
             let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
             if measured.is_some() { gauge } else { gauge.estimated() }
         });
-        Level { prompt_tokens, gauge, reading: None }
+        Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0 }
     }
 
     /// Bytes of the request as it would be sent.

@@ -229,6 +229,7 @@ fn old_parts(
         anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
     };
     let mut level = before.level(&policy.window);
+    level.clearable_bytes = before.clearable_bytes(policy, &level);
     let may_change = !facts.compacting || facts.overflow.is_some();
     let room = before.make_room(past.ready.as_ref(), policy, &level, recall);
     let (change, next) = match room.filter(|_| may_change) {

@@ -19,6 +19,9 @@ use super::{Policy, Recall, transcript};
 
 /// The shortest that a result of the step in progress is cut to, in bytes.
 const FLOOR: u64 = 2048;
+/// The share of the usable window that the newest messages have whose results are not cleared to make room, as long as
+/// there is another way.
+const NEWEST: f64 = 0.1;
 /// Bytes that a mark of what was cut takes, about.
 const MARK: u64 = 256;
 
@@ -32,6 +35,11 @@ impl Before<'_> {
         recall: Recall<'_>,
     ) -> Option<Change> {
         let need = self.need(policy, level)?;
+        let kept = self.kept(level);
+        let cleared = self.clear_for(need.wanted, policy, recall, &|message| message >= kept);
+        if let Some(change) = cleared.filter(|change| need.is_met_by(change.event.freed_bytes)) {
+            return Some(change);
+        }
         let rungs: [&dyn Fn() -> Option<Change>; 5] = [
             &|| self.splicing(ready?.clone()),
             &|| self.clear_for(need.wanted, policy, recall, &|_| false),
@@ -51,6 +59,27 @@ impl Before<'_> {
             }
         }
         best.filter(|_| need.must)
+    }
+
+    /// Bytes that clearing could free once this request is sent too, were the window to demand it.
+    pub(super) fn clearable_bytes(&self, policy: &Policy, level: &Level) -> u64 {
+        let is_near = level.gauge.is_some_and(|gauge| gauge.utilisation() >= policy.window.target);
+        if !is_near || !clear::allows(&policy.clear, Reason::Window) {
+            return 0;
+        }
+        let (items, cleared, kept) = (self.history().items(), self.cleared(), self.kept(level));
+        let gone = |at: usize| cleared(at) || items[at].part.message as usize >= kept;
+        let order = clear::order(self.history(), &gone, &policy.clear);
+        order.iter().map(|candidate| u64::from(candidate.frees)).sum()
+    }
+
+    /// The message from which on results stay as long as there is another way: an agent that loses what it has just
+    /// read reads it again.
+    fn kept(&self, level: &Level) -> usize {
+        let tokens = level.gauge.map_or(0.0, |gauge| gauge.usable() as f64 * NEWEST);
+        let (sizes, bytes) = (self.sizes(), (tokens * self.facts.bytes_per_token) as u64);
+        let whole = sizes.last().copied().unwrap_or(0);
+        sizes.partition_point(|size| size + bytes < whole).min(self.conversation.messages.len())
     }
 
     /// How much must go; `None` if nothing must, or nothing may.

@@ -1,7 +1,8 @@
 //! What is done when the window is in reach, one rung after the other, until one frees enough.
 //!
-//! A prepared text takes the place of old messages; else old results are cleared; else the oldest turns go; else
-//! the oldest messages, even within one long turn; else the middle of the largest results of the step in progress.
+//! Old results are cleared, if that alone comes down to the target; else a prepared text takes the place of old
+//! messages; else as many results as there are; else the oldest turns go; else the oldest messages, even within one
+//! long turn; else the middle of the largest results of the step in progress.
 //! What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
 
 /// How room is made.
@@ -58,6 +59,13 @@ pub struct Need {
     pub least: u64,
     /// Without room the request fails: any event is better than none.
     pub must: bool,
+}
+
+impl Need {
+    /// Whether an event that frees so many bytes comes down to the target, or as good as that.
+    pub const fn is_met_by(&self, freed: u64) -> bool {
+        freed >= self.wanted / 10 * 9
+    }
 }
 
 /// A place where the history may be cut.

@@ -1,5 +1,8 @@
 //! Conversations that never end: many times the window through the gateway, in every dialect, whatever becomes of
 //! the summaries.
+//!
+//! `PLIMSOLL_STEPS=600` plays them at full size: so many steps of 5,000 tokens in a window of 200,000 tokens. That is
+//! for a release build (`PLIMSOLL_STEPS=600 cargo test --release --test it endless`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,11 +14,42 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// A model that takes little.
-const MODEL: &str = "gpt-3.5-turbo";
-const WINDOW: u64 = 16_385;
-const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n[clear]\ngate = ['window']\n[summarize]\nkeep_tokens = 1500\n\
-    length = 300\nminimum_gain = 500\nmax_attempts = 1\nrest = '1s'\n";
+const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
+
+/// How large everything is.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// A model that takes so much.
+    model: &'static str,
+    window: u64,
+    /// Sentences in a tool's result.
+    sentences: usize,
+    /// Steps, unless a case needs more.
+    steps: usize,
+    summarize: &'static str,
+}
+
+impl Scale {
+    fn of_environment() -> Self {
+        let steps =
+            std::env::var("PLIMSOLL_STEPS").ok().map(|steps| steps.parse().expect("a number of steps"));
+        let small = Self {
+            model: "gpt-3.5-turbo",
+            window: 16_385,
+            sentences: 90,
+            steps: 50,
+            summarize: "keep_tokens = 1500\nlength = 300\nminimum_gain = 500\nmax_attempts = 1\nrest = '1s'\n",
+        };
+        let full = Self {
+            model: "claude-3-5-haiku-20241022",
+            window: 200_000,
+            sentences: 740,
+            steps: 0,
+            summarize: "max_attempts = 1\nrest = '1s'\n",
+        };
+        steps.map_or(small, |steps| Self { steps, ..full })
+    }
+}
 
 const GOAL: &str = "Port the scheduler to ARCH-9920 without a downtime";
 const USER_DECISION: &str = "We must never touch vendor/zlib-1.2.13";
@@ -36,7 +70,9 @@ struct Case {
     writer: Writer,
     /// Steps from one word of the user's to the next.
     turn: usize,
-    steps: usize,
+    /// Whether old results may be cleared: else room can be made by summaries only.
+    clears: bool,
+    scale: Scale,
 }
 
 /// What the server saw.
@@ -49,9 +85,9 @@ struct Seen {
 }
 
 /// The messages of one step: the model's call, and what the tool answers.
-fn step(dialect: &str, at: usize) -> Vec<Value> {
+fn step(dialect: &str, at: usize, sentences: usize) -> Vec<Value> {
     let (id, said) = (format!("call_{at}"), if at == 3 { MODEL_DECISION } else { "Next one" });
-    let result = format!("result {at}: {}", "lorem ipsum dolor sit amet ".repeat(90));
+    let result = format!("result {at}: {}", "lorem ipsum dolor sit amet ".repeat(sentences));
     let input = json!({"path": format!("src/file_{at}.rs")});
     match dialect {
         "anthropic" => vec![
@@ -85,11 +121,11 @@ fn says(dialect: &str, role: &str, text: &str) -> Value {
     }
 }
 
-fn body(dialect: &str, messages: &[Value]) -> String {
+fn body(dialect: &str, model: &str, messages: &[Value]) -> String {
     let list = protocol::named(dialect).unwrap().list();
     let mut body = json!({ list: messages });
     if dialect != "gemini" {
-        body["model"] = json!(MODEL);
+        body["model"] = json!(model);
     }
     if dialect == "anthropic" {
         body["max_tokens"] = json!(1000);
@@ -97,27 +133,27 @@ fn body(dialect: &str, messages: &[Value]) -> String {
     body.to_string()
 }
 
-fn path(dialect: &str) -> String {
+fn path(dialect: &str, model: &str) -> String {
     match dialect {
         "anthropic" => "/v1/messages".to_owned(),
         "openai-chat" => "/v1/chat/completions".to_owned(),
         "openai-responses" => "/v1/responses".to_owned(),
-        _ => format!("/v1beta/models/{MODEL}:generateContent"),
+        _ => format!("/v1beta/models/{model}:generateContent"),
     }
 }
 
 /// A whole answer of one text.
-fn answer(dialect: &str, text: &str, tokens: u64) -> String {
+fn answer(dialect: &str, model: &str, text: &str, tokens: u64) -> String {
     match dialect {
-        "anthropic" => json!({"id": "m", "model": MODEL, "role": "assistant", "type": "message",
+        "anthropic" => json!({"id": "m", "model": model, "role": "assistant", "type": "message",
             "stop_reason": "end_turn", "content": [{"type": "text", "text": text}],
             "usage": {"input_tokens": tokens, "output_tokens": 9}}),
-        "openai-chat" => json!({"id": "m", "model": MODEL, "usage": {"prompt_tokens": tokens, "completion_tokens": 9},
+        "openai-chat" => json!({"id": "m", "model": model, "usage": {"prompt_tokens": tokens, "completion_tokens": 9},
             "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": text}}]}),
-        "openai-responses" => json!({"id": "m", "model": MODEL, "status": "completed",
+        "openai-responses" => json!({"id": "m", "model": model, "status": "completed",
             "usage": {"input_tokens": tokens, "output_tokens": 9},
             "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]}),
-        _ => json!({"responseId": "m", "modelVersion": MODEL,
+        _ => json!({"responseId": "m", "modelVersion": model,
             "usageMetadata": {"promptTokenCount": tokens, "candidatesTokenCount": 9},
             "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{"text": text}]}}]}),
     }
@@ -134,14 +170,14 @@ fn summary(prompt: &str) -> String {
 }
 
 fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
-    let (text, dialect) = (received.text(), case.dialect);
+    let (text, dialect, model) = (received.text(), case.dialect, case.scale.model);
     let tokens = text.len() as u64 / 4;
     if text.contains("You write the working memory of an AI agent") {
         let number = seen.summaries.fetch_add(1, Ordering::Relaxed);
         return match case.writer {
             Writer::FailsHalf if number.is_multiple_of(2) => (503, "{}".to_owned()),
-            Writer::Good | Writer::FailsHalf => (200, answer(dialect, &summary(&text), tokens)),
-            Writer::Garbage => (200, answer(dialect, "As a language model I like trains.", tokens)),
+            Writer::Good | Writer::FailsHalf => (200, answer(dialect, model, &summary(&text), tokens)),
+            Writer::Garbage => (200, answer(dialect, model, "As a language model I like trains.", tokens)),
             Writer::Silent => loop {
                 std::thread::park();
             },
@@ -156,26 +192,31 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
         seen.wrong.lock().unwrap().push(wrong);
     }
     *seen.last.lock().unwrap() = text;
-    if tokens > WINDOW {
+    if tokens > case.scale.window {
         return (400, r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#.to_owned());
     }
-    (200, answer(dialect, "ok", tokens))
+    (200, answer(dialect, model, "ok", tokens))
 }
 
 /// Plays a session to its end: what the server saw, and the records.
 fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
     let (home, seen) = (tempfile::tempdir().unwrap(), Arc::new(Seen::default()));
-    let Case { dialect, writer, turn, steps } = case;
+    let Case { dialect, writer, turn, clears, scale } = case;
     let shared = Arc::clone(&seen);
     let upstream = Upstream::start(move |received| serve(&case, &shared, received));
     let wait = if writer == Writer::Silent { "50ms" } else { "20s" };
-    let gateway = Gateway::start(home.path(), &format!("{CONFIG}max_wait = '{wait}'\n"), &upstream.url());
+    let config = format!(
+        "{CONFIG}[clear]\nenabled = {clears}\ngate = ['window']\n[summarize]\nmax_wait = '{wait}'\n{}",
+        scale.summarize
+    );
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
     let mut messages = vec![says(dialect, "user", GOAL)];
     let headers = [("authorization", "Bearer sk-secret"), ("x-session-id", "endless")];
-    for at in 0..steps {
-        let (status, answered) = gateway.post(&path(dialect), &headers, &body(dialect, &messages));
+    for at in 0..scale.steps {
+        let body = body(dialect, scale.model, &messages);
+        let (status, answered) = gateway.post(&path(dialect, scale.model), &headers, &body);
         assert_eq!(status, 200, "{dialect} step {at}: {}", String::from_utf8_lossy(&answered));
-        messages.extend(step(dialect, at));
+        messages.extend(step(dialect, at, scale.sentences));
         if (at + 1) % turn == 0 {
             messages.push(says(dialect, "assistant", "That part is done"));
             let word = if at + 1 == turn { USER_DECISION } else { "Go on" };
@@ -183,7 +224,7 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
         }
     }
     gateway.stop();
-    if writer == Writer::Good {
+    if writer == Writer::Good && !clears {
         read_afterwards(home.path());
     }
     let log = std::fs::read_to_string(home.path().join("plimsoll/conversations/endless.jsonl")).unwrap();
@@ -210,26 +251,39 @@ fn read_afterwards(home: &std::path::Path) {
     assert!(run(&["inspect", "endless"]).contains("summary 1 of"));
 }
 
-fn check(dialect: &'static str, writer: Writer, turn: usize) {
-    // Long enough for a summary that goes back to the originals in one of them.
-    let steps = if dialect == "openai-chat" && writer == Writer::Good { 90 } else { 50 };
-    let (seen, records) = play(Case { dialect, writer, turn, steps });
+/// Plays a case and holds it to what every conversation may expect; what the server saw, and the records.
+fn play_well(case: Case) -> (String, Vec<Value>) {
+    let (dialect, window) = (case.dialect, case.scale.window);
+    let (seen, records) = play(case);
     assert_eq!(
         *seen.wrong.lock().unwrap(),
         Vec::<String>::new(),
         "{dialect}: requests that no provider takes"
     );
     let peak = seen.peak.load(Ordering::Relaxed);
-    assert!(peak * 100 <= WINDOW * 92, "{dialect}: {peak} tokens at most");
+    assert!(peak * 100 <= window * 92, "{dialect}: {peak} tokens at most");
     let last = seen.last.lock().unwrap().clone();
     assert!(last.contains(GOAL), "{dialect}: the goal is gone");
-    let spliced = |record: &&Value| record["edits"]["event"]["rung"] == json!("ready");
-    let used = records.iter().filter(spliced).count();
+    (last, records)
+}
+
+fn spliced(record: &Value) -> bool {
+    record["edits"]["event"]["rung"] == json!("ready")
+}
+
+fn check(dialect: &'static str, writer: Writer, turn: usize) {
+    let mut scale = Scale::of_environment();
+    if dialect == "openai-chat" && writer == Writer::Good {
+        // Enough for a summary that goes back to the originals.
+        scale.steps = scale.steps.max(90);
+    }
+    let (last, records) = play_well(Case { dialect, writer, turn, clears: false, scale });
+    let used = records.iter().filter(|record| spliced(record)).count();
     let own: Vec<&Value> = records.iter().filter(|record| !record["own"].is_null()).collect();
     if writer == Writer::Good {
         assert!(used >= 2, "{dialect}: {used} summaries were used");
         assert!(last.contains(MODEL_DECISION), "{dialect}: the model's decision is gone");
-        assert!(turn > steps || last.contains(USER_DECISION), "{dialect}: the user's decision is gone");
+        assert!(turn > scale.steps || last.contains(USER_DECISION), "{dialect}: the user's decision is gone");
         let made: Vec<_> = own.iter().filter(|record| record["own"]["messages"] != json!(0)).collect();
         assert!(made.len() >= used && made.iter().all(|record| record["own"]["score"].is_number()));
         assert!(own.iter().all(|record| record["cost"]["total"].as_i64() > Some(0)));
@@ -279,4 +333,25 @@ fn with_a_writer_of_garbage() {
 #[test]
 fn with_a_writer_that_never_answers() {
     check("openai-chat", Writer::Silent, 9);
+}
+
+/// Whatever is cleared first, and as often as that is needed: no summary is paid for as long as that makes room enough.
+#[test]
+fn with_clearing() {
+    for dialect in ["anthropic", "openai-chat", "openai-responses", "gemini"] {
+        let scale = Scale::of_environment();
+        let case = Case { dialect, writer: Writer::Good, turn: 9, clears: true, scale };
+        let (last, records) = play_well(case);
+        assert!(
+            last.contains(MODEL_DECISION) && last.contains(USER_DECISION),
+            "{dialect}: a decision is gone"
+        );
+        let own = records.iter().position(|record| !record["own"].is_null()).unwrap_or(records.len());
+        let event = |record: &Value| record["edits"]["event"].clone();
+        let events: Vec<Value> = records.iter().map(event).filter(|event| !event.is_null()).collect();
+        assert!(events.len() >= 2, "{dialect}: {events:?}");
+        let first = records.iter().position(|record| !event(record).is_null()).unwrap();
+        assert!(first < own, "{dialect}: a summary was paid for where clearing was enough");
+        assert_eq!(events[0]["rung"], json!("clear"), "{dialect}");
+    }
 }

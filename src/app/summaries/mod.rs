@@ -148,6 +148,10 @@ impl Summaries {
         let trigger = (usable as f64 * self.terms.window.trigger) as u64;
         let target = (usable as f64 * self.terms.window.target) as u64;
         let demand = Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable };
+        // Clearing costs no call of the gateway's own.
+        if level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token {
+            return None;
+        }
         let (cut, bytes) = self.choose(seen, demand)?;
         if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
             return None;
