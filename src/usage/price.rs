@@ -11,6 +11,10 @@ use super::money::Money;
 use super::rate::{Factor, Rate};
 use super::tokens::Tier;
 
+/// Tokens of an answer that are expected at most where nothing is asked for: what models could give is as much as half
+/// of their windows, and no agent's step takes that.
+const UNASKED: u64 = 32_000;
+
 /// The price of a model and the limits that come with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,11 +62,11 @@ impl Price {
         (input > 0).then(|| (share(self.base.cache_read), share(self.base.cache_write_5m)))
     }
 
-    /// The most tokens that an answer may have: what is asked for, and no more than the model gives.
+    /// The most tokens that an answer is to be expected to have: what is asked for, and no more than the model gives.
     pub fn most_output(price: Option<&Self>, asked: Option<u64>) -> Option<u64> {
         match (asked, price.and_then(|price| price.max_output)) {
             (Some(asked), Some(most)) => Some(asked.min(most)),
-            (asked, most) => asked.or(most),
+            (asked, most) => asked.or(most.map(|most| most.min(UNASKED))),
         }
     }
 
@@ -227,6 +231,8 @@ mod tests {
             (None, None, None),
             (Some(8), None, Some(8)),
             (None, Some(64), Some(64)),
+            (None, Some(100_000), Some(32_000)),
+            (Some(90_000), Some(100_000), Some(90_000)),
             (Some(8), Some(64), Some(8)),
             (Some(99), Some(64), Some(64)),
         ] {
