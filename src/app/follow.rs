@@ -246,6 +246,7 @@ impl Follow {
                 rung: event.rung.as_str().to_owned(),
                 dropped: event.dropped,
                 cut: event.cut,
+                reasoning: event.reasoning,
             }),
             splice: self.facts.splice.as_ref().map(|splice| Splice {
                 rule: splice.rule.to_string(),
@@ -267,6 +268,8 @@ impl Follow {
     fn made(&self) -> Vec<Made> {
         let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
         let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
+        // Reasoning is not to be had again; the event says how much of it went.
+        let made = made.filter(|applied| !applied.decision.is_omission());
         made.map(|applied| Made {
             message: applied.part.message,
             part: applied.part.part,

@@ -256,10 +256,9 @@ impl<'a> Request<'a> {
     fn due(&self, sent: &Facts) -> Option<Prospect> {
         let summaries = self.core.summaries.as_ref().filter(|_| !self.core.observe)?;
         let (place, level) = (sent.place.as_ref()?, sent.level?);
-        // What was changed just now is measured first. What binds its reasoning is never summarised.
+        // What was changed just now is measured first.
         let model = self.model();
-        let bound = model.is_some_and(usage::binds_reasoning) && self.conversation.has_reasoning();
-        if sent.event.is_some() || bound || sent.state == State::SetAside {
+        if sent.event.is_some() || sent.state == State::SetAside {
             return None;
         }
         summaries.due(Seen {
@@ -319,7 +318,7 @@ impl<'a> Request<'a> {
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
-            bound: self.conversation.has_reasoning() && model.is_some_and(usage::binds_reasoning),
+            bound: model.and_then(usage::binding).filter(|_| self.conversation.has_reasoning()),
             ..planner::Facts::default()
         }
     }

@@ -59,7 +59,8 @@ pub struct Leaf {
     pub slot: Option<u32>,
 }
 
-/// The list that a part's leaves stand in, when they are blocks of an array.
+/// The list that a part's leaves stand in, when they are blocks of an array; for reasoning, the list that it stands
+/// in itself, when its message goes on without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
     /// The array, brackets included.
@@ -83,7 +84,7 @@ pub struct Part {
     pub arguments: Option<Arguments>,
     /// Its text.
     pub leaves: Box<[Leaf]>,
-    /// The array its leaves stand in.
+    /// The array its leaves stand in, or, for reasoning, it itself.
     pub slots: Option<Slots>,
     /// The client says that the tool failed.
     pub is_error: bool,

@@ -299,6 +299,8 @@ pub struct Event {
     pub dropped: u32,
     /// How many results of the step in progress were cut.
     pub cut: u32,
+    /// Blocks of reasoning that are no longer sent: they were bound to what changed.
+    pub reasoning: u32,
 }
 
 /// How full the model's window is, before an event.
@@ -484,6 +486,7 @@ mod tests {
                 rung: "ready".to_owned(),
                 dropped: 2,
                 cut: 0,
+                reasoning: 0,
             }),
             splice: Some(splice()),
             ..Edits::default()
@@ -513,7 +516,7 @@ mod tests {
             r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
-            r#""first_message":4,"rung":"ready","dropped":2,"cut":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
+            r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"zone":"green","velocity":1200,"#,
             r#""steps_until_red":114,"spike":false},"#,

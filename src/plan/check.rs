@@ -1,9 +1,9 @@
 //! The rules that no plan may break.
 //!
 //! A call and its result stay or go together, and nothing comes between them; the first message of the user and
-//! the last one are at most said more behind; the step in progress, reasoning and what is not understood are never
-//! touched; no message
-//! stands where providers refuse it; nothing is named that is not there, and nothing twice.
+//! the last one are at most said more behind; the step in progress and what is not understood are never touched;
+//! reasoning is never changed, and left out only from the first on; no message stands where providers refuse it;
+//! nothing is named that is not there, and nothing twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,7 +47,7 @@ pub enum Refusal {
 /// The first [`Refusal`].
 pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
-    let mut edited = HashSet::new();
+    let (mut edited, mut omitted) = (HashSet::new(), HashSet::new());
     let mut marked = Vec::new();
     let mut moves = dropped.contains(&true);
     for op in &plan.ops {
@@ -83,8 +83,20 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                 }
                 marked.push((*part, *long));
             }
+            Op::Omit { part } => {
+                let found = conversation.part(*part).ok_or(Refusal::Missing)?;
+                if found.kind != PartKind::Thinking || found.slots.is_none() {
+                    return Err(Refusal::Protected);
+                }
+                if dropped[part.message as usize] || !omitted.insert(*part) {
+                    return Err(Refusal::Conflict);
+                }
+            }
             Op::Drop { .. } => {}
         }
+    }
+    if !omitted.is_empty() {
+        check_omitted(conversation, &omitted, &dropped)?;
     }
     if !marked.is_empty() {
         check_marks(conversation, marked)?;
@@ -106,6 +118,34 @@ fn check_append(conversation: &Conversation, id: PartId, leaf: u32, text: &str) 
     }
     conversation.text(id, leaf as usize).ok_or(Refusal::Missing)?;
     if text.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
+}
+
+/// All reasoning up to the last that goes, goes; and no message that stays is left with nothing else to say.
+fn check_omitted(
+    conversation: &Conversation,
+    omitted: &HashSet<PartId>,
+    dropped: &[bool],
+) -> Result<(), Refusal> {
+    let mut left = omitted.len();
+    for message in (0..conversation.messages.len()).filter(|message| !dropped[*message]) {
+        let mut stays = false;
+        for (id, part) in conversation.parts_of(message) {
+            let goes = omitted.contains(&id);
+            if part.kind == PartKind::Thinking && !goes && left > 0 {
+                return Err(Refusal::Protected);
+            }
+            left -= usize::from(goes);
+            stays |= part.kind != PartKind::Thinking;
+        }
+        let changes = omitted.iter().any(|id| id.message as usize == message);
+        if changes && !stays {
+            return Err(Refusal::EmptyText);
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Only what is understood, and is no reasoning, can carry a mark; an empty text cannot.

@@ -40,6 +40,11 @@ pub enum Op {
         /// The mark is to last for long.
         long: bool,
     },
+    /// Leaves out reasoning. All reasoning before it goes too: what is left must not stand behind a gap.
+    Omit {
+        /// The part.
+        part: PartId,
+    },
     /// Drops messages `first..end`.
     Drop {
         /// First message that goes.

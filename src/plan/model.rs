@@ -74,8 +74,8 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
     Ok(())
 }
 
-/// Edits of one message, by part.
-type PartEdits<'a> = HashMap<u32, &'a [(u32, LeafEdit)]>;
+/// Edits of one message, by part; `None`: it goes.
+type PartEdits<'a> = HashMap<u32, Option<&'a [(u32, LeafEdit)]>>;
 /// What is said behind texts of one message, by part and leaf.
 type More<'a> = HashMap<(u32, u32), &'a str>;
 
@@ -94,7 +94,10 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => {
-                edits.entry(part.message as usize).or_default().insert(part.part, leaves);
+                edits.entry(part.message as usize).or_default().insert(part.part, Some(leaves));
+            }
+            Op::Omit { part } => {
+                edits.entry(part.message as usize).or_default().insert(part.part, None);
             }
             Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
             Op::Append { part, leaf, text } => {
@@ -135,10 +138,12 @@ fn says(
     at: usize,
 ) -> bool {
     let (old, new) = (&before.messages[original].index, &after.messages[at].index);
+    let goes = |id: PartId| edits.get(&id.part) == Some(&None);
+    let stay: Vec<_> = before.parts_of(original).filter(|(id, _)| !goes(*id)).collect();
     old.role == new.role
-        && old.parts.len() == new.parts.len()
-        && before.parts_of(original).zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
-            let edits = edits.get(&old_id.part).copied().unwrap_or_default();
+        && stay.len() == new.parts.len()
+        && stay.into_iter().zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
+            let edits = edits.get(&old_id.part).copied().flatten().unwrap_or_default();
             same_head(old, new) && same_texts((before, old_id, old), edits, more, (after, new_id, new))
         })
 }
@@ -153,7 +158,16 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         _ => None,
     });
     let stays = !plan.ops.iter().any(|op| matches!(op, Op::Drop { .. } | Op::Insert { .. }));
-    let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).collect();
+    let omitted: Vec<PartId> = plan
+        .ops
+        .iter()
+        .filter_map(|op| if let Op::Omit { part } = op { Some(*part) } else { None })
+        .collect();
+    let moved = |(id, long): (PartId, bool)| {
+        let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
+        (PartId { part: id.part - before, ..id }, long)
+    };
+    let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).map(moved).collect();
     expected.sort_unstable();
     old.frame == new.frame && (!stays || expected == new.parts)
 }

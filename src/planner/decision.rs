@@ -10,6 +10,9 @@ use crate::shape::Rule;
 /// The rule of decisions that clear a result.
 pub const CLEAR: &str = "clear";
 
+/// The rule of decisions that leave out reasoning.
+pub const REASONING: &str = "reasoning";
+
 /// What a result is, whatever history it stands in: its call's id and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
@@ -56,6 +59,11 @@ impl Decision {
     /// Whether it clears the result.
     pub fn is_clearing(&self) -> bool {
         &*self.rules == CLEAR
+    }
+
+    /// Whether it leaves out reasoning.
+    pub fn is_omission(&self) -> bool {
+        &*self.rules == REASONING
     }
 
     /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.

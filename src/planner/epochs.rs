@@ -10,9 +10,10 @@ use crate::conversation::NoMemo;
 use crate::protocol;
 use crate::strategy::clear::tests::forty_and_twenty;
 use crate::strategy::gate::Reason;
+use crate::usage::Binding;
 
 /// A conversation in short: `u` the user, `a` an answer without calls, and steps of the model with the results of
-/// its calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results.
+/// its calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results, `~` a thought before the calls.
 fn body(words: &[&str]) -> Bytes {
     let mut call = 0;
     let mut messages = Vec::new();
@@ -28,7 +29,11 @@ fn body(words: &[&str]) -> Bytes {
 
 fn calls(step: &str, call: &mut u32) -> [String; 2] {
     let (mut asked, mut answered) = (Vec::new(), Vec::new());
-    for one in step.trim_end_matches('&').split('+') {
+    let thoughts = step.strip_prefix('~');
+    if thoughts.is_some() {
+        asked.push(format!(r#"{{"type":"thinking","thinking":"hm","signature":"before {call}"}}"#));
+    }
+    for one in thoughts.unwrap_or(step).trim_end_matches('&').split('+') {
         *call += 1;
         let (name, tokens) = one.split_once('=').unwrap();
         let (name, is_error) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
@@ -82,6 +87,7 @@ fn cleared(passed: &Passed) -> Vec<u32> {
     let all = passed.outcome.applied.iter();
     let new = all.skip(passed.outcome.applied.len() - passed.outcome.fresh);
     let mut calls: Vec<u32> = new
+        .filter(|applied| applied.decision.is_clearing())
         .map(|applied| {
             passed.talk.part(applied.part).unwrap().call_id.as_deref().unwrap()[1..].parse().unwrap()
         })
@@ -188,4 +194,57 @@ fn what_is_left_of_a_result() {
     let left = r#""[plimsoll: result of run cleared (1 line); full output: /o]""#;
     assert_eq!(sent(1), whole.replace(&text, left).as_bytes());
     assert_eq!(sent(1), sent(1_000_000_000));
+}
+
+/// Where reasoning is bound to what stands before it, it goes with what changes, from the first on; what is thought
+/// afterwards stays.
+#[test]
+fn reasoning_goes_with_what_it_is_bound_to() {
+    let mut clear = forty_and_twenty();
+    clear.protect = clear::Protect { view_tokens: 0, other_tokens: 0, turns: 1 };
+    (clear.minimum_tokens, clear.gate) = (0, vec![Reason::Cold, Reason::Window]);
+    let mut policy = policy(clear);
+    policy.ladder.enabled = false;
+    let refused = Facts { bound: Some(Binding::Refused), ..Facts::default() };
+    let cold = Facts { cold: true, ..refused };
+    let narrow = Facts { window: Some(12_000), ..refused };
+    let thoughts = |passed: &Passed| -> (Vec<String>, bool) {
+        let protocol = protocol::named("anthropic").unwrap();
+        let sent = protocol::rewrite(protocol, &passed.talk, &passed.outcome.plan, &NoMemo).unwrap();
+        let read = protocol.index(&sent, &NoMemo).unwrap();
+        let text = String::from_utf8(sent.to_vec()).unwrap();
+        let found =
+            text.split("\"signature\":\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        (found.collect(), protocol.valid(&read).is_ok())
+    };
+    for (talk, facts, expected) in [
+        // Nothing changes within a turn for the cache's sake.
+        ("u ~run=500 ~run=500", cold, &["before 0", "before 1"][..]),
+        ("u ~run=500 ~run=500 a u", cold, &[]),
+        ("u ~run=500 ~run=500 a u ~run=9", cold, &["before 2"]),
+        ("u ~run=500 ~run=500 a u ~run=9 ~run=9", cold, &["before 2", "before 3"]),
+        ("u ~run=500 a u ~run=500 a u", Facts { bound: None, ..cold }, &["before 0", "before 1"]),
+        (
+            "u ~run=500 a u ~run=500 a u",
+            Facts { bound: Some(Binding::Dropped), ..cold },
+            &["before 0", "before 1"],
+        ),
+        ("u ~run=9000 ~run=9", narrow, &[]),
+        ("u ~run=9000 ~run=9 ~run=9", narrow, &["before 2"]),
+    ] {
+        let last = live(talk, &policy, &facts).pop().unwrap();
+        let (found, is_valid) = thoughts(&last);
+        assert_eq!(
+            (found.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), is_valid),
+            (expected, true),
+            "{talk}"
+        );
+    }
+    // A message of nothing but reasoning cannot lose it: then nothing changes.
+    let only = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"}]}"#;
+    let whole = String::from_utf8(body(&["u", "run=500", "a", "u"]).to_vec()).unwrap();
+    let whole = whole.replace(r#"{"role":"assistant","content":"done"}"#, only);
+    let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(whole), &NoMemo).unwrap();
+    let mut thread = Thread { sent: 3, ..Thread::default() };
+    assert_eq!(thread.send(&talk, &policy, &cold, true).event, None);
 }

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::conversation::{Conversation, PartId, PartKind};
+use crate::conversation::{Conversation, PartId};
 use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
 use crate::strategy::window::{self, Gauge, Reading};
 use crate::strategy::{History, clear};
+use crate::usage::Binding;
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::splice::{Layout, Splice};
@@ -37,8 +38,9 @@ pub struct Facts {
     pub now_ms: u64,
     /// How long the provider keeps what is not used, in milliseconds.
     pub lasts_ms: u64,
-    /// The model's reasoning is bound to what stands before it: only what must be is changed.
-    pub bound: bool,
+    /// The history holds reasoning that is bound to what stands before it: that is changed only when it must be, or
+    /// costs nothing, and the reasoning goes too.
+    pub bound: Option<Binding>,
     /// The provider has refused this very request because its prompt is too long: room must be made.
     pub overflow: Option<Overflow>,
     /// The client asks for a summary of the whole history: nothing of it may be taken away meanwhile.
@@ -67,7 +69,7 @@ impl Default for Facts {
             hidden_bytes: 0,
             now_ms: 0,
             lasts_ms: 300_000,
-            bound: false,
+            bound: None,
             overflow: None,
             compacting: false,
             saves: true,
@@ -101,6 +103,8 @@ pub struct Event {
     pub rewritten_bytes: u64,
     /// The first message that changes.
     pub first_message: u32,
+    /// Blocks of reasoning that were left out, since it was bound to what changed.
+    pub reasoning: u32,
 }
 
 /// How the window stands with this request.
@@ -223,9 +227,7 @@ impl Before<'_> {
 
     /// The event that puts a prepared splice in force, if it can be, and frees anything.
     pub(super) fn splicing(&self, splice: Splice) -> Option<Change> {
-        let is_next = self.splice.is_none_or(|former| former.end() < splice.end());
-        let is_bound = self.facts.bound && self.reasons_behind(splice.end());
-        if !is_next || is_bound {
+        if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
         }
         let event = self.event_of(&splice, Reason::Window, Rung::Ready);
@@ -235,12 +237,6 @@ impl Before<'_> {
             splice: Some(splice),
             event,
         })
-    }
-
-    /// Whether the model's reasoning stands behind a place: what is bound to what stood before it.
-    pub(super) fn reasons_behind(&self, end: usize) -> bool {
-        let mut parts = self.conversation.messages[end..].iter().flat_map(|message| &*message.index.parts);
-        parts.any(|part| part.kind == PartKind::Thinking)
     }
 
     /// The record of the event that makes a splice.
@@ -264,6 +260,7 @@ impl Before<'_> {
             freed_bytes: (taken(usize::MAX) + former).saturating_sub(splice.bytes_after),
             rewritten_bytes: behind.saturating_sub(taken(self.sent)) + splice.bytes_after,
             first_message: splice.first_changed() as u32,
+            reasoning: 0,
         }
     }
 
@@ -285,10 +282,11 @@ impl Before<'_> {
         sizes
     }
 
-    /// Tells what was cleared already.
+    /// Tells what was cleared already, or left out.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
+        let is_gone = |decision: &Decision| decision.is_clearing() || decision.is_omission();
         let cleared: HashSet<PartId> =
-            self.applied.iter().filter(|a| a.decision.is_clearing()).map(|a| a.part).collect();
+            self.applied.iter().filter(|a| is_gone(&a.decision)).map(|a| a.part).collect();
         let items = self.history().items();
         move |at: usize| cleared.contains(&items[at].part)
     }
@@ -299,7 +297,8 @@ impl Before<'_> {
         let Some(mut choice) = choice else { return (None, next) };
         let (decided, saves) = self.decisions(&mut choice, recall);
         let event = choice.event(&decided);
-        ((!decided.is_empty()).then_some(Change { decided, saves, splice: None, event }), next)
+        let change = (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event });
+        (change.and_then(|change| self.unbound(change)), next)
     }
 
     /// What to clear now for the money's sake, if anything.
@@ -313,16 +312,18 @@ impl Before<'_> {
 
     fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Verdict {
         let (facts, rates) = (self.facts, self.rates);
+        let is_free = facts.bound.is_none();
         let turn_begins = self.conversation.messages[self.sent..].iter().any(|m| m.index.starts_turn());
         if clear.at_turns && !turn_begins {
             return Verdict::default();
         }
         let candidates = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
         let whole = [
-            (Reason::Cold, facts.cold && !facts.bound),
-            (Reason::Budget, facts.over_budget && !facts.bound),
-            (Reason::Uncached, rates.is_uncached() && !facts.bound),
-            (Reason::Eager, !facts.bound),
+            // Within a turn some models want the reasoning that it began with.
+            (Reason::Cold, facts.cold && (is_free || turn_begins)),
+            (Reason::Budget, facts.over_budget && is_free),
+            (Reason::Uncached, rates.is_uncached() && is_free),
+            (Reason::Eager, is_free),
         ];
         let due = whole.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
         for (reason, _) in due {
@@ -332,7 +333,7 @@ impl Before<'_> {
             }
         }
         let settled = self.history().step() >= clear.settle;
-        if facts.bound || !settled || !clear::allows(clear, Reason::BreakEven) {
+        if !is_free || !settled || !clear::allows(clear, Reason::BreakEven) {
             return Verdict::default();
         }
         let tails = self.tails(gone);
@@ -369,6 +370,13 @@ impl Before<'_> {
         let (now, lasts) = (self.facts.now_ms, self.facts.lasts_ms);
         let entry = self.standing.entries().before(items[item].part, now, lasts).filter(|_| self.anchored);
         entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
+    }
+
+    /// Bytes of what was sent before that the provider writes again when a part changes.
+    pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
+        let changed = self.history().items().partition_point(|item| item.part < part);
+        let tails = self.tails(&self.cleared());
+        if changed < tails.len() { tails[self.fallback(changed)] } else { 0 }
     }
 
     pub(super) fn choice(
@@ -440,6 +448,7 @@ impl Choice {
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,
             first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),
+            reasoning: 0,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::conversation::NoMemo;
 use crate::protocol;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
+use crate::usage::Binding;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
 /// bytes, `x300` the user with as many,
@@ -64,8 +65,8 @@ pub(super) struct Thread {
     pub(super) sent: usize,
     pub(super) applied: Vec<Applied>,
     pub(super) standing: Option<Standing>,
-    splice: Option<Arc<Splice>>,
-    ready: Option<Splice>,
+    pub(super) splice: Option<Arc<Splice>>,
+    pub(super) ready: Option<Splice>,
 }
 
 impl Thread {
@@ -113,10 +114,10 @@ fn reasons() {
     let all: &[u32] = &[2, 4, 8];
     for (reason, facts, expected) in [
         (Reason::Eager, usual, all),
-        (Reason::Eager, Facts { bound: true, ..usual }, &[]),
+        (Reason::Eager, Facts { bound: Some(Binding::Dropped), ..usual }, &[]),
         (Reason::Cold, usual, &[]),
         (Reason::Cold, Facts { cold: true, ..usual }, all),
-        (Reason::Cold, Facts { cold: true, bound: true, ..usual }, &[]),
+        (Reason::Cold, Facts { cold: true, bound: Some(Binding::Refused), ..usual }, all),
         (Reason::Uncached, usual, &[]),
         (Reason::Uncached, uncached, all),
         (Reason::Budget, usual, &[]),
@@ -126,7 +127,7 @@ fn reasons() {
         (Reason::Window, narrow(20_000), &[]),
         (Reason::Window, narrow(6_800), &[2, 4]),
         (Reason::Window, narrow(2_000), all),
-        (Reason::Window, Facts { bound: true, ..narrow(2_000) }, all),
+        (Reason::Window, Facts { bound: Some(Binding::Dropped), ..narrow(2_000) }, all),
         // The provider's own figure counts for more than the estimate.
         (Reason::Window, Facts { measured: Some((9, 100)), ..narrow(6_800) }, &[]),
     ] {

@@ -8,6 +8,7 @@ mod anchors;
 pub mod decision;
 mod deed;
 mod event;
+mod reasoning;
 mod room;
 pub mod splice;
 mod standing;
@@ -181,6 +182,7 @@ pub fn plan(
             outcome.applied.push(applied.clone());
         }
     }
+    reasoning::leave_out(conversation, past.applied, &mut outcome);
     let tail = conversation.tail();
     recover(conversation, &past, past.sent..tail, &mut outcome);
     let mut view = View::default();
@@ -263,8 +265,11 @@ fn old_parts(
 
 /// A decision fits the part it names only if the part still says what it said then.
 fn fits(conversation: &Conversation, applied: &Applied) -> bool {
-    conversation.part(applied.part).is_some_and(|part| {
-        part.kind == PartKind::ToolResult && part.content == Some(applied.decision.content)
+    conversation.part(applied.part).is_some_and(|part| match part.kind {
+        PartKind::ToolResult => part.content == Some(applied.decision.content),
+        // All of the message's reasoning goes, so it does not matter how the client spells it.
+        PartKind::Thinking => applied.decision.is_omission() && part.slots.is_some(),
+        _ => false,
     })
 }
 
@@ -416,6 +421,9 @@ fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
 }
 
 fn operation(applied: &Applied) -> Op {
+    if applied.decision.is_omission() {
+        return Op::Omit { part: applied.part };
+    }
     Op::Text { part: applied.part, leaves: applied.decision.leaves.clone() }
 }
 

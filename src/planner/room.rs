@@ -49,7 +49,7 @@ impl Before<'_> {
         ];
         let mut best: Option<Change> = None;
         for rung in rungs {
-            let Some(change) = rung() else { continue };
+            let Some(change) = rung().and_then(|change| self.unbound(change)) else { continue };
             if change.event.freed_bytes >= need.least {
                 return Some(change);
             }
@@ -193,15 +193,15 @@ impl Before<'_> {
         (change.event.cut > 0).then_some(change)
     }
 
-    /// Where the history may be cut. Reasoning that is bound to what goes would be refused.
+    /// Where the history may be cut. Reasoning that is bound to what goes is left out; where it cannot be, it goes
+    /// with its message.
     fn cuts(&self, policy: &Policy) -> Vec<Cut> {
         if !policy.ladder.enabled {
             return Vec::new();
         }
         let mut cuts = splice::cuts(self.conversation, self.splice, usize::MAX);
-        if self.facts.bound && self.facts.overflow.is_none() {
-            cuts.retain(|cut| !self.reasons_behind(cut.end));
-        }
+        let sealed = self.sealed();
+        cuts.retain(|cut| sealed.iter().all(|message| cut.takes(*message)));
         cuts
     }
 
@@ -302,6 +302,7 @@ impl Before<'_> {
             freed_bytes: 0,
             rewritten_bytes: 0,
             first_message: self.conversation.messages.len() as u32,
+            reasoning: 0,
         }
     }
 }

@@ -147,6 +147,11 @@ impl Cut {
         self.ranges().flatten()
     }
 
+    /// Whether a message would go.
+    pub(super) fn takes(&self, message: usize) -> bool {
+        self.ranges().any(|range| range.contains(&message))
+    }
+
     /// Keeps a message after all.
     fn keep(&mut self, conversation: &Conversation, message: usize) {
         let at = message as u32;

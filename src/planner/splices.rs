@@ -15,9 +15,10 @@ use crate::protocol::conformance::write::write;
 use crate::protocol::conformance::{Subject, for_all, spellings};
 use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
+use crate::usage::Binding;
 
 /// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
-/// `c1` a call, `r1` its result, `t1` the same call behind reasoning.
+/// `c1` a call, `r1` its result, `t1` the same call behind reasoning, `T` nothing but reasoning.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -33,6 +34,9 @@ fn message(word: &str) -> String {
         "s" => r#"{"role":"system","content":"note"}"#.to_owned(),
         "x" => r#"{"role":"assistant","content":[{"type":"new"}]}"#.to_owned(),
         "c" => format!(r#"{{"role":"assistant","content":[{call}]}}"#),
+        "T" => {
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x"}]}"#.to_owned()
+        }
         "t" => format!(
             r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"x"}},{call}]}}"#
         ),
@@ -55,6 +59,8 @@ fn shown(conversation: &Conversation, plan: &Plan) -> String {
             crate::conversation::Role::User if body.contains("THE TEXT") => "uN",
             _ if body.contains("THE TEXT") => "aN",
             _ if body.contains("tool_result") => "r",
+            _ if body.contains("thinking") && body.contains("tool_use") => "t",
+            _ if body.contains("thinking") => "T",
             _ if body.contains("tool_use") => "c",
             _ if body.contains("\"new\"") => "x",
             crate::conversation::Role::User => "u",
@@ -77,7 +83,7 @@ fn cuts_and_what_is_left() {
         // Within a turn: the step in progress stays, and the text is part of the user's first words.
         ("u c1 r1 c2 r2 c3 r3", 7, &["3 u[N] c r c r", "5 u[N] c r"]),
         ("u u c1 r1 c2 r2", 6, &["4 u u[N] c r"]),
-        ("u t1 r1 t2 r2", 5, &["3 u[N] c r"]),
+        ("u t1 r1 t2 r2", 5, &["3 u[N] t r"]),
         // In a later turn, the newest words of the user stay too.
         ("u a u c1 r1 c2 r2", 7, &["2 u aN u c r c r", "5 u aN u c r"]),
         // Notes of the system's own stay.
@@ -185,8 +191,9 @@ fn every_provider_takes_what_is_left() {
 }
 
 /// A thread whose window is small, and what its requests look like.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Thread {
+    binding: Option<Binding>,
     sent: usize,
     applied: Vec<Applied>,
     standing: Option<Standing>,
@@ -207,7 +214,8 @@ impl Thread {
         policy.shape.repeat = false;
         policy.clear.gate = vec![Reason::Cold];
         policy.marks = marks::Settings { marks: true, anchors: true };
-        let facts = Facts { window, ..Facts::default() };
+        let bound = self.binding.filter(|_| conversation.has_reasoning());
+        let facts = Facts { window, bound, ..Facts::default() };
         let outcome = plan(conversation, past, &policy, &facts, &|_| "full output: /o".to_owned());
         self.sent = conversation.messages.len();
         self.applied.clone_from(&outcome.applied);
@@ -262,7 +270,7 @@ fn what_is_spliced_stays_spliced() {
             sent: thread.sent,
             applied: thread.applied.clone(),
             splice: thread.splice.clone(),
-            standing: None,
+            ..Thread::default()
         }
         .send(&request, Some(100_000), None);
         assert_eq!(
@@ -281,6 +289,93 @@ fn what_is_spliced_stays_spliced() {
         shown_before = now;
     }
     assert!(levels[6] < levels[5] && levels[9] > levels[6], "{levels:?}");
+}
+
+/// Reasoning that is bound to what goes is left out, all of it, and stays so; where it cannot be, it goes with its
+/// message or nothing happens. What binds without refusing is the provider's own business.
+#[test]
+fn what_is_bound_goes_too() {
+    const THREE: &str = "u t1 r1 a u t2 r2 a u t3 r3 t4 r4";
+    let (refused, dropped) = (Some(Binding::Refused), Some(Binding::Dropped));
+    for (binding, before, then, end, expected) in [
+        (None, THREE, "t5 r5", 4, Some((0, "u aN u t r a u t r t r t r"))),
+        (dropped, THREE, "t5 r5", 4, Some((0, "u aN u t r a u t r t r t r"))),
+        (refused, THREE, "t5 r5", 4, Some((4, "u aN u c r a u c r c r c r"))),
+        // There is none behind the cut, or none at all.
+        (refused, "u t1 r1 a u a u", "a u", 4, Some((0, "u aN u a u a u"))),
+        (refused, "u c1 r1 a u c2 r2", "a u", 4, Some((0, "u aN u c r a u"))),
+        // A message that says nothing else.
+        (refused, "u t1 r1 a u T c2 r2 a u", "a u", 4, None),
+        (refused, "u t1 r1 a u T c2 r2 a u", "a u", 9, Some((0, "u aN u a u"))),
+        (dropped, "u t1 r1 a u T c2 r2 a u", "a u", 4, Some((0, "u aN u T c r a u a u"))),
+    ] {
+        let mut thread = Thread { binding, ..Thread::default() };
+        thread.send(&talk(before), None, None);
+        let grown = format!("{before} {then}");
+        let request = talk(&grown);
+        // What is prepared is tried first, and frees enough.
+        let window = request.body.len() as u64 / 2;
+        let outcome = thread.send(&request, Some(window), ready(&request, end));
+        let found = outcome.event.as_ref().filter(|event| event.rung == Rung::Ready);
+        let told = found.map(|event| (event.reasoning, shown(&request, &outcome.plan)));
+        assert_eq!(told.as_ref().map(|(gone, shown)| (*gone, &**shown)), expected, "{binding:?} {grown}");
+        let Some((_, now)) = told else { continue };
+        let more = talk(&format!("{grown} t9 r9"));
+        for memory in [true, false] {
+            thread.standing = thread.standing.filter(|_| memory);
+            let next = thread.send(&more, None, None);
+            assert_eq!((shown(&more, &next.plan), next.fresh), (format!("{now} t r"), 0));
+        }
+    }
+}
+
+/// Whatever the ladder does about bound reasoning, what is left is none or only what was thought since.
+#[test]
+fn ladders_leave_no_bound_reasoning() {
+    for (before, then, window) in [
+        ("u t1 r1 a u t2 r2 a u t3 r3", "t4 r4", 1_000),
+        ("u t1 r1 t2 r2 t3 r3 t4 r4", "t5 r5", 1_000),
+        ("u t1 r1 t2 r2 t3 r3 t4 r4 x u t5 r5", "t6 r6", 900),
+        ("u t1 r1 T t2 r2 T t3 r3 t4 r4", "t5 r5", 1_000),
+    ] {
+        let mut thread = Thread { binding: Some(Binding::Refused), ..Thread::default() };
+        thread.send(&talk(before), None, None);
+        let grown = format!("{before} {then}");
+        let request = talk(&grown);
+        let outcome = thread.send(&request, Some(window), None);
+        let event = outcome.event.as_ref().unwrap_or_else(|| panic!("{grown}"));
+        let now = shown(&request, &outcome.plan);
+        assert!(!now.contains(['t', 'T']) && event.dropped > 0, "{event:?} {now}");
+        let more = talk(&format!("{grown} t9 r9"));
+        let next = thread.send(&more, None, None);
+        assert_eq!(shown(&more, &next.plan), format!("{now} t r"));
+    }
+}
+
+/// Clients may send less of what was thought than they once did.
+#[test]
+fn left_out_whatever_is_sent_of_it() {
+    let mut thread = Thread { binding: Some(Binding::Refused), ..Thread::default() };
+    let grown = "u t1 r1 a u t2 r2 a u t3 r3";
+    thread.send(&talk("u t1 r1 a u t2 r2 a u"), None, None);
+    let request = talk(grown);
+    let (window, cut) = (request.body.len() as u64 / 2, ready(&request, 4));
+    assert_eq!(thread.send(&request, Some(window), cut).event.map(|event| event.reasoning), Some(2));
+    for (body, expected) in [
+        (grown.to_owned(), "u aN u c r a u c r"),
+        (grown.replace("t2", "c2"), "u aN u c r a u c r"),
+        (grown.replace("t3", "c3"), "u aN u c r a u c r"),
+        (grown.replace('t', "c"), "u aN u c r a u c r"),
+    ] {
+        let request = talk(&body);
+        assert_eq!(shown(&request, &thread.clone().send(&request, None, None).plan), expected, "{body}");
+    }
+    // More blocks, elsewhere in the message.
+    let block = r#"{"type":"thinking","thinking":"","signature":"x"}"#;
+    let body = String::from_utf8(talk(grown).body.to_vec()).unwrap();
+    let body = body.replacen(block, &format!(r#"{block},{{"type":"text","text":"so"}},{block}"#), 3);
+    let request = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+    assert_eq!(shown(&request, &thread.send(&request, None, None).plan), "u aN u c r a u c r");
 }
 
 /// A request that fails leaves nothing of the event behind.

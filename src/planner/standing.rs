@@ -248,9 +248,9 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
     u32::try_from((units + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
 }
 
-/// Bytes that a result was sent shorter by when it was new. Clearing, which comes later, does not count.
+/// Bytes that a part was sent shorter by when it was new. What is cleared or left out later does not count.
 fn spared(decision: &Decision) -> u32 {
-    if decision.is_clearing() {
+    if decision.is_clearing() || decision.is_omission() {
         return 0;
     }
     u32::try_from(decision.bytes_spared()).unwrap_or(u32::MAX)

@@ -1,5 +1,7 @@
 //! A plan as byte edits. The same for every dialect: indexes say where literals, blocks and messages stand.
 
+use std::collections::BTreeMap;
+
 use crate::conversation::{Conversation, PartId, Role};
 use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
@@ -24,14 +26,19 @@ pub(crate) fn lower(
 ) -> Result<Edits, Lowering> {
     let mut edits = Vec::new();
     let mut list = Patch::default();
+    let mut omitted: BTreeMap<u32, Vec<PartId>> = BTreeMap::new();
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
             Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
+            Op::Omit { part } => omitted.entry(part.message).or_default().push(*part),
             Op::Drop { first, end } => list.drop.extend(*first..*end),
             Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
         }
+    }
+    for parts in omitted.values() {
+        edits.extend(omit(conversation, parts)?);
     }
     if !list.is_empty() {
         let elements: Vec<Span> = conversation.messages.iter().map(|message| message.span).collect();
@@ -54,6 +61,16 @@ fn append(
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
     edits.push(Edit::insert(conversation.absolute(id.message, leaf.span).end - 1, inner.to_owned()));
     Ok(())
+}
+
+/// Blocks of one message go from its list.
+fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowering> {
+    let first = *parts.first().ok_or(Refusal::Missing)?;
+    let slots = conversation.part(first).and_then(|part| part.slots.as_ref()).ok_or(Refusal::Protected)?;
+    let at = |span: Span| conversation.absolute(first.message, span);
+    let items: Vec<Span> = slots.items.iter().map(|item| at(*item)).collect();
+    let drop = parts.iter().map(|part| part.part as usize).collect();
+    Ok(container::edits(at(slots.array), &items, &Patch { drop, ..Patch::default() }))
 }
 
 /// A mark is the last member of its block. A message that is a string becomes a list with one block.

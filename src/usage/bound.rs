@@ -12,9 +12,23 @@ const BOUND: &[&str] = &[
     "gpt-6.2",
 ];
 
-/// Whether a change before a reasoning block makes the model's provider refuse the request or drop the block.
-/// Newer models of a known family are taken to do so.
-pub fn binds_reasoning(model: &str) -> bool {
+/// What happens to reasoning when something before it has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// The provider leaves it out.
+    Dropped,
+    /// The provider refuses the request.
+    Refused,
+}
+
+/// What a change before a reasoning block makes the model's provider do; `None`: nothing.
+/// Newer models of a known family are taken to be like the newest known.
+pub fn binding(model: &str) -> Option<Binding> {
+    let is_claude = model.to_ascii_lowercase().contains("claude-");
+    binds_reasoning(model).then_some(if is_claude { Binding::Refused } else { Binding::Dropped })
+}
+
+fn binds_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
     let name = name.find("claude-").map_or(name.as_str(), |at| &name[at..]).replace("5.", "5-");
     BOUND.iter().any(|bound| name.starts_with(bound)) || is_newer(&name)

@@ -25,7 +25,7 @@ mod ratio;
 mod tokens;
 mod vendor;
 
-pub use bound::binds_reasoning;
+pub use bound::{Binding, binding};
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced};
 pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
 pub use counterfactual::untouched;

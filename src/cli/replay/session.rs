@@ -15,7 +15,7 @@ use crate::planner::{self, Applied, Facts, Past, Policy, Recall, Splice, Standin
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::CacheModel;
-use crate::usage::{Price, binds_reasoning};
+use crate::usage::{Binding, Price, binding};
 
 /// What came of some requests.
 #[derive(Default)]
@@ -80,8 +80,8 @@ pub(super) struct Session<'a> {
     memo: Messages,
     facts: Facts,
     price: Option<Arc<Price>>,
-    /// Its reasoning is bound to what stands before it.
-    binds: bool,
+    /// What binds its reasoning to what stands before it.
+    binding: Option<Binding>,
     /// How long the cache keeps what is not used.
     idle_ms: Option<u64>,
     hidden: Option<u64>,
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
             memo: Messages::default(),
             facts,
             price: price.clone(),
-            binds: binds_reasoning(model),
+            binding: binding(model),
             idle_ms: kind.idle_ms(),
             hidden: None,
             direct: Side::new(cache.clone(), price.clone()),
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
         self.facts.cold = asked.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
-        self.facts.bound = self.binds && original.has_reasoning();
+        self.facts.bound = self.binding.filter(|_| original.has_reasoning());
         self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
         self.facts.bytes_per_token = asked.assumed;
         self.facts.measured = thread.measured;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
+use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
 use crate::protocol::body::{self, Frame, Object};
@@ -61,9 +61,14 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let parts = match object.get("content") {
         Some(value) if value.kind == Kind::String => vec![text_part(raw, value, value.span, &mut hash)],
         Some(value) if value.kind == Kind::Array => {
-            let mut parts = Vec::new();
-            for item in scan::items(raw, value.span)? {
-                parts.push(block(raw, item, &mut hash)?);
+            let items = scan::items(raw, value.span)?;
+            let mut parts = Vec::with_capacity(items.len());
+            for item in &items {
+                parts.push(block(raw, *item, &mut hash)?);
+            }
+            for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
+                let items = items.iter().map(|item| item.span).collect();
+                part.slots = Some(Slots { array: value.span, items });
             }
             parts
         }

@@ -93,6 +93,11 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
             let end = conversation.absolute(part.message, found.leaves[*leaf as usize].span).end - 1;
             edit.at == Span { start: end, end }
         }),
+        Op::Omit { part } => {
+            let slots = conversation.part(*part).and_then(|part| part.slots.as_ref());
+            let list = slots.map(|slots| conversation.absolute(part.message, slots.array));
+            edit.text.is_empty() && list.is_some_and(within)
+        }
         Op::Drop { .. } => {
             let mut messages = conversation.messages.iter().enumerate();
             edit.text.is_empty()
@@ -264,15 +269,24 @@ fn law_06_protection() {
                 prop_assert!(!kinds(PartKind::Opaque) && !ends.contains(&Some(at)), "{:?}", plan);
                 continue;
             }
-            let texts = |of: &Conversation, message: usize| -> Vec<Vec<u8>> {
-                let parts = of.parts_of(message).filter(|(id, _)| !named(at, id.part));
-                parts.map(|(id, part)| of.bytes_of(id.message, part.span).to_vec()).collect()
+            let kept: Vec<u32> = conversation
+                .parts_of(at)
+                .filter(|(id, _)| !plan.ops.contains(&Op::Omit { part: *id }))
+                .map(|(id, _)| id.part)
+                .collect();
+            // What is left of the message's parts, each with its place in the original.
+            let texts = |message: usize| -> Vec<Vec<u8>> {
+                let parts = after.parts_of(message).zip(&kept).filter(|(_, place)| !named(at, **place));
+                parts.map(|((id, part), _)| after.bytes_of(id.message, part.span).to_vec()).collect()
             };
-            let wanted = texts(&conversation, at);
+            let left =
+                conversation.parts_of(at).filter(|(id, _)| kept.contains(&id.part) && !named(at, id.part));
+            let wanted: Vec<Vec<u8>> =
+                left.map(|(id, part)| conversation.bytes_of(id.message, part.span).to_vec()).collect();
             // Messages may have been inserted before it.
             let skipped = rest.iter().position(|message| {
                 let place = after.messages.iter().position(|other| other.span == message.span).unwrap();
-                message.index.role == conversation.messages[at].index.role && texts(&after, place) == wanted
+                message.index.role == conversation.messages[at].index.role && texts(place) == wanted
             });
             prop_assert!(skipped.is_some(), "message {} of {:?}", at, plan);
             rest = &rest[skipped.unwrap_or_default() + 1..];

@@ -13,6 +13,8 @@ pub(crate) enum Wish {
     Shorten(Index, Vec<LeafWish>),
     /// New text for any part, whether that makes sense or not.
     Scribble(u8, u8, Vec<LeafWish>),
+    /// The first blocks of reasoning go.
+    Forget(u8),
     /// A step, with its calls and results, goes.
     DropStep(Index),
     /// Some messages go.
@@ -35,6 +37,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
     let sensible = prop_oneof![
         4 => shorten(good_text()),
         2 => any::<Index>().prop_map(Wish::DropStep),
+        2 => (1_u8..6).prop_map(Wish::Forget),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
     ];
@@ -83,7 +86,17 @@ fn append(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
 
 /// The plan that wishes make for a conversation.
 pub(crate) fn plan(conversation: &Conversation, wishes: &[Wish]) -> Plan {
-    Plan { ops: wishes.iter().filter_map(|wish| operation(conversation, wish)).collect() }
+    let ops = wishes.iter().flat_map(|wish| match wish {
+        Wish::Forget(count) => forget(conversation, *count),
+        other => operation(conversation, other).into_iter().collect(),
+    });
+    Plan { ops: ops.collect() }
+}
+
+fn forget(conversation: &Conversation, count: u8) -> Vec<Op> {
+    let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
+    let thoughts = parts.filter(|(_, part)| part.kind == PartKind::Thinking);
+    thoughts.take(count.into()).map(|(part, _)| Op::Omit { part }).collect()
 }
 
 fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
@@ -104,6 +117,7 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             let part = PartId { message: u32::from(*message), part: u32::from(*part) };
             Some(Op::Text { part, leaves: leaf_edits(leaves) })
         }
+        Wish::Forget(_) => None,
         Wish::DropStep(which) => {
             let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
             let first = *(!calls.is_empty()).then(|| which.get(&calls))?;

@@ -157,6 +157,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     let Some(Tree::List(messages)) = root.get_mut(subject.list()) else { panic!("no messages: {body}") };
     let mut dropped = vec![false; messages.len()];
     let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];
+    let mut omitted = Vec::new();
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => {
@@ -166,9 +167,15 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
                 append(&mut messages[part.message as usize], part.part as usize, text);
             }
             Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
+            Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
             Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
         }
+    }
+    omitted.sort_unstable();
+    for (message, part) in omitted.into_iter().rev() {
+        let Some(Tree::List(blocks)) = messages[message].get_mut("content") else { panic!("no blocks") };
+        blocks.remove(part);
     }
     let mut out = Vec::new();
     for (at, message) in std::mem::take(messages).into_iter().enumerate() {
