@@ -125,7 +125,11 @@ impl Witness {
 
     /// Laws 6 and 8: nothing but the texts of results differs, and what differs is shorter.
     fn only_results_change(&self, pair: &Pair) -> Result<(), TestCaseError> {
+        let mut thinks = false;
         for (message, wired) in pair.messages.iter().zip(&pair.wire) {
+            let (before, after) = (thoughts(message), thoughts(wired));
+            prop_assert!(after == before || (after == 0 && !thinks), "reasoning behind a gap: {:?}", wired);
+            thinks |= after > 0;
             if message.same(wired) {
                 continue;
             }
@@ -142,7 +146,11 @@ impl Witness {
                 old_contents.push(content);
                 new_contents.push(after);
             }
-            let was = self.without(message, old_contents);
+            let mut message = message.clone();
+            if after < before {
+                without_thoughts(&mut message);
+            }
+            let was = self.without(&message, old_contents);
             let is = self.without(wired, new_contents);
             prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
         }
@@ -212,6 +220,15 @@ impl Witness {
         before.or_else(|| self.sent.iter().find(shares).map(|sent| &sent.wire[at]))
     }
 
+    /// The first message that loses its reasoning with this request.
+    fn forgets(&self, pair: &Pair) -> Option<u32> {
+        let lost = pair.wire.iter().enumerate().position(|(at, wire)| {
+            let was = self.was(pair, at).unwrap_or(&pair.messages[at]);
+            thoughts(was) > thoughts(wire)
+        });
+        lost.map(|at| at as u32)
+    }
+
     /// An event does what it records, and never touches what it must not.
     fn cleared_well(
         &self,
@@ -220,7 +237,8 @@ impl Witness {
         event: Option<&Event>,
     ) -> Result<(), TestCaseError> {
         let first = cleared.first().map(|(at, _)| *at as u32);
-        prop_assert_eq!(event.map(|event| event.first_message), first);
+        let forgets = event.filter(|event| event.reasoning > 0).and_then(|_| self.forgets(pair));
+        prop_assert_eq!(event.map(|event| event.first_message), first.into_iter().chain(forgets).min());
         prop_assert_eq!(event.map_or(0, |event| event.cleared as usize), cleared.len());
         let tail = pair.messages.iter().rposition(|message| self.subject.is_answer(message)).unwrap_or(0);
         let protected = glob::Pattern::new(super::rig::PROTECTED).expect("a pattern");
@@ -269,6 +287,24 @@ impl Witness {
             }
         }
         Ok(())
+    }
+}
+
+/// How many blocks of reasoning stand in a list of blocks.
+fn thoughts(message: &Tree) -> usize {
+    match message.get("content") {
+        Some(Tree::List(blocks)) => blocks.iter().filter(|block| is_thought(block)).count(),
+        _ => 0,
+    }
+}
+
+fn is_thought(block: &Tree) -> bool {
+    matches!(block.text_of("type").as_deref(), Some("thinking" | "redacted_thinking"))
+}
+
+fn without_thoughts(message: &mut Tree) {
+    if let Some(Tree::List(blocks)) = message.get_mut("content") {
+        blocks.retain(|block| !is_thought(block));
     }
 }
 
