@@ -18,6 +18,7 @@ use super::meter::Meter;
 use super::route::{Routes, Served};
 use super::summaries::{Summaries, Terms};
 use super::touched::Touched;
+use super::tuning::{Tuning, Tunings};
 use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
@@ -133,7 +134,8 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
     let routes = routes(&config.upstreams);
-    let summaries = summaries(config, &routes, &store, &prices, &lost)?;
+    let tunings = tunings(config, &routes);
+    let summaries = summaries(config, &store, &prices, &lost)?;
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
@@ -149,8 +151,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         store,
         outputs,
         touched: Touched::new(),
-        counting: counting(&config.policy),
-        policy: config.policy.clone(),
+        tunings,
         meter: Meter::new(),
         windows: Windows::new(),
         recover: config.recover,
@@ -166,35 +167,43 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     })
 }
 
+/// The settings of the file and of its profiles.
+fn tunings(config: &Config, routes: &Routes) -> Tunings {
+    let tuning = |name: Option<&str>, tuning: &config::Tuning| {
+        let config::Tuning { policy, summarize } = tuning;
+        let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
+        let terms = Terms::new(summarize, writer, policy.window);
+        Tuning::new(name.map(str::to_owned), policy.clone(), terms)
+    };
+    let profiles = config.profiles.iter();
+    let profiles = profiles.map(|profile| {
+        let config::Profile { name, matcher, tuning: own } = profile;
+        (matcher.clone(), tuning(Some(name), own))
+    });
+    Tunings::new(tuning(None, &config.tuning), profiles.collect())
+}
+
 /// The summariser, unless it is turned off or nothing is changed.
 fn summaries(
     config: &Config,
-    routes: &Routes,
     store: &Arc<dyn Store>,
     prices: &Arc<Catalogue>,
     lost: &Arc<AtomicU64>,
 ) -> io::Result<Option<Summaries>> {
-    let given = &config.summarize;
-    if !given.settings.enabled || config.mode == config::Mode::Observe {
+    let profiles = config.profiles.iter().map(|profile| &profile.tuning);
+    let mut all = std::iter::once(&config.tuning).chain(profiles);
+    if config.mode == config::Mode::Observe || !all.any(|tuning| tuning.summarize.settings.enabled) {
         return Ok(None);
     }
-    let terms = Terms {
-        settings: given.settings.clone(),
-        limits: given.limits,
-        layout: given.layout.clone(),
-        max_wait: given.max_wait,
-        writer: given.upstream.as_deref().and_then(|name| routes.named(name)).cloned(),
-        model: given.model.clone(),
-        window: config.policy.window,
-    };
-    Summaries::start(terms, Arc::clone(store), Arc::clone(prices), Arc::clone(lost)).map(Some)
+    let limits = config.tuning.summarize.limits;
+    Summaries::start(limits, Arc::clone(store), Arc::clone(prices), Arc::clone(lost)).map(Some)
 }
 
 /// What a prompt is counted by: without events, and without marks.
 pub(super) fn counting(policy: &Policy) -> Policy {
     Policy {
         clear: clear::Settings { enabled: false, ..policy.clear.clone() },
-        marks: marks::Settings { marks: false, anchors: false },
+        marks: marks::Settings { marks: false, anchors: false, ..policy.marks },
         ladder: ladder::Settings { enabled: false, ..policy.ladder },
         ..policy.clone()
     }

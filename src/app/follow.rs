@@ -128,6 +128,7 @@ impl Follow {
             budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
             compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
+            profile: self.facts.tuning.as_ref().and_then(|tuning| tuning.profile.clone()),
             attempt: self.start.attempt,
             overflow: self.overflow,
             prefix: self.prefix().map(str::to_owned),
@@ -139,7 +140,8 @@ impl Follow {
     }
 
     fn window(&self, level: Level) -> Window {
-        let settings = &self.core.policy.window;
+        let tuning = self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file());
+        let settings = &tuning.policy.window;
         let reading = level.reading;
         let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
         Window {

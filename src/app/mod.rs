@@ -16,8 +16,10 @@ mod meter;
 mod metrics;
 mod rewrite;
 mod route;
+mod state;
 mod summaries;
 mod touched;
+mod tuning;
 mod windows;
 
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use http::request::Parts;
 use crate::config::Recover;
 use crate::conversation::Digest;
 use crate::lineage::Lineage;
-use crate::planner::{Overflow, Policy};
+use crate::planner::Overflow;
 use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Outputs, Store};
@@ -49,6 +51,7 @@ use rewrite::{Asked, Rewritten, State};
 use route::{Purpose, Routes};
 use summaries::{Prospect, Summaries};
 use touched::Touched;
+use tuning::Tunings;
 use windows::Windows;
 
 /// Everything that requests share.
@@ -59,9 +62,7 @@ struct Core {
     store: Arc<dyn Store>,
     outputs: Outputs,
     touched: Touched,
-    policy: Policy,
-    /// The same without events: what a prompt is counted by.
-    counting: Policy,
+    tunings: Tunings,
     meter: Meter,
     windows: Windows,
     recover: Recover,
@@ -200,7 +201,8 @@ impl Sidecar {
     ) -> Option<Bytes> {
         let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
         let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
-        if !self.core.routes.cache_key(upstream) {
+        let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
+        if !wanted || !self.core.routes.cache_key(upstream) {
             return None;
         }
         let key = Digest::of(&[place.thread.conversation.as_bytes()]);

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::books::Reading;
+pub(super) use super::state::State;
 use super::summaries::{Prospect, Seen};
+use super::tuning::Tuning;
 use super::{Core, clock};
+use crate::config;
 use crate::conversation::{Chain, Conversation};
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Applied, Event, Level, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
@@ -58,6 +61,8 @@ pub(super) struct Facts {
     pub(super) level: Option<Level>,
     /// Calls made again whose results had been cleared.
     pub(super) recalls: u32,
+    /// The settings that hold for it; `None`: it could not be read.
+    pub(super) tuning: Option<Arc<Tuning>>,
 }
 
 impl Facts {
@@ -89,34 +94,6 @@ impl InForce {
     }
 }
 
-/// What was done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum State {
-    /// It could not be read.
-    #[default]
-    Unread,
-    /// There was nothing to do.
-    Unchanged,
-    /// It was edited.
-    Edited,
-    /// It would have been edited.
-    Observed,
-    /// Its thread is left alone.
-    SetAside,
-}
-
-impl State {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Unread => "unread",
-            Self::Unchanged => "unchanged",
-            Self::Edited => "edited",
-            Self::Observed => "observed",
-            Self::SetAside => "set_aside",
-        }
-    }
-}
-
 /// What is known of a request beside its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Asked<'a> {
@@ -139,6 +116,8 @@ struct Request<'a> {
     caller: Caller,
     asked: Asked<'a>,
     compaction: Option<Compaction>,
+    /// Its settings, if it is the first of its thread.
+    tuning: Arc<Tuning>,
     now_ms: i64,
 }
 
@@ -188,7 +167,9 @@ impl Core {
         if place.thread.observe {
             return None;
         }
-        let mut outcome = request.plan_by(&place, &self.counting, None, None);
+        let known = self.tunings.known(&place.thread.id);
+        let tuning = known.as_ref().unwrap_or(&request.tuning);
+        let mut outcome = request.plan_by(&place, &tuning.counting, None, None);
         if self.observe {
             outcome.forget_fresh();
         }
@@ -225,7 +206,15 @@ impl<'a> Request<'a> {
         let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         let root = Chain::root(protocol.name(), &principal);
         let compaction = compaction::of(&conversation);
-        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, now_ms: (core.now_ms)() })
+        let tuning = core.tunings.of(&config::Request {
+            client: caller.client.as_deref(),
+            model: conversation.model.as_deref().or(asked.model),
+            upstream: asked.upstream,
+            protocol: protocol.name(),
+            headers,
+        });
+        let now_ms = (core.now_ms)();
+        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, tuning, now_ms })
     }
 
     fn model(&self) -> Option<&str> {
@@ -236,16 +225,25 @@ impl<'a> Request<'a> {
         self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
     }
 
+    /// The settings of its thread.
+    fn tuning(&self, place: &Place) -> Arc<Tuning> {
+        self.core.tunings.of_thread(&place.thread.id, &self.tuning)
+    }
+
     /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little.
     async fn plan(&self, place: &Place) -> Outcome {
+        let tuning = self.tuning(place);
+        let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
-        let ready = || summaries.and_then(|summaries| summaries.ready(&self.conversation, place));
-        let plan = |standing| self.plan_by(place, &self.core.policy, standing, ready());
+        let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
+        let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.core.lineage.standing(place));
         let gauge = outcome.level.and_then(|level| level.gauge).filter(|_| !outcome.spliced);
-        let is_full = gauge.is_some_and(|gauge| gauge.excess(&self.core.policy.window) > 0);
+        let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
         match summaries {
-            Some(summaries) if is_full && !self.core.observe && summaries.wait(&place.thread.id).await => {
+            Some(summaries)
+                if is_full && !self.core.observe && summaries.wait(terms, &place.thread.id).await =>
+            {
                 plan(None)
             }
             _ => outcome,
@@ -265,6 +263,7 @@ impl<'a> Request<'a> {
             protocol: self.protocol,
             conversation: &self.conversation,
             place,
+            terms: &sent.tuning.as_ref()?.terms,
             applied: &sent.applied,
             splice: sent.splice.as_deref(),
             level,
@@ -472,6 +471,7 @@ impl<'a> Request<'a> {
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
         let InForce { applied, fresh, splice, spliced } = decided;
+        let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         Facts {
             caller: self.caller.clone(),
             place,
@@ -487,6 +487,7 @@ impl<'a> Request<'a> {
             event: None,
             level: None,
             recalls: 0,
+            tuning: Some(tuning),
         }
     }
 }

@@ -104,6 +104,7 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
         section.problem("target", "must be below `window.trigger`", None);
     }
     let reserve_output = section.optional::<usize>("reserve_output").map(|tokens| tokens as u64);
+    let reserve_output = reserve_output.or(default.reserve_output);
     window::Settings { trigger, target, reserve_output, ..default }
 }
 
@@ -127,6 +128,7 @@ pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> 
     marks::Settings {
         marks: section.value("marks", default.marks),
         anchors: section.value("anchors", default.anchors),
+        keys: section.value("keys", default.keys),
     }
 }
 

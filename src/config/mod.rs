@@ -17,8 +17,10 @@ mod listen;
 mod log;
 mod path;
 mod period;
+mod preset;
 mod prices;
 mod problem;
+mod profile;
 mod reader;
 mod section;
 mod shaping;
@@ -26,6 +28,7 @@ mod size;
 mod state;
 mod suggest;
 mod summarize;
+mod tuning;
 mod upstream;
 mod value;
 
@@ -37,20 +40,22 @@ pub use environment::{Environment, ProcessEnvironment};
 pub use limits::Limits;
 pub use listen::Listen;
 pub use log::{Log, LogFormat};
+pub use preset::Preset;
 pub use prices::PriceOverride;
 pub use problem::{Problem, Problems};
+pub use profile::{Matcher, Profile, Request};
 pub use size::ByteSize;
 pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
 pub use summarize::Summarize;
+pub use tuning::Tuning;
 pub use upstream::{Protocol, Upstream, Upstreams};
 
 use document::{Document, Source};
 use reader::Reader;
 use section::Section;
+use tuning::Around;
 use value::Word;
 
-use crate::planner::Policy;
-use crate::shape;
 use crate::upstream::BaseUrl;
 
 /// The shipped file: every key with its default and an explanation.
@@ -71,14 +76,14 @@ pub struct Config {
     pub upstreams: Upstreams,
     /// The bounds on memory, time and concurrency.
     pub limits: Limits,
-    /// What is done to tool results, new and old.
-    pub policy: Policy,
+    /// What is done to conversations.
+    pub tuning: Tuning,
+    /// What is done to some of them instead; the first one that matches counts.
+    pub profiles: Vec<Profile>,
     /// What may be used up.
     pub budget: Budget,
     /// What is done about prompts that turn out too long.
     pub recover: Recover,
-    /// Texts that stand for old messages.
-    pub summarize: Summarize,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
@@ -115,19 +120,8 @@ impl Default for Recover {
     }
 }
 
-/// A set of defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
-    /// The gateway's own.
-    Default,
-}
-
 impl Word for Mode {
     const WORDS: &'static [(&'static str, Self)] = &[("rewrite", Self::Rewrite), ("observe", Self::Observe)];
-}
-
-impl Word for Preset {
-    const WORDS: &'static [(&'static str, Self)] = &[("default", Self::Default)];
 }
 
 impl Config {
@@ -170,18 +164,11 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let state = root.section("state", state::read);
     let upstreams = upstream::read(root);
     let limits = root.section("limits", limits::read);
-    let mut shape = root.section("shape", |section| shaping::shape(section, shape::Settings::default()));
-    shape.truncate = root.section("truncate", |section| shaping::truncate(section, shape.truncate));
-    let Policy { clear, window, ladder, marks, .. } = Policy::default();
-    let clear = root.section("clear", |section| clearing::clear(section, clear));
-    let window = root.section("window", |section| clearing::window(section, window));
-    let ladder = root.section("ladder", |section| clearing::ladder(section, ladder));
-    let marks = root.section("cache", |section| clearing::marks(section, marks));
-    let policy = Policy { shape, clear, window, ladder, marks };
+    let around = Around { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
+    let (base, _) = preset.tuning(root.environment(), around);
+    let tuning = Tuning::read(root, &base, around);
     let budget = root.section("budget", budget::read);
     let recover = root.section("recover", clearing::recover);
-    let summarize =
-        root.section("summarize", |section| summarize::read(section, &upstreams, limits.rewrite_timeout));
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
@@ -193,6 +180,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     let prices = root.section("prices", prices::read);
     let lineage = root.section("lineage", state::lineage);
     let log = root.section("log", log::read);
+    let profiles = profile::read(root, &tuning, Around { is_profile: true, ..around });
     Config {
         mode,
         preset,
@@ -200,10 +188,10 @@ fn read(root: &mut Section<'_, '_>) -> Config {
         state,
         upstreams,
         limits,
-        policy,
+        tuning,
+        profiles,
         budget,
         recover,
-        summarize,
         outputs,
         ledger,
         prices,

@@ -190,6 +190,11 @@ impl<'r, 't> Section<'r, 't> {
         self.find(key).is_some()
     }
 
+    /// Whether the file has the section at all.
+    pub(super) const fn is_there(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// Where variables and the home directory come from.
     pub(super) fn environment(&self) -> &'t dyn Environment {
         self.reader.environment

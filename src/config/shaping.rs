@@ -3,7 +3,7 @@
 //! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
 
 use crate::shape::Settings;
-use crate::shape::settings::{Keep, Tools, Truncate, TruncateRule};
+use crate::shape::settings::{Keep, SHELLS, Tools, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
@@ -43,13 +43,14 @@ pub(super) fn truncate(section: &mut Section<'_, '_>, default: Truncate) -> Trun
     let marker = marker(section, default.marker);
     let own = section.entries("tool", "GLOB", |names, section| entry(names, section, &base));
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
-    // The shipped entries stay, behind the file's own, unless the file has the very same patterns. They keep
-    // both ends, and of each end as many lines as other tools have of one.
-    let shipped = default.tools.into_iter().map(|(patterns, shipped)| {
-        let TruncateRule { keep, .. } = shipped;
-        (patterns, TruncateRule { keep, max_lines: base.max_lines.saturating_mul(2), ..base.clone() })
+    // The entries that are there already stay, behind the section's own, unless it has the very same patterns. The
+    // shipped one follows the limits of the others: it has both ends, and of each end as many lines as they of one.
+    let shipped = shipped(&default.base);
+    let entries = default.tools.into_iter().map(|(patterns, rule)| {
+        let follows = patterns.patterns() == SHELLS && rule == shipped;
+        (patterns, if follows { self::shipped(&base) } else { rule })
     });
-    for entry in shipped {
+    for entry in entries {
         if tools.iter().all(|(patterns, _)| *patterns != entry.0) {
             tools.push(entry);
         }
@@ -64,6 +65,11 @@ fn rule(section: &mut Section<'_, '_>, default: &TruncateRule) -> TruncateRule {
         max_bytes: section.within("max_bytes", ONE..=GIBIBYTE, most).bytes(),
         keep: section.value("keep", default.keep),
     }
+}
+
+/// The rule of the shipped override.
+fn shipped(base: &TruncateRule) -> TruncateRule {
+    TruncateRule { keep: Keep::Both, max_lines: base.max_lines.saturating_mul(2), ..base.clone() }
 }
 
 /// One override. Its name is a list of patterns, with commas between them.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::Upstreams;
 use super::section::Section;
 use super::size::ByteSize;
+use super::tuning::Around;
 use super::value::{Fault, Share, Word};
 use crate::planner::Layout;
 use crate::strategy::summary::{Settings, Template};
@@ -30,6 +30,27 @@ pub struct Summarize {
     pub layout: Layout,
     /// How long a request may wait for one that is being made.
     pub max_wait: Duration,
+}
+
+impl Default for Summarize {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            limits: Limits::default(),
+            upstream: None,
+            model: None,
+            layout: Layout::Answer,
+            max_wait: Duration::ZERO,
+        }
+    }
+}
+
+impl Summarize {
+    /// Has the same writer as another, within the same bounds.
+    pub(super) fn written_as(&mut self, other: &Self) {
+        (self.limits, self.max_wait) = (other.limits, other.max_wait);
+        (self.upstream, self.model) = (other.upstream.clone(), other.model.clone());
+    }
 }
 
 /// How a summary stands in the history.
@@ -69,36 +90,34 @@ const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
 const ASKED: &str = "What did we do so far?";
 
 const SECOND: Duration = Duration::from_secs(1);
-const MAX_WAIT: Duration = Duration::ZERO;
 /// More tokens than any window has.
 const TOKENS: usize = 1_000_000_000;
 
-pub(super) fn read(
-    section: &mut Section<'_, '_>,
-    upstreams: &Upstreams,
-    rewrite_timeout: Duration,
-) -> Summarize {
-    let settings = settings(section, Settings::default());
-    let limits = limits(section, Limits::default());
-    let upstream = section.optional::<String>("upstream");
-    if let Some(name) = upstream.as_deref().filter(|name| upstreams.named(name).is_none()) {
+/// The section, on top of `base`.
+pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
+    let settings = settings(section, base.settings.clone());
+    let upstream = section.optional::<String>("upstream").or_else(|| base.upstream.clone());
+    if let Some(name) = upstream.as_deref().filter(|name| around.upstreams.named(name).is_none()) {
         section.problem("upstream", format!("there is no upstream `{name}`"), None);
     }
-    let model = section.optional::<String>("model").filter(|model| !model.trim().is_empty());
+    let model = section.optional::<String>("model").or_else(|| base.model.clone());
+    let model = model.filter(|model| !model.trim().is_empty());
     if upstream.is_some() && model.is_none() {
         section.problem("model", "must be set where `summarize.upstream` is", None);
     }
-    let layout = match section.value("layout", Stands::Answer) {
-        Stands::Answer => Layout::Answer,
-        Stands::Appended => Layout::Appended,
-        Stands::User => Layout::User,
-        Stands::Acknowledged => Layout::Acknowledged(ACKNOWLEDGED.into()),
-        Stands::Asked => Layout::Asked(ASKED.into()),
+    let layout = match section.optional::<Stands>("layout") {
+        None => base.layout.clone(),
+        Some(Stands::Answer) => Layout::Answer,
+        Some(Stands::Appended) => Layout::Appended,
+        Some(Stands::User) => Layout::User,
+        Some(Stands::Acknowledged) => Layout::Acknowledged(ACKNOWLEDGED.into()),
+        Some(Stands::Asked) => Layout::Asked(ASKED.into()),
     };
-    let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, MAX_WAIT);
-    if max_wait >= rewrite_timeout {
+    let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
+    if max_wait >= around.rewrite_timeout {
         section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
     }
+    let limits = if around.is_profile { base.limits } else { limits(section, base.limits) };
     Summarize { settings, limits, upstream, model, layout, max_wait }
 }
 
@@ -121,6 +140,7 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     }
 }
 
+/// The bounds on making them, which are the same for all.
 fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
     let expected = || "an amount of US dollars such as 10.00, or \"any\"".into();
     let per_hour = section.parse("per_hour", expected, |value, _| dollars(value));

@@ -42,7 +42,29 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `mode`: expected \"rewrite\" or \"observe\", got \"rewirte\"\n  hint: did you mean `rewrite`?",
     ),
     ("mode = true", "1: `mode`: expected \"rewrite\" or \"observe\", got a boolean"),
-    ("preset = 'opencode'", "1: `preset`: expected \"default\", got \"opencode\""),
+    (
+        "preset = 'opencod'",
+        "1: `preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"opencod\"\n  hint: did you mean `opencode`?",
+    ),
+    // Profiles.
+    ("[profile.a]", "1: `profile.a.match`: missing, a profile must say which requests it is for"),
+    (
+        "[profile.a]\nmatch = {}",
+        "2: `profile.a.match`: nothing to match by\n  hint: it has `client`, `model`, `upstream`, `protocol`, `header`",
+    ),
+    ("profile.a.match.model = '['", "1: `profile.a.match.model`: \"[\" is no pattern: invalid range pattern"),
+    (
+        "profile.a.match.model = ' , '",
+        "1: `profile.a.match.model`: expected a pattern, or several with commas between them, got \" , \"",
+    ),
+    (
+        "[profile.a]\nmatch = { modle = 'x', header = { 'a b' = 'x', c = 5 } }\npreset = 'codx'",
+        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got an integer\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
+    ),
+    (
+        "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",
+        "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: unknown key\n  hint: did you mean `summarize.jobs`?\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: unknown key",
+    ),
     // Keys and tables.
     ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
     ("max_lines = 5", "1: `max_lines`: unknown key\n  hint: did you mean `truncate.max_lines`?"),
@@ -355,7 +377,7 @@ fn tool_overrides() {
     let shells = shipped.join(", ");
     let text = "[truncate]\nmax_lines = 10\nkeep = 'tail'\n[truncate.tool.Zap]\nmax_bytes = 5\n\
          [truncate.tool.'Bash, sh']\nkeep = 'head'\n";
-    let tools = good(text).policy.shape.truncate.tools;
+    let tools = good(text).tuning.policy.shape.truncate.tools;
     let patterns: Vec<&[String]> = tools.iter().map(|(patterns, _)| patterns.patterns()).collect();
     assert_eq!(patterns[..2], [&["Zap".to_owned()][..], &["Bash".to_owned(), "sh".to_owned()][..]]);
     assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
@@ -363,7 +385,8 @@ fn tool_overrides() {
     let bytes = 50 << 10;
     assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both)]);
 
-    let own = good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).policy.shape.truncate.tools;
+    let own =
+        good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).tuning.policy.shape.truncate.tools;
     assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");
     assert_eq!(own[0].1.keep, Keep::Tail);
 }
@@ -463,4 +486,35 @@ proptest! {
         let (Some(head), Some(tail)) = (SHIPPED.get(..at), SHIPPED.get(at + length..)) else { return Ok(()) };
         let _ = Config::from_toml(&format!("{head}{tail}"), &at_home);
     }
+}
+
+/// Every preset can be read, says something, and every name is one.
+#[test]
+fn presets_are_right_and_say_something() {
+    let default = format!("{:?}", good("").tuning);
+    let mut seen = vec![default.clone()];
+    for preset in Preset::all().filter(|preset| *preset != Preset::Default) {
+        let name = preset.as_str();
+        check(preset.fragment(), "");
+        let named = good(&format!("preset = '{name}'"));
+        assert_eq!(format!("{:?}", named.tuning), format!("{:?}", good(preset.fragment()).tuning), "{name}");
+        let first = preset.fragment().lines().next().unwrap_or_default();
+        assert!(first.starts_with("# "), "{name} opens with what it is taken from");
+        seen.push(format!("{:?}", named.tuning));
+    }
+    let all = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), all, "no two presets are the same");
+    assert_eq!(good("preset = 'gemini-cli'").preset, Preset::Gemini);
+    assert_eq!(format!("{:?}", good("preset = 'default'").tuning), default);
+}
+
+/// A file's own keys go before its preset's.
+#[test]
+fn a_file_goes_before_its_preset() {
+    let config = good("preset = 'codex'\n[truncate]\nmax_bytes = 500\n[cache]\nanchors = false");
+    let policy = &config.tuning.policy;
+    assert_eq!((policy.shape.truncate.base.max_bytes, policy.shape.truncate.base.keep), (500, Keep::Both));
+    assert!(!policy.clear.enabled && !policy.marks.anchors && policy.marks.marks);
 }

@@ -90,6 +90,8 @@ pub struct Record {
     /// The client compacts its own history: `asked` for a summary with this request, or `continued` from one. null:
     /// neither.
     pub compaction: Option<String>,
+    /// The profile whose settings hold for the conversation; null: the file's own.
+    pub profile: Option<String>,
     /// A call of the gateway's own, for this conversation; null for what the client asked for.
     pub own: Option<Own>,
 }
@@ -522,7 +524,7 @@ mod tests {
             r#""steps_until_red":114,"spike":false},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,
-            r#""attempt":1,"overflow":false,"compaction":null,"#,
+            r#""attempt":1,"overflow":false,"compaction":null,"profile":null,"#,
             r#""own":{"purpose":"summary","messages":40,"generation":2,"bytes":9000,"score":0.5}}"#,
         );
         assert_eq!(full().row(0).record, expected);

@@ -213,7 +213,7 @@ impl Thread {
         let mut policy = Policy::default();
         policy.shape.repeat = false;
         policy.clear.gate = vec![Reason::Cold];
-        policy.marks = marks::Settings { marks: true, anchors: true };
+        policy.marks = marks::Settings::default();
         let bound = self.binding.filter(|_| conversation.has_reasoning());
         let facts = Facts { window, bound, ..Facts::default() };
         let outcome = plan(conversation, past, &policy, &facts, &|_| "full output: /o".to_owned());

@@ -77,7 +77,7 @@ fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome
 }
 
 fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) -> Outcome {
-    let marks = marks::Settings { marks: false, anchors: false };
+    let marks = marks::Settings { marks: false, anchors: false, keys: true };
     let clear = clear::Settings { enabled: false, ..clear::Settings::default() };
     let policy = Policy { shape: settings.clone(), clear, marks, ..Policy::default() };
     plan(conversation, past.clone(), &policy, &Facts::default(), &|id| {

@@ -13,11 +13,13 @@ pub struct Settings {
     pub marks: bool,
     /// Use free marks as anchors.
     pub anchors: bool,
+    /// Give requests a key of their conversation's own, where their upstream wants one.
+    pub keys: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { marks: true, anchors: true }
+        Self { marks: true, anchors: true, keys: true }
     }
 }
 

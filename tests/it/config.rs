@@ -1,6 +1,6 @@
 //! The shipped `gateway.toml` is the defaults and their documentation; a wrong one is told everything at once.
 
-use plimsoll::config::{Config, SHIPPED, Upstreams};
+use plimsoll::config::{Config, SHIPPED, Tuning, Upstreams};
 use plimsoll::planner::Policy;
 use plimsoll::shape;
 use plimsoll::shape::settings::Truncate;
@@ -54,9 +54,9 @@ gateway.toml:15: `clera`: unknown key
 fn the_shipped_file_is_the_defaults() {
     let default = Config::default_with(&environment).expect("a home is all it needs");
     assert_same(&read(SHIPPED), &default);
-    assert_same_shape(&default.policy.shape, &shape::Settings::default());
-    assert_eq!(default.policy.clear, Policy::default().clear);
-    assert_eq!(default.policy.window, Policy::default().window);
+    assert_same_shape(&default.tuning.policy.shape, &shape::Settings::default());
+    assert_eq!(default.tuning.policy.clear, Policy::default().clear);
+    assert_eq!(default.tuning.policy.window, Policy::default().window);
 }
 
 /// Whatever stands at rest in the shipped file can be set.
@@ -77,7 +77,10 @@ fn the_shipped_file_explains_every_key() {
     let keys = Config::keys();
     assert!(keys.len() > 40, "{keys:?}");
     for key in keys {
-        assert!(explained.iter().any(|path| matches(&key, path)), "`{key}` is not explained");
+        // The sections of a profile are those of the file.
+        let own = key.strip_prefix("profile.NAME.").filter(|rest| !rest.starts_with("match"));
+        let key = own.unwrap_or(&key);
+        assert!(explained.iter().any(|path| matches(key, path)), "`{key}` is not explained");
     }
 }
 
@@ -143,10 +146,10 @@ fn assert_same(a: &Config, b: &Config) {
         state,
         upstreams,
         limits,
-        policy,
+        tuning: Tuning { policy, summarize },
+        profiles,
         budget,
         recover,
-        summarize,
         outputs,
         ledger,
         prices,
@@ -155,13 +158,14 @@ fn assert_same(a: &Config, b: &Config) {
     } = a;
     assert_eq!((mode, preset, listen, state), (&b.mode, &b.preset, &b.listen, &b.state));
     assert_eq!((limits, budget, outputs, ledger), (&b.limits, &b.budget, &b.outputs, &b.ledger));
-    assert_eq!(summarize, &b.summarize);
+    assert_eq!(summarize, &b.tuning.summarize);
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
     assert!(matches!(upstreams, Upstreams::Named(_)));
-    assert!(prices.is_empty() && b.prices.is_empty());
+    assert!(prices.is_empty() && b.prices.is_empty() && profiles.is_empty() && b.profiles.is_empty());
+    let (recovers, b) = (b.recover, &b.tuning);
     assert_same_shape(&policy.shape, &b.policy.shape);
     assert_eq!(policy.clear, b.policy.clear);
-    assert_eq!((policy.window, policy.ladder, *recover), (b.policy.window, b.policy.ladder, b.recover));
+    assert_eq!((policy.window, policy.ladder, *recover), (b.policy.window, b.policy.ladder, recovers));
     assert_eq!(policy.marks, b.policy.marks);
 }
 

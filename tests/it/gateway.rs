@@ -455,3 +455,26 @@ fn requests_of_a_conversation_have_its_cache_key_where_that_is_wanted() {
         assert_eq!(keys[0], keys[1]);
     }
 }
+
+/// A profile holds for the conversations that match at their first request, and for no others.
+#[test]
+fn profiles_have_settings_of_their_own() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("{CONFIG}[profile.raw]\nmatch.model = '*haiku*'\npreset = 'passthrough'\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let post = |model: &str, session: &str, results: &[&str]| {
+        let body = request(model, results);
+        let headers = [("x-session-id", session)];
+        assert_eq!(gateway.post("/v1/messages", &headers, &body).0, 200);
+        upstream.received().last().unwrap().text() == body
+    };
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    assert!(post("claude-haiku-4-5", "a", &[&first]), "nothing is done");
+    assert!(!post("claude-sonnet-4-6", "b", &[&first]), "the file's settings hold");
+    assert!(post("claude-sonnet-4-6", "a", &[&first, &second]), "the conversation keeps its profile");
+    gateway.stop();
+    let profiles: Vec<Value> = records(home.path()).iter().map(|record| record["profile"].clone()).collect();
+    assert_eq!(profiles.iter().filter(|profile| **profile == json!("raw")).count(), 2, "{profiles:?}");
+    assert_eq!(profiles.iter().filter(|profile| profile.is_null()).count(), 1, "{profiles:?}");
+}

@@ -11,12 +11,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
-use crate::app::build::counting;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
 use crate::app::rewrite::{Asked, Rewritten};
 use crate::app::route::Routes;
+use crate::app::summaries::Terms;
 use crate::app::touched::Touched;
+use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
 use crate::app::{Core, Recall};
 use crate::config::{self, Recover};
@@ -74,6 +75,7 @@ impl Rig {
     /// A gateway that has just started.
     pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
         let prices = Arc::new(prices);
+        let terms = Terms::new(&config::Summarize::default(), None, policy.window);
         let lost: Arc<AtomicU64> = Arc::default();
         let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
         let means = Means {
@@ -91,8 +93,7 @@ impl Rig {
             store,
             outputs: self.outputs(),
             touched: Touched::new(),
-            counting: counting(&policy),
-            policy,
+            tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
             recover: Recover::default(),
@@ -143,7 +144,11 @@ pub(super) fn headers(key: &str, session: &str) -> HeaderMap {
 /// in its own way. The last one but three changes nothing.
 pub(super) fn policy(variant: u8) -> Policy {
     let variant = variant % SETTINGS;
-    let marks = marks::Settings { marks: variant % 3 != 1 && variant != QUIET, anchors: variant != QUIET };
+    let marks = marks::Settings {
+        marks: variant % 3 != 1 && variant != QUIET,
+        anchors: variant != QUIET,
+        keys: true,
+    };
     Policy {
         shape: shaping(variant),
         clear: clearing(variant),

@@ -17,6 +17,7 @@ use http::HeaderMap;
 use moka::sync::Cache;
 
 use super::route::Served;
+use crate::config::Summarize;
 use crate::conversation::{Chain, Conversation, Digest};
 use crate::lineage::Place;
 use crate::planner::splice::{SUMMARY, cuts};
@@ -34,26 +35,23 @@ const ASKED: u64 = 65_536;
 /// What a model is assumed to take, in tokens, where that is not known.
 const WINDOW: u64 = 32_000;
 
-/// What summaries are made by.
+/// What the summaries of a conversation are made by.
 pub(super) struct Terms {
-    pub(super) settings: summary::Settings,
-    pub(super) limits: Limits,
-    pub(super) layout: Layout,
-    pub(super) max_wait: Duration,
+    settings: Arc<summary::Settings>,
+    recipe: Digest,
+    layout: Layout,
+    max_wait: Duration,
     /// Who writes them; `None`: whoever the request goes to.
-    pub(super) writer: Option<Served>,
+    writer: Option<Served>,
     /// The model that does; `None`: the request's own.
-    pub(super) model: Option<String>,
+    model: Option<String>,
     /// How full the window may get.
-    pub(super) window: window::Settings,
+    window: window::Settings,
 }
 
 /// The summaries of all conversations.
 pub(super) struct Summaries {
     summarizer: Summarizer,
-    terms: Terms,
-    settings: Arc<summary::Settings>,
-    recipe: Digest,
     store: Arc<dyn Store>,
     prices: Arc<Catalogue>,
     asked: Cache<String, ()>,
@@ -65,6 +63,7 @@ pub(super) struct Seen<'a> {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: &'a Conversation,
     pub(super) place: &'a Place,
+    pub(super) terms: &'a Arc<Terms>,
     /// The decisions that it was sent with.
     pub(super) applied: &'a [Applied],
     /// The splice that it was sent with.
@@ -77,6 +76,7 @@ pub(super) struct Seen<'a> {
 
 /// A summary that could be made.
 pub(super) struct Prospect {
+    terms: Arc<Terms>,
     protocol: &'static dyn Protocol,
     conversation: Conversation,
     thread: String,
@@ -91,73 +91,89 @@ pub(super) struct Prospect {
     now_ms: i64,
 }
 
+impl Terms {
+    pub(super) fn new(given: &Summarize, writer: Option<Served>, window: window::Settings) -> Self {
+        let recipe = summary::prompt::recipe(&given.settings);
+        Self {
+            settings: Arc::new(given.settings.clone()),
+            recipe,
+            layout: given.layout.clone(),
+            max_wait: given.max_wait,
+            writer,
+            model: given.model.clone(),
+            window,
+        }
+    }
+}
+
 impl Summaries {
     /// Starts the summariser.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub(super) fn start(
-        terms: Terms,
+        limits: Limits,
         store: Arc<dyn Store>,
         prices: Arc<Catalogue>,
         lost: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         let report = bill::report(Arc::clone(&store), lost);
-        let summarizer = Summarizer::start(terms.limits, Arc::clone(&prices), report)?;
-        let (settings, recipe) = (Arc::new(terms.settings.clone()), summary::prompt::recipe(&terms.settings));
-        Ok(Self { summarizer, terms, settings, recipe, store, prices, asked: Cache::new(ASKED) })
+        let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
+        Ok(Self { summarizer, store, prices, asked: Cache::new(ASKED) })
     }
 
     /// The splice that the newest summary of a request's history could be sent as.
-    pub(super) fn ready(&self, conversation: &Conversation, place: &Place) -> Option<Splice> {
-        if place.sent == 0 || conversation.continues.is_some() {
+    pub(super) fn ready(&self, terms: &Terms, conversation: &Conversation, place: &Place) -> Option<Splice> {
+        if !terms.settings.enabled || place.sent == 0 || conversation.continues.is_some() {
             return None;
         }
-        splice_of(&*self.newest(place)?, conversation, place, &self.terms.layout)
+        splice_of(&*self.newest(terms, place)?, conversation, place, &terms.layout)
     }
 
     /// Waits for the summary that is being made of a thread, if one is, no longer than is allowed. Whether it is
     /// there then must be looked up.
-    pub(super) async fn wait(&self, thread: &str) -> bool {
-        let waits = !self.terms.max_wait.is_zero() && self.summarizer.is_running(thread);
+    pub(super) async fn wait(&self, terms: &Terms, thread: &str) -> bool {
+        let waits = !terms.max_wait.is_zero() && self.summarizer.is_running(thread);
         if waits {
-            self.summarizer.wait(thread, self.terms.max_wait).await;
+            self.summarizer.wait(thread, terms.max_wait).await;
         }
         waits
     }
 
     /// The summary that is to be made now that this request is sent, if one is due.
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
-        let Seen { conversation, place, level, .. } = seen;
+        let Seen { conversation, place, terms, level, .. } = seen;
         let gauge = level.gauge?;
         let thread = &place.thread.id;
-        if gauge.utilisation() < self.settings.trigger
+        if !terms.settings.enabled
+            || gauge.utilisation() < terms.settings.trigger
             || conversation.continues.is_some()
             || !self.summarizer.takes(thread)
         {
             return None;
         }
-        let newest = self.newest(place);
+        let newest = self.newest(terms, place);
         let used = seen.splice.map_or(0, Splice::end);
         // One that is ready but was not used although it had to be cannot be.
-        let is_stuck = gauge.excess(&self.terms.window) > 0;
+        let is_stuck = gauge.excess(&terms.window) > 0;
         if !is_stuck && newest.as_ref().is_some_and(|newest| newest.end > used) {
             return None;
         }
         let usable = gauge.usable();
-        let trigger = (usable as f64 * self.terms.window.trigger) as u64;
-        let target = (usable as f64 * self.terms.window.target) as u64;
+        let trigger = (usable as f64 * terms.window.trigger) as u64;
+        let target = (usable as f64 * terms.window.target) as u64;
         let demand = Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable };
         // Clearing costs no call of the gateway's own.
         if level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token {
             return None;
         }
-        let (cut, bytes) = self.choose(seen, demand)?;
+        let (cut, bytes) = choose(seen, demand)?;
         if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
             return None;
         }
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
         Some(Prospect {
+            terms: Arc::clone(terms),
             protocol: seen.protocol,
             conversation: conversation.clone(),
             thread: thread.clone(),
@@ -173,31 +189,6 @@ impl Summaries {
         })
     }
 
-    /// Where to cut, and the bytes of what would go, as it is sent now.
-    fn choose(&self, seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
-        let Seen { conversation, applied, splice, bytes_per_token, .. } = seen;
-        let mut bytes: Vec<u64> =
-            conversation.messages.iter().map(|message| message.span.len() as u64).collect();
-        for applied in applied {
-            let message = &mut bytes[applied.part.message as usize];
-            *message = message.saturating_sub(applied.decision.bytes_spared());
-        }
-        // What a splice took costs what stands for it.
-        let taken = splice.map_or(0, |splice| splice.bytes_after);
-        for (at, bytes) in bytes.iter_mut().enumerate() {
-            *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
-        }
-        let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
-        let mut all = cuts(conversation, splice, conversation.messages.len());
-        let freed = |cut: &Cut| taken + cut.messages().map(|at| bytes[at]).sum::<u64>();
-        let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
-        let places: Vec<cut::Place> = all.iter().map(place).collect();
-        let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
-        let cut = all.swap_remove(cut::choose(&places, &each, demand, &self.settings)?);
-        let bytes = freed(&cut);
-        Some((cut, bytes))
-    }
-
     /// The job for a prospect: who is asked, with what. `None` if nobody may be.
     pub(super) fn job(
         &self,
@@ -208,7 +199,7 @@ impl Summaries {
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
         let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
-        let previous = prospect.previous.filter(|_| !self.settings.is_rebased(generation));
+        let previous = prospect.previous.filter(|_| !prospect.terms.settings.is_rebased(generation));
         // What stays for now may go later: it is summarised too.
         let first = prospect.cut.messages().next()?;
         Some(Job {
@@ -223,7 +214,7 @@ impl Summaries {
             generation,
             bytes: prospect.bytes,
             bytes_per_token: prospect.bytes_per_token,
-            settings: Arc::clone(&self.settings),
+            settings: Arc::clone(&prospect.terms.settings),
             call,
             now_ms: prospect.now_ms,
         })
@@ -236,8 +227,9 @@ impl Summaries {
         like: Option<String>,
         headers: &HeaderMap,
     ) -> Option<Call> {
-        let model = self.terms.model.clone().or_else(|| prospect.model.clone())?;
-        let other = self.terms.writer.as_ref().filter(|writer| writer.upstream.name() != upstream.name());
+        let terms = &prospect.terms;
+        let model = terms.model.clone().or_else(|| prospect.model.clone())?;
+        let other = terms.writer.as_ref().filter(|writer| writer.upstream.name() != upstream.name());
         let (upstream, protocol, like, headers) = match other {
             Some(writer) => {
                 let own = prospect.protocol.name();
@@ -259,10 +251,10 @@ impl Summaries {
     }
 
     /// The newest summary that stands for the beginning of a history.
-    fn newest(&self, place: &Place) -> Option<Arc<Summary>> {
+    fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [Some(&place.thread.id), place.thread.parent.as_ref()];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
-        summaries.into_iter().find(|summary| summary.recipe == self.recipe && carries(place, summary))
+        summaries.into_iter().find(|summary| summary.recipe == terms.recipe && carries(place, summary))
     }
 
     /// The newest summary of a thread. The store is asked once.
@@ -279,6 +271,30 @@ impl Summaries {
         self.summarizer.remember(Arc::clone(&summary));
         Some(summary)
     }
+}
+
+/// Where to cut, and the bytes of what would go, as it is sent now.
+fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
+    let Seen { conversation, terms, applied, splice, bytes_per_token, .. } = seen;
+    let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.span.len() as u64).collect();
+    for applied in applied {
+        let message = &mut bytes[applied.part.message as usize];
+        *message = message.saturating_sub(applied.decision.bytes_spared());
+    }
+    // What a splice took costs what stands for it.
+    let taken = splice.map_or(0, |splice| splice.bytes_after);
+    for (at, bytes) in bytes.iter_mut().enumerate() {
+        *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
+    }
+    let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
+    let mut all = cuts(conversation, splice, conversation.messages.len());
+    let freed = |cut: &Cut| taken + cut.messages().map(|at| bytes[at]).sum::<u64>();
+    let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
+    let places: Vec<cut::Place> = all.iter().map(place).collect();
+    let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
+    let cut = all.swap_remove(cut::choose(&places, &each, demand, &terms.settings)?);
+    let bytes = freed(&cut);
+    Some((cut, bytes))
 }
 
 /// Whether a request's history begins with exactly what a summary stands for.

@@ -144,20 +144,13 @@ fn a_restart_finds_what_was_ready() {
     let batch = Batch { summaries: vec![made], ..Batch::default() };
     runtime.block_on(store().commit(batch)).unwrap();
 
-    let summaries = |settings: &summary::Settings| {
-        let terms = Terms {
-            settings: settings.clone(),
-            limits: Limits::default(),
-            layout: Layout::Answer,
-            max_wait: Duration::ZERO,
-            writer: None,
-            model: None,
-            window: window::Settings::default(),
-        };
+    let ready = |settings: &summary::Settings, place: &Place| {
+        let given = Summarize { settings: settings.clone(), ..Summarize::default() };
+        let terms = Terms::new(&given, None, window::Settings::default());
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
-        Summaries::start(terms, store(), prices, Arc::default()).unwrap()
+        let summaries = Summaries::start(Limits::default(), store(), prices, Arc::default()).unwrap();
+        summaries.ready(&terms, &conversation, place)
     };
-    let ready = |settings: &summary::Settings, place: &Place| summaries(settings).ready(&conversation, place);
     assert!(ready(&settings, &ours).is_some_and(|splice| splice.end() <= 7 && &*splice.rule == SUMMARY));
     let mut fork = ours.clone();
     (fork.thread.id, fork.thread.parent) = ("u".to_owned(), Some("t".to_owned()));

@@ -67,7 +67,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("no price is known for `{model}`")));
     }
     let setting = Setting {
-        policy: &config.policy,
+        policy: &config.tuning.policy,
         catalogue: &catalogue,
         prices: options.prices.as_deref(),
         marks: options.client_marks,

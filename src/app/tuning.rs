@@ -1,0 +1,134 @@
+//! Which settings hold for a conversation: the file's, or those of the first profile that matches its first request.
+//!
+//! What was chosen is remembered by thread, bounded, and lost with the process: then the next request chooses. What was
+//! decided before stays as it was sent in any case. Without profiles nothing is looked up.
+
+use std::sync::Arc;
+
+use moka::sync::Cache;
+
+use super::build::counting;
+use super::summaries::Terms;
+use crate::config::{self, Matcher};
+use crate::planner::Policy;
+
+/// Threads whose profile is remembered.
+const CHOSEN: u64 = 65_536;
+
+/// The settings of a conversation.
+pub(super) struct Tuning {
+    /// The profile's name; `None`: the file's own.
+    pub(super) profile: Option<String>,
+    pub(super) policy: Policy,
+    /// The same without events: what a prompt is counted by.
+    pub(super) counting: Policy,
+    /// What summaries are made by.
+    pub(super) terms: Arc<Terms>,
+}
+
+/// The settings of all conversations.
+pub(super) struct Tunings {
+    file: Arc<Tuning>,
+    profiles: Vec<(Matcher, Arc<Tuning>)>,
+    chosen: Cache<String, Arc<Tuning>>,
+}
+
+impl Tuning {
+    pub(super) fn new(profile: Option<String>, policy: Policy, terms: Terms) -> Self {
+        let counting = counting(&policy);
+        Self { profile, policy, counting, terms: Arc::new(terms) }
+    }
+}
+
+impl Tunings {
+    pub(super) fn new(file: Tuning, profiles: Vec<(Matcher, Tuning)>) -> Self {
+        let profiles = profiles.into_iter().map(|(matcher, tuning)| (matcher, Arc::new(tuning))).collect();
+        Self { file: Arc::new(file), profiles, chosen: Cache::new(CHOSEN) }
+    }
+
+    /// The settings of a file without profiles.
+    pub(super) const fn file(&self) -> &Arc<Tuning> {
+        &self.file
+    }
+
+    /// The settings of a request by itself.
+    pub(super) fn of(&self, request: &config::Request<'_>) -> Arc<Tuning> {
+        let matches = |(matcher, _): &&(Matcher, Arc<Tuning>)| matcher.matches(request);
+        let found = self.profiles.iter().find(matches);
+        Arc::clone(found.map_or(&self.file, |(_, tuning)| tuning))
+    }
+
+    /// The settings of a thread: those that were chosen at its first request, else, from now on, `own`.
+    pub(super) fn of_thread(&self, thread: &str, own: &Arc<Tuning>) -> Arc<Tuning> {
+        if self.profiles.is_empty() {
+            return Arc::clone(own);
+        }
+        self.chosen.entry_by_ref(thread).or_insert_with(|| Arc::clone(own)).into_value()
+    }
+
+    /// The same, without a choice.
+    pub(super) fn known(&self, thread: &str) -> Option<Arc<Tuning>> {
+        if self.profiles.is_empty() { None } else { self.chosen.get(thread) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::strategy::window;
+
+    const PROFILES: &str = "[profile.cheap]\nmatch.model = '*haiku*'\n[profile.review]\nmatch.client = 'review*'\n\
+                            [profile.late]\nmatch.model = '*'";
+
+    fn tunings(text: &str) -> Tunings {
+        let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        let config = Config::from_toml(text, &home).unwrap();
+        let tuning = |name: Option<&str>| {
+            let terms = Terms::new(&config::Summarize::default(), None, window::Settings::default());
+            Tuning::new(name.map(str::to_owned), Policy::default(), terms)
+        };
+        let profiles = config.profiles.iter();
+        let profiles = profiles.map(|profile| (profile.matcher.clone(), tuning(Some(&profile.name))));
+        Tunings::new(tuning(None), profiles.collect())
+    }
+
+    fn own(tunings: &Tunings, client: &str, model: Option<&str>) -> Arc<Tuning> {
+        let headers = HeaderMap::new();
+        let (client, upstream, protocol) = (Some(client), "local", "anthropic");
+        tunings.of(&config::Request { client, model, upstream, protocol, headers: &headers })
+    }
+
+    #[test]
+    fn the_first_profile_that_matches_holds() {
+        let tunings = tunings(PROFILES);
+        for (client, model, expected) in [
+            ("review/1", Some("opus"), Some("review")),
+            ("review/1", Some("claude-haiku-4"), Some("cheap")),
+            ("codex", Some("gpt"), Some("late")),
+            ("codex", None, None),
+        ] {
+            assert_eq!(own(&tunings, client, model).profile.as_deref(), expected, "{client} {model:?}");
+        }
+    }
+
+    /// A thread keeps what was chosen at its first request, whatever model is asked later.
+    #[test]
+    fn a_thread_keeps_its_profile() {
+        let all = tunings(PROFILES);
+        let name = |tuning: Arc<Tuning>| tuning.profile.clone();
+        assert!(all.known("t").is_none());
+        for (thread, model, expected) in
+            [("t", "haiku", "cheap"), ("t", "opus", "cheap"), ("u", "opus", "late"), ("u", "haiku", "late")]
+        {
+            let own = own(&all, "x", Some(model));
+            assert_eq!(name(all.of_thread(thread, &own)).as_deref(), Some(expected), "{thread} {model}");
+        }
+        assert_eq!(all.known("t").and_then(name).as_deref(), Some("cheap"));
+        let none = tunings("");
+        none.of_thread("t", none.file());
+        assert!(none.known("t").is_none(), "nothing is looked up without profiles");
+    }
+}

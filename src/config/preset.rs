@@ -1,0 +1,107 @@
+//! `preset`: sets of defaults under a name, after what known agents and gateways do with their own history.
+//!
+//! A preset is a fragment of a configuration file (`presets/NAME.toml`), whose comments say what it is taken from and
+//! what is different here. A file's own keys go before it.
+
+use super::document::{Document, Source};
+use super::environment::Environment;
+use super::problem::Problem;
+use super::reader::Reader;
+use super::tuning::{Around, Tuning};
+use super::value::Word;
+
+/// A set of defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// The gateway's own.
+    Default,
+    /// Nothing is done; the books are kept.
+    Passthrough,
+    /// opencode, as its architecture is described.
+    Opencode,
+    /// opencode, as it is now.
+    Opencode2026,
+    /// A window manager with zones, eviction and compaction.
+    Cwm,
+    /// pulse-coder, as its architecture is described.
+    Pulse,
+    /// pulse-coder, as it is now.
+    Pulse2026,
+    /// Gemini CLI.
+    Gemini,
+    /// Temporal's agent.
+    Temporal,
+    /// Dyad.
+    Dyad,
+    /// `OpenManus`.
+    Openmanus,
+    /// Open Interpreter.
+    OpenInterpreter,
+    /// Codex.
+    Codex,
+    /// picoclaw.
+    Picoclaw,
+}
+
+impl Word for Preset {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("default", Self::Default),
+        ("passthrough", Self::Passthrough),
+        ("opencode", Self::Opencode),
+        ("opencode-2026", Self::Opencode2026),
+        ("cwm", Self::Cwm),
+        ("pulse", Self::Pulse),
+        ("pulse-2026", Self::Pulse2026),
+        ("gemini", Self::Gemini),
+        ("gemini-cli", Self::Gemini),
+        ("temporal", Self::Temporal),
+        ("dyad", Self::Dyad),
+        ("openmanus", Self::Openmanus),
+        ("open-interpreter", Self::OpenInterpreter),
+        ("codex", Self::Codex),
+        ("picoclaw", Self::Picoclaw),
+    ];
+}
+
+impl Preset {
+    /// Its name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, preset)| *preset == self).map_or("default", |(name, _)| name)
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let is_first = |(at, (_, preset)): &(usize, &(&str, Self))| {
+            Self::WORDS[..*at].iter().all(|(_, earlier)| earlier != preset)
+        };
+        Self::WORDS.iter().enumerate().filter(is_first).map(|(_, (_, preset))| *preset)
+    }
+
+    /// The text of its fragment.
+    pub const fn fragment(self) -> &'static str {
+        match self {
+            Self::Default => "",
+            Self::Passthrough => include_str!("presets/passthrough.toml"),
+            Self::Opencode => include_str!("presets/opencode.toml"),
+            Self::Opencode2026 => include_str!("presets/opencode-2026.toml"),
+            Self::Cwm => include_str!("presets/cwm.toml"),
+            Self::Pulse => include_str!("presets/pulse.toml"),
+            Self::Pulse2026 => include_str!("presets/pulse-2026.toml"),
+            Self::Gemini => include_str!("presets/gemini.toml"),
+            Self::Temporal => include_str!("presets/temporal.toml"),
+            Self::Dyad => include_str!("presets/dyad.toml"),
+            Self::Openmanus => include_str!("presets/openmanus.toml"),
+            Self::OpenInterpreter => include_str!("presets/open-interpreter.toml"),
+            Self::Codex => include_str!("presets/codex.toml"),
+            Self::Picoclaw => include_str!("presets/picoclaw.toml"),
+        }
+    }
+
+    /// What it sets, on top of the defaults, and what is wrong with it.
+    pub(super) fn tuning(self, environment: &dyn Environment, around: Around<'_>) -> (Tuning, Vec<Problem>) {
+        let source = Source::new(self.fragment());
+        let document = Document::parse(&source);
+        let base = Tuning::default();
+        Reader::read(&document, environment, |root| Tuning::read(root, &base, around))
+    }
+}

@@ -1,0 +1,192 @@
+//! `[profile.NAME]`: settings of their own for some conversations, by who makes the request and for what.
+//!
+//! The first profile of the file that matches holds. A profile that matches nothing in particular is a mistake.
+
+use glob::PatternError;
+use http::{HeaderMap, HeaderName};
+use toml::de::DeValue;
+
+use super::Preset;
+use super::section::Section;
+use super::tuning::{Around, Tuning};
+use super::value::{Fault, FromValue, bad_pattern};
+use crate::shape::settings::Tools;
+
+/// Settings of their own for some conversations.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// What the file calls it.
+    pub name: String,
+    /// Whose they are.
+    pub matcher: Matcher,
+    /// The settings.
+    pub tuning: Tuning,
+}
+
+/// Which requests a profile is for: all that is given must match.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Matcher {
+    client: Option<Tools>,
+    model: Option<Tools>,
+    upstream: Option<Tools>,
+    protocol: Option<Tools>,
+    headers: Vec<(HeaderName, Tools)>,
+}
+
+/// What is known of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The client program, as it names itself: the first word of `user-agent`.
+    pub client: Option<&'a str>,
+    /// The model that is asked.
+    pub model: Option<&'a str>,
+    /// The name of the upstream.
+    pub upstream: &'a str,
+    /// The name of the protocol.
+    pub protocol: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+}
+
+impl Matcher {
+    /// Whether a request is one of these.
+    pub fn matches(&self, request: &Request<'_>) -> bool {
+        let is = |patterns: &Option<Tools>, value: Option<&str>| {
+            patterns.as_ref().is_none_or(|patterns| value.is_some_and(|value| patterns.matches(value)))
+        };
+        let has = |(name, patterns): &(HeaderName, Tools)| {
+            let mut values = request.headers.get_all(name).iter();
+            values.any(|value| value.to_str().is_ok_and(|value| patterns.matches(value)))
+        };
+        is(&self.client, request.client)
+            && is(&self.model, request.model)
+            && is(&self.upstream, Some(request.upstream))
+            && is(&self.protocol, Some(request.protocol))
+            && self.headers.iter().all(has)
+    }
+}
+
+/// The profiles of a file. What one leaves out is the preset's that it names, else the file's.
+pub(super) fn read(root: &mut Section<'_, '_>, file: &Tuning, around: Around<'_>) -> Vec<Profile> {
+    root.entries("profile", "NAME", |name, section| {
+        let matcher = section.section("match", matcher);
+        section.require("match", "missing, a profile must say which requests it is for");
+        let preset = section.optional::<Preset>("preset");
+        let base = preset.map(|preset| {
+            let (mut tuning, _) =
+                preset.tuning(section.environment(), Around { is_profile: false, ..around });
+            tuning.summarize.written_as(&file.summarize);
+            tuning
+        });
+        let tuning = Tuning::read(section, base.as_ref().unwrap_or(file), around);
+        Profile { name: name.to_owned(), matcher, tuning }
+    })
+}
+
+/// What a matcher may have.
+const KEYS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];
+
+fn matcher(section: &mut Section<'_, '_>) -> Matcher {
+    if section.is_there() && !KEYS.iter().any(|key| section.has(key)) {
+        section.problem_here("nothing to match by", Some(format!("it has `{}`", KEYS.join("`, `"))));
+    }
+    Matcher {
+        client: globs(section, "client"),
+        model: globs(section, "model"),
+        upstream: globs(section, "upstream"),
+        protocol: globs(section, "protocol"),
+        headers: section.pairs("header", |name, value, _| header(name, value)).unwrap_or_default(),
+    }
+}
+
+const EXPECTED: &str = "a pattern, or several with commas between them";
+
+/// A list of patterns, with commas between them.
+fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<Tools> {
+    section.parse(key, || EXPECTED.into(), |value, _| patterns(value))
+}
+
+fn header(name: &str, value: &DeValue<'_>) -> Result<(HeaderName, Tools), Fault> {
+    let name = name.parse().map_err(|_| Fault::Said("this is no header name".to_owned()))?;
+    Ok((name, patterns(value)?))
+}
+
+fn patterns(value: &DeValue<'_>) -> Result<Tools, Fault> {
+    let text = String::from_value(value)?;
+    let bad = |error: PatternError| Fault::Said(bad_pattern(&text, &error));
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let patterns = Tools::new(names).map_err(bad)?;
+    if patterns.patterns().is_empty() { Err(Fault::UNEXPECTED) } else { Ok(patterns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn config(text: &str) -> Config {
+        let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        Config::from_toml(text, &home).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+    }
+
+    #[test]
+    fn who_matches() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-team", "infra".parse().unwrap());
+        headers.append("x-team", "web-shop".parse().unwrap());
+        let request = Request {
+            client: Some("claude-cli/2.1"),
+            model: Some("claude-opus-4-1"),
+            upstream: "anthropic",
+            protocol: "anthropic",
+            headers: &headers,
+        };
+        for (text, expected) in [
+            ("client = 'claude-cli*'", true),
+            ("client = 'Claude-CLI/*'", true),
+            ("client = 'claude'", false),
+            ("client = 'codex*, claude*'", true),
+            ("client = 'claude*', model = '*haiku*'", false),
+            ("client = 'claude*', model = '*opus*', upstream = 'anthropic'", true),
+            ("protocol = 'openai-*'", false),
+            ("header = { x-team = 'web*' }", true),
+            ("header = { x-team = 'web' }", false),
+            ("header = { X-Team = '*', x-other = '*' }", false),
+        ] {
+            let config = config(&format!("[profile.p]\nmatch = {{ {text} }}"));
+            assert_eq!(config.profiles[0].matcher.matches(&request), expected, "{text}");
+        }
+        let nobody = Request { client: None, model: None, ..request };
+        assert!(!config("profile.p.match.model = '*'").profiles[0].matcher.matches(&nobody));
+    }
+
+    /// What a profile leaves out is the file's; with a preset, the preset's, except for who writes summaries.
+    #[test]
+    fn what_a_profile_leaves_out() {
+        let config = config(
+            "preset = 'codex'\n[truncate]\nmax_lines = 77\n[summarize]\nmodel = 'cheap'\nmax_wait = '1s'\nper_hour = 5\n\
+             [profile.b]\nmatch.model = 'b'\nclear.enabled = false\n\
+             [profile.a]\nmatch.model = 'a'\npreset = 'opencode'\ntruncate.max_bytes = 9\nsummarize.length = 999",
+        );
+        let file = &config.tuning;
+        let [b, a] = &config.profiles[..] else { panic!("{:?}", config.profiles) };
+        assert_eq!((&*b.name, &*a.name), ("b", "a"), "in the order of the file");
+        let limits = |tuning: &Tuning| {
+            let base = &tuning.policy.shape.truncate.base;
+            (base.max_lines, base.max_bytes)
+        };
+        assert_eq!(
+            (limits(file), limits(&b.tuning), limits(&a.tuning)),
+            ((77, 12_000), (77, 12_000), (2000, 9))
+        );
+        assert_eq!(
+            (file.policy.clear.enabled, b.tuning.policy.clear.enabled, a.tuning.policy.clear.enabled),
+            (false, false, true)
+        );
+        assert_eq!(a.tuning.summarize.settings.length, 999);
+        for tuning in [&b.tuning, &a.tuning] {
+            let (own, files) = (&tuning.summarize, &file.summarize);
+            assert_eq!((&own.model, own.max_wait, own.limits), (&files.model, files.max_wait, files.limits));
+        }
+    }
+}
