@@ -8,7 +8,7 @@ use crate::plan::LeafEdit;
 use crate::shape::settings::{Keep, Tools, TruncateRule};
 use crate::shape::{self, Subject};
 use crate::strategy::clear;
-use crate::strategy::gate::Reason;
+use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::ladder::{self, Need, Place, Rung};
 use crate::strategy::window::Gauge;
 
@@ -36,21 +36,19 @@ impl Before<'_> {
     ) -> Option<Change> {
         let need = self.need(policy, level)?;
         let kept = self.kept(level);
-        let cleared = self.clear_for(need.wanted, policy, recall, &|message| message >= kept);
-        if let Some(change) = cleared.filter(|change| need.is_met_by(change.event.freed_bytes)) {
-            return Some(change);
-        }
-        let rungs: [&dyn Fn() -> Option<Change>; 5] = [
-            &|| self.splicing(ready?.clone()),
-            &|| self.clear_for(need.wanted, policy, recall, &|_| false),
-            &|| self.drop_for(Rung::Turns, &need, policy, recall),
-            &|| self.drop_for(Rung::Half, &need, policy, recall),
-            &|| self.cut_for(&need, policy, recall),
+        let enough = need.enough();
+        let rungs: [(u64, &dyn Fn() -> Option<Change>); 6] = [
+            (enough, &|| self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false)),
+            (need.least, &|| self.splicing(ready?.clone())),
+            (need.least, &|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false)),
+            (need.least, &|| self.drop_for(Rung::Turns, &need, policy, recall)),
+            (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
+            (need.least, &|| self.cut_for(&need, policy, recall)),
         ];
         let mut best: Option<Change> = None;
-        for rung in rungs {
+        for (least, rung) in rungs {
             let Some(change) = rung().and_then(|change| self.unbound(change)) else { continue };
-            if change.event.freed_bytes >= need.least {
+            if change.event.freed_bytes >= least {
                 return Some(change);
             }
             let most = best.as_ref().map_or(0, |best| best.event.freed_bytes);
@@ -68,9 +66,9 @@ impl Before<'_> {
             return 0;
         }
         let (items, cleared, kept) = (self.history().items(), self.cleared(), self.kept(level));
-        let gone = |at: usize| cleared(at) || items[at].part.message as usize >= kept;
-        let order = clear::order(self.history(), &gone, &policy.clear);
-        order.iter().map(|candidate| u64::from(candidate.frees)).sum()
+        let may = |candidate: &&Candidate| (items[candidate.item].part.message as usize) < kept;
+        let order = clear::order(self.history(), &cleared, &policy.clear);
+        order.iter().filter(may).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
     /// The message from which on results stay as long as there is another way: an agent that loses what it has just
@@ -110,30 +108,40 @@ impl Before<'_> {
         Need { wanted: (sent as f64 * share) as u64, least: ((sent as f64 * over) as u64).max(1), must: true }
     }
 
-    /// Clears results that are not in a message that goes, in the policy's order, until `wanted` bytes are free.
+    /// Clears results of messages that it may, and that do not go, in the policy's order, until `wanted` bytes are
+    /// free.
     fn clear_for(
         &self,
         wanted: u64,
         policy: &Policy,
         recall: Recall<'_>,
+        may: &dyn Fn(usize) -> bool,
         goes: &dyn Fn(usize) -> bool,
     ) -> Option<Change> {
-        let mut choice = self.clearable(wanted, policy, goes)?;
+        let mut choice = self.clearable(wanted, policy, may, goes)?;
         let (decided, saves) = self.decisions(&mut choice, recall);
         let event = choice.event(&decided);
         (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
     }
 
     /// The results that [`Self::clear_for`] clears.
-    fn clearable(&self, wanted: u64, policy: &Policy, goes: &dyn Fn(usize) -> bool) -> Option<Choice> {
+    fn clearable(
+        &self,
+        wanted: u64,
+        policy: &Policy,
+        may: &dyn Fn(usize) -> bool,
+        goes: &dyn Fn(usize) -> bool,
+    ) -> Option<Choice> {
         if !clear::allows(&policy.clear, Reason::Window) {
             return None;
         }
         let cleared = self.cleared();
         let items = self.history().items();
-        let gone = |at: usize| cleared(at) || goes(items[at].part.message as usize);
+        let message = |at: usize| items[at].part.message as usize;
+        let gone = |at: usize| cleared(at) || goes(message(at));
         let (mut chosen, mut freed) = (Vec::new(), 0);
-        for candidate in self.sent_before(clear::order(self.history(), &gone, &policy.clear)) {
+        let order = self.sent_before(clear::order(self.history(), &gone, &policy.clear));
+        for candidate in order.into_iter().filter(|candidate| may(message(candidate.item))) {
             if freed >= wanted {
                 break;
             }
@@ -152,7 +160,8 @@ impl Before<'_> {
         let (splice, save) = self.note(cut, recall)?;
         let mut event = self.event_of(&splice, Reason::Window, rung);
         let missing = need.wanted.saturating_sub(event.freed_bytes);
-        let more = (missing > 0).then(|| self.clear_for(missing, policy, recall, &|at| splice.drops(at)));
+        let more =
+            (missing > 0).then(|| self.clear_for(missing, policy, recall, &|_| true, &|at| splice.drops(at)));
         let Change { decided, mut saves, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let freed: u64 = decided.iter().map(|one| self.spares_now(one)).sum();
@@ -170,7 +179,7 @@ impl Before<'_> {
         }
         let dropped = self.drop_for(Rung::Half, need, policy, recall);
         let mut change = dropped
-            .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| false))
+            .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
         let missing = need.wanted.saturating_sub(change.event.freed_bytes);
         let results = self.newborn();

@@ -62,9 +62,9 @@ pub struct Need {
 }
 
 impl Need {
-    /// Whether an event that frees so many bytes comes down to the target, or as good as that.
-    pub const fn is_met_by(&self, freed: u64) -> bool {
-        freed >= self.wanted / 10 * 9
+    /// What comes down to the target, or as good as that: the bytes that an event frees are an estimate.
+    pub fn enough(&self) -> u64 {
+        (self.wanted / 10 * 9).max(self.least)
     }
 }
 
