@@ -66,7 +66,7 @@ impl Price {
     pub fn most_output(price: Option<&Self>, asked: Option<u64>) -> Option<u64> {
         match (asked, price.and_then(|price| price.max_output)) {
             (Some(asked), Some(most)) => Some(asked.min(most)),
-            (asked, most) => asked.or(most.map(|most| most.min(UNASKED))),
+            (asked, most) => asked.or_else(|| most.map(|most| most.min(UNASKED))),
         }
     }
 
