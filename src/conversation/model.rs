@@ -132,6 +132,11 @@ impl MessageIndex {
         self.parts.iter().any(|part| part.kind == PartKind::ToolResult)
     }
 
+    /// Whether it carries parts that decisions are about: results, and reasoning.
+    pub fn is_decided_about(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part.kind, PartKind::ToolResult | PartKind::Thinking))
+    }
+
     /// Whether it is a message of the user's own, the start of a turn.
     pub fn starts_turn(&self) -> bool {
         self.role == Role::User && !self.has_results()

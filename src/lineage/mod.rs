@@ -222,7 +222,7 @@ impl Lineage {
         let places: std::collections::HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
         let mut applied: Vec<Applied> = Vec::new();
-        for message in (0..sent).filter(|message| conversation.messages[*message].index.has_results()) {
+        for message in (0..sent).filter(|message| conversation.messages[*message].index.is_decided_about()) {
             let mut newest: std::collections::BTreeMap<u32, (usize, StoredDecision)> =
                 std::collections::BTreeMap::new();
             for stored in self.store.decisions(chains[message + 1])? {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod books;
+mod bound;
 mod budget;
 mod cli;
 mod config;
