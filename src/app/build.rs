@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use http::HeaderMap;
@@ -154,6 +154,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         tunings,
         meter: Meter::new(),
         windows: Windows::new(),
+        systems: Mutex::default(),
         recover: config.recover,
         recall: recall(config.outputs.recall, admin),
         prices,

@@ -271,7 +271,7 @@ impl Follow {
         let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
         let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
         // Reasoning is not to be had again; the event says how much of it went.
-        let made = made.filter(|applied| !applied.decision.is_omission());
+        let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
         made.map(|applied| Made {
             message: applied.part.message,
             part: applied.part.part,

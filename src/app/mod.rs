@@ -22,8 +22,8 @@ mod touched;
 mod tuning;
 mod windows;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -37,6 +37,7 @@ use crate::planner::Overflow;
 use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Outputs, Store};
+use crate::strategy::system::Systems;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
@@ -65,6 +66,8 @@ struct Core {
     tunings: Tunings,
     meter: Meter,
     windows: Windows,
+    /// What is known of clients' instructions.
+    systems: Mutex<Systems>,
     recover: Recover,
     recall: Recall,
     prices: Arc<Catalogue>,

@@ -3,7 +3,7 @@
 //! Everything that goes wrong here ends with bytes that are safe to send: the original, or the original with
 //! exactly the edits that an earlier request of the thread was sent with.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
@@ -13,15 +13,19 @@ use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
 use super::{Core, clock};
 use crate::config;
-use crate::conversation::{Chain, Conversation};
+use crate::conversation::{Chain, Conversation, Digest, Marks};
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Applied, Event, Level, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::store::StoreError;
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
+use crate::strategy::system::Stable;
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Price, Vendor};
+
+/// Bytes that a token of instructions is taken for.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// What became of a request.
 pub(super) struct Rewritten {
@@ -118,6 +122,8 @@ struct Request<'a> {
     compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     tuning: Arc<Tuning>,
+    /// Where its instructions stop being the same from conversation to conversation.
+    stable: Option<Stable>,
     now_ms: i64,
 }
 
@@ -130,10 +136,11 @@ impl Core {
         body: &Bytes,
         asked: Asked<'_>,
     ) -> Rewritten {
-        let request = match Request::read(self, protocol, headers, body, asked) {
+        let mut request = match Request::read(self, protocol, headers, body, asked) {
             Ok(request) => request,
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
+        request.stable = request.learn(headers);
         if let Some(refused) = request.over_budget() {
             return refused;
         }
@@ -214,7 +221,27 @@ impl<'a> Request<'a> {
             headers,
         });
         let now_ms = (core.now_ms)();
-        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, tuning, now_ms })
+        let stable = None;
+        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, tuning, stable, now_ms })
+    }
+
+    /// Learns from the instructions, where the client sets no marks of its own.
+    fn learn(&self, headers: &http::HeaderMap) -> Option<Stable> {
+        let system = self.conversation.system.filter(|_| self.tuning.policy.marks.split)?;
+        self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
+        let model = self.model()?;
+        let priced = self.core.prices.find(model, self.asked.vendor);
+        let kind = CacheKind::of(self.protocol.name(), priced.as_ref().map(|priced| &*priced.price));
+        let CacheKind::Marked { min_tokens, .. } = kind else { return None };
+        let client = self.caller.client.as_deref().unwrap_or_default();
+        let principal = lineage::principal(headers);
+        let sender =
+            [&principal.0, client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
+        let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+        let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
+        let now = (u64::try_from(self.now_ms).unwrap_or(0), kind.idle_ms().unwrap_or(0));
+        let mut systems = self.core.systems.lock().unwrap_or_else(PoisonError::into_inner);
+        systems.see(Digest::of(&sender), (system.of(&self.conversation.body), &text), least, now)
     }
 
     fn model(&self) -> Option<&str> {
@@ -286,6 +313,7 @@ impl<'a> Request<'a> {
             recover: &|key| self.core.lineage.recover(self.root, key),
             standing,
             splice: place.splice.clone(),
+            stable: self.stable,
             ready,
         };
         let facts = self.known(place);

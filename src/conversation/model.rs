@@ -215,6 +215,8 @@ pub struct Conversation {
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,
+    /// The instructions around the messages, where they are one text that may be sent as two: its literal.
+    pub system: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
     pub marks: Option<Marks>,
 }
@@ -232,6 +234,11 @@ impl Conversation {
             .iter()
             .enumerate()
             .map(move |(part, value)| (PartId { message: message as u32, part: part as u32 }, value))
+    }
+
+    /// The text of the instructions, if they are one that may be sent as two.
+    pub fn instructions(&self) -> Option<Cow<'_, str>> {
+        json::string::decode(self.system?.of(&self.body))
     }
 
     /// Whether the history carries reasoning.

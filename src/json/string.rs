@@ -29,6 +29,23 @@ pub fn decode(literal: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
+/// Where in a literal the first so many bytes of its text end; `None` where there is no such place.
+pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
+    let inner = std::str::from_utf8(literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
+    let (mut rest, mut left) = (inner, bytes);
+    while left > 0 {
+        let plain = memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
+        if left <= plain {
+            rest = rest.get(left..)?;
+            break;
+        }
+        let mut text = String::new();
+        rest = escape(rest.get(plain + 1..)?, &mut text)?;
+        left = left.checked_sub(plain + text.len())?;
+    }
+    Some(1 + inner.len() - rest.len())
+}
+
 /// Reads one escape (after its backslash) into `text`; gives what follows it.
 fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
     let plain = match rest.as_bytes().first()? {

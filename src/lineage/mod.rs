@@ -222,7 +222,9 @@ impl Lineage {
         let places: std::collections::HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
         let mut applied: Vec<Applied> = Vec::new();
-        for message in (0..sent).filter(|message| conversation.messages[*message].index.is_decided_about()) {
+        // What is decided about the instructions is stored with the first message.
+        let is_decided = |at: &usize| *at == 0 || conversation.messages[*at].index.is_decided_about();
+        for message in (0..sent).filter(is_decided) {
             let mut newest: std::collections::BTreeMap<u32, (usize, StoredDecision)> =
                 std::collections::BTreeMap::new();
             for stored in self.store.decisions(chains[message + 1])? {

@@ -49,6 +49,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
     let (mut edited, mut omitted) = (HashSet::new(), HashSet::new());
     let mut marked = Vec::new();
+    let mut split = None;
     let mut moves = dropped.contains(&true);
     for op in &plan.ops {
         match op {
@@ -92,14 +93,21 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
                     return Err(Refusal::Conflict);
                 }
             }
+            Op::Split { bytes, mark } => {
+                check_split(conversation, *bytes)?;
+                if split.replace(*mark).is_some() {
+                    return Err(Refusal::Conflict);
+                }
+            }
             Op::Drop { .. } => {}
         }
     }
     if !omitted.is_empty() {
         check_omitted(conversation, &omitted, &dropped)?;
     }
-    if !marked.is_empty() {
-        check_marks(conversation, marked)?;
+    let split = split.flatten();
+    if !marked.is_empty() || split.is_some() {
+        check_marks(conversation, marked, split)?;
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;
@@ -158,14 +166,28 @@ fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     }
 }
 
+/// Both texts say something.
+fn check_split(conversation: &Conversation, bytes: u32) -> Result<(), Refusal> {
+    let text = conversation.instructions().ok_or(Refusal::Missing)?;
+    let (first, second) = text.split_at_checked(bytes as usize).ok_or(Refusal::Missing)?;
+    if first.trim().is_empty() || second.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
+}
+
 /// All marks of a request together: each part has one, there are no more than a request may have, and those that
-/// last for long come first.
-fn check_marks(conversation: &Conversation, mut marked: Vec<(PartId, bool)>) -> Result<(), Refusal> {
+/// last for long come first. `split` is the one on the instructions.
+fn check_marks(
+    conversation: &Conversation,
+    mut marked: Vec<(PartId, bool)>,
+    split: Option<bool>,
+) -> Result<(), Refusal> {
     let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
-    if marked.len() > own.free() {
+    if marked.len() + usize::from(split.is_some()) > own.free() {
         return Err(Refusal::Conflict);
     }
     marked.extend(&own.parts);
+    if split == Some(false) && (own.frame > 0 || marked.iter().any(|(_, long)| *long)) {
+        return Err(Refusal::Conflict);
+    }
     marked.sort_unstable();
     let twice = marked.windows(2).any(|pair| pair[0].0 == pair[1].0);
     let late = marked.windows(2).any(|pair| !pair[0].1 && pair[1].1);

@@ -45,6 +45,13 @@ pub enum Op {
         /// The part.
         part: PartId,
     },
+    /// Sends the instructions as two texts, one behind the other.
+    Split {
+        /// Bytes of the first.
+        bytes: u32,
+        /// Mark the prompt for the provider's cache behind the first, and whether that is to last for long.
+        mark: Option<bool>,
+    },
     /// Drops messages `first..end`.
     Drop {
         /// First message that goes.

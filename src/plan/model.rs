@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::conversation::{Conversation, Message, Part, PartId, Role};
+use crate::json;
 
 use super::{LeafEdit, Op, Plan};
 
@@ -37,7 +38,7 @@ pub enum Mismatch {
 pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Result<(), Mismatch> {
     let frame =
         (before.model == after.model, before.stream == after.stream, before.continues == after.continues);
-    if frame != (true, true, true) || !same_frame(before, after) {
+    if frame != (true, true, true) || !same_frame(before, plan, after) {
         return Err(Mismatch::Frame);
     }
     if !same_marks(before, plan, after) {
@@ -99,6 +100,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
             Op::Omit { part } => {
                 edits.entry(part.message as usize).or_default().insert(part.part, None);
             }
+            Op::Split { .. } => {}
             Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
             Op::Append { part, leaf, text } => {
                 edits.entry(part.message as usize).or_default();
@@ -169,7 +171,8 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     };
     let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).map(moved).collect();
     expected.sort_unstable();
-    old.frame == new.frame && (!stays || expected == new.parts)
+    let split = plan.ops.iter().filter(|op| matches!(op, Op::Split { mark: Some(_), .. })).count();
+    old.frame + split == new.frame && (!stays || expected == new.parts)
 }
 
 fn same_head(old: &Part, new: &Part) -> bool {
@@ -203,8 +206,35 @@ fn same_texts(
     stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
 }
 
-/// Everything around the messages is byte for byte the same.
-fn same_frame(before: &Conversation, after: &Conversation) -> bool {
-    before.body[..=before.array.range().start] == after.body[..=after.array.range().start]
-        && before.body[before.array.range().end - 1..] == after.body[after.array.range().end - 1..]
+/// Everything around the messages is byte for byte the same, but for instructions that are sent as two texts.
+fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
+    let ends = |of: &Conversation| (of.array.range().start + 1, of.array.range().end - 1);
+    let ((head, tail), (new_head, new_tail)) = (ends(before), ends(after));
+    let split = plan.ops.iter().find_map(|op| match op {
+        Op::Split { bytes, mark } => Some(two_texts(before, *bytes, *mark)),
+        _ => None,
+    });
+    let (old, new) = (&before.body, &after.body);
+    match (split, before.system.map(json::Span::range)) {
+        (None, _) => old[..head] == new[..new_head] && old[tail..] == new[new_tail..],
+        (Some(Some(texts)), Some(system)) if system.end <= head => {
+            let said = [&old[..system.start], texts.as_bytes(), &old[system.end..head]].concat();
+            said == new[..new_head] && old[tail..] == new[new_tail..]
+        }
+        (Some(Some(texts)), Some(system)) => {
+            let said = [&old[tail..system.start], texts.as_bytes(), &old[system.end..]].concat();
+            old[..head] == new[..new_head] && said == new[new_tail..]
+        }
+        _ => false,
+    }
+}
+
+/// The instructions as two texts.
+fn two_texts(before: &Conversation, bytes: u32, mark: Option<bool>) -> Option<String> {
+    let (literal, marks) = (before.system?.of(&before.body), before.marks.as_ref()?);
+    let (first, second) = literal.split_at_checked(json::string::offset(literal, bytes as usize)?)?;
+    let (first, second) = (std::str::from_utf8(first).ok()?, std::str::from_utf8(second).ok()?);
+    let mark = mark.map(|long| if long { marks.long_member } else { marks.member });
+    let mark = mark.map(|member| format!(",{member}")).unwrap_or_default();
+    Some(format!(r#"[{{"type":"text","text":{first}"{mark}}},{{"type":"text","text":"{second}}}]"#))
 }

@@ -13,6 +13,9 @@ pub const CLEAR: &str = "clear";
 /// The rule of decisions that leave out reasoning.
 pub const REASONING: &str = "reasoning";
 
+/// The rule of decisions to send the instructions as two texts.
+pub const SPLIT: &str = "split";
+
 /// What a result is, whatever history it stands in: its call's id and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
@@ -64,6 +67,11 @@ impl Decision {
     /// Whether it leaves out reasoning.
     pub fn is_omission(&self) -> bool {
         &*self.rules == REASONING
+    }
+
+    /// Whether it sends the instructions as two texts.
+    pub fn is_split(&self) -> bool {
+        &*self.rules == SPLIT
     }
 
     /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.

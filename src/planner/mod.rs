@@ -11,6 +11,7 @@ mod event;
 mod reasoning;
 mod room;
 pub mod splice;
+mod split;
 mod standing;
 mod transcript;
 
@@ -21,6 +22,7 @@ use crate::conversation::{Conversation, Digest, Marks, Part, PartId, PartKind};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
 use crate::strategy::marks::{self, Chosen};
+use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
@@ -56,6 +58,8 @@ pub struct Past<'a> {
     pub standing: Option<Standing>,
     /// The splice in force.
     pub splice: Option<Arc<Splice>>,
+    /// Where the instructions stop being the same from conversation to conversation, if that is known.
+    pub stable: Option<Stable>,
     /// A splice that could be made now: what takes time to make, and is there. It is made when the window demands
     /// it.
     pub ready: Option<Splice>,
@@ -78,6 +82,8 @@ pub struct Outcome {
     pub spliced: bool,
     /// The change to old parts, if there is one.
     pub event: Option<Event>,
+    /// How the instructions are divided.
+    split: Option<Arc<Decision>>,
     /// The decisions that the event's took the place of.
     replaced: Vec<Applied>,
     /// The splice that the event's took the place of.
@@ -118,6 +124,7 @@ impl Outcome {
         }
         self.saves.clear();
         self.event = None;
+        self.split = self.split.take().filter(|split| self.applied.iter().any(|a| a.decision == *split));
         self.operate();
     }
 
@@ -131,7 +138,9 @@ impl Outcome {
     fn operate(&mut self) {
         let marks = self.marks.parts().iter().map(|(part, long)| Op::Mark { part: *part, long: *long });
         let spliced = self.splice.iter().flat_map(|splice| splice.operations());
-        self.plan.ops = self.applied.iter().map(operation).chain(marks).chain(spliced).collect();
+        let decided = self.applied.iter().filter(|applied| !applied.decision.is_split()).map(operation);
+        let split = self.split.as_ref().map(|split| split::operation(split, self.marks.system));
+        self.plan.ops = split.into_iter().chain(decided).chain(marks).chain(spliced).collect();
     }
 
     /// Whether a message is not sent.
@@ -178,11 +187,13 @@ pub fn plan(
     let splice = past.splice.clone().filter(|splice| splice.fits(conversation));
     let mut outcome = Outcome { splice, ..Outcome::default() };
     for applied in past.applied {
-        if fits(conversation, applied) && !outcome.drops(applied.part.message as usize) {
+        let stays = applied.decision.is_split() || fits(conversation, applied);
+        if stays && !outcome.drops(applied.part.message as usize) {
             outcome.applied.push(applied.clone());
         }
     }
     reasoning::leave_out(conversation, past.applied, &mut outcome);
+    split::place(conversation, &past, policy, &mut outcome);
     let tail = conversation.tail();
     recover(conversation, &past, past.sent..tail, &mut outcome);
     let mut view = View::default();
@@ -193,7 +204,9 @@ pub fn plan(
             }
         }
     }
+    let known = (past.sent, past.stable);
     old_parts(conversation, past, policy, facts, recall, &mut outcome);
+    split::mark(conversation, known, policy, &mut outcome);
     outcome.operate();
     outcome
 }

@@ -208,6 +208,7 @@ impl Thread {
             recover: &|_| None,
             standing: self.standing.take(),
             splice: self.splice.clone(),
+            stable: None,
             ready,
         };
         let mut policy = Policy::default();

@@ -71,13 +71,13 @@ fn settings() -> Settings {
 fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
     plan_with(
         conversation,
-        &Past { sent, applied, recover: NOTHING, standing: None, splice: None, ready: None },
+        &Past { sent, applied, recover: NOTHING, standing: None, splice: None, stable: None, ready: None },
         &settings(),
     )
 }
 
 fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) -> Outcome {
-    let marks = marks::Settings { marks: false, anchors: false, keys: true };
+    let marks = marks::Settings { marks: false, anchors: false, keys: true, split: false };
     let clear = clear::Settings { enabled: false, ..clear::Settings::default() };
     let policy = Policy { shape: settings.clone(), clear, marks, ..Policy::default() };
     plan(conversation, past.clone(), &policy, &Facts::default(), &|id| {
@@ -139,6 +139,7 @@ fn stored_decisions_come_first_and_are_kept() {
         recover: NOTHING,
         standing: None,
         splice: None,
+        stable: None,
         ready: None,
     };
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
@@ -159,7 +160,15 @@ fn results_in_unknown_histories_are_recovered() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
     let known = Decision::clone(&first.applied[0].decision);
     let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
-    let past = Past { sent: 0, applied: &[], recover: &recover, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 0,
+        applied: &[],
+        recover: &recover,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
     let outcome = plan_with(&request, &past, &settings());
     assert_eq!((decided(&outcome), outcome.fresh), (vec!["2 truncate".to_owned(), "6 repeat".to_owned()], 2));
@@ -172,10 +181,26 @@ fn results_in_unknown_histories_are_recovered() {
         assert!(plan_with(&talk(other), &past, &settings()).plan.is_empty(), "{other}");
     }
     let lying = |_: PartKey| Some(known.clone());
-    let past = Past { sent: 0, applied: &[], recover: &lying, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 0,
+        applied: &[],
+        recover: &lying,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
     // What was sent before as it is stays as it is.
-    let past = Past { sent: 3, applied: &[], recover: &recover, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 3,
+        applied: &[],
+        recover: &recover,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
 }
 
@@ -187,7 +212,15 @@ fn pointers_are_not_recovered() {
     assert!(!pointer.applied[0].decision.stands_alone());
     let known = Decision::clone(&pointer.applied[0].decision);
     let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
-    let past = Past { sent: 0, applied: &[], recover: &recover, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 0,
+        applied: &[],
+        recover: &recover,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
 }
 
@@ -259,7 +292,15 @@ fn what_cannot_be_read_or_told_stays() {
 
 #[test]
 fn settings_are_obeyed() {
-    let past = Past { sent: 3, applied: &[], recover: NOTHING, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 3,
+        applied: &[],
+        recover: NOTHING,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     let exempt = |repeat| {
         let mut settings = Settings { repeat, ..settings() };
         settings.truncate.exempt = Tools::new(["bash"]).unwrap();
@@ -299,7 +340,15 @@ fn channels_stay_when_their_text_goes() {
     let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
     let mut settings = settings();
     settings.truncate.base.keep = crate::shape::settings::Keep::Head;
-    let past = Past { sent: 0, applied: &[], recover: NOTHING, standing: None, splice: None, ready: None };
+    let past = Past {
+        sent: 0,
+        applied: &[],
+        recover: NOTHING,
+        standing: None,
+        splice: None,
+        stable: None,
+        ready: None,
+    };
     let outcome = plan_with(&conversation, &past, &settings);
     protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();
     let decision = &outcome.applied[0].decision;

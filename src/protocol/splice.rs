@@ -32,6 +32,7 @@ pub(crate) fn lower(
             Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
             Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
+            Op::Split { bytes, mark } => split(conversation, *bytes, *mark, &mut edits)?,
             Op::Omit { part } => omitted.entry(part.message).or_default().push(*part),
             Op::Drop { first, end } => list.drop.extend(*first..*end),
             Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
@@ -60,6 +61,25 @@ fn append(
     let literal = string::encode(text);
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
     edits.push(Edit::insert(conversation.absolute(id.message, leaf.span).end - 1, inner.to_owned()));
+    Ok(())
+}
+
+/// The literal is cut in two where it stands: each piece keeps its spelling.
+fn split(
+    conversation: &Conversation,
+    bytes: u32,
+    mark: Option<bool>,
+    edits: &mut Vec<Edit>,
+) -> Result<(), Lowering> {
+    let marks = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
+    let at = conversation.system.ok_or(Refusal::Missing)?;
+    let place = string::offset(at.of(&conversation.body), bytes as usize).ok_or(Refusal::Missing)?;
+    let member = mark.map(|long| if long { marks.long_member } else { marks.member });
+    let member = member.map(|member| format!(",{member}")).unwrap_or_default();
+    edits.push(Edit::insert(at.start, r#"[{"type":"text","text":"#));
+    let between = format!(r#""{member}}},{{"type":"text","text":""#);
+    edits.push(Edit::insert(at.start + place as u32, between));
+    edits.push(Edit::insert(at.end, "}]"));
     Ok(())
 }
 

@@ -15,11 +15,13 @@ pub struct Settings {
     pub anchors: bool,
     /// Give requests a key of their conversation's own, where their upstream wants one.
     pub keys: bool,
+    /// Send instructions as two texts where they stop being the same from conversation to conversation.
+    pub split: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { marks: true, anchors: true, keys: true }
+        Self { marks: true, anchors: true, keys: true, split: true }
     }
 }
 
@@ -60,12 +62,16 @@ impl Entries {
 
 /// Marks to add to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Chosen(Vec<(PartId, bool)>);
+pub struct Chosen {
+    parts: Vec<(PartId, bool)>,
+    /// One between the two texts of the instructions, and whether it is to last for long.
+    pub system: Option<bool>,
+}
 
 impl Chosen {
     /// The parts, and whether a mark is to last for long.
     pub fn parts(&self) -> &[(PartId, bool)] {
-        &self.0
+        &self.parts
     }
 
     /// Marks a part if it, or one before it, can carry a mark, and there is room for one more. `gone` tells which
@@ -73,11 +79,11 @@ impl Chosen {
     pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>, gone: &dyn Fn(usize) -> bool) {
         let Some(marks) = &conversation.marks else { return };
         let Some(part) = part.and_then(|part| markable(conversation, part, gone)) else { return };
-        let taken = marks.parts.iter().chain(&self.0).any(|(other, _)| *other == part);
-        if !taken && self.0.len() < marks.free() {
+        let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
+        if !taken && self.parts.len() < marks.free() {
             // Marks that last for long come first: one before such a mark must be one itself.
             let long = marks.parts.iter().any(|(other, long)| *other > part && *long);
-            self.0.push((part, long));
+            self.parts.push((part, long));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! [`clear`] says which old tool results could go and what goes first; [`compaction`] what clients do of the kind
 //! themselves; [`gate`] says whether an event is due and how deep it cuts; [`ladder`] what else makes room;
 //! [`marks`] where the prompt is marked for the provider's cache; [`window`] says how full the model's window is;
+//! [`system`] where instructions stop being the same;
 //! [`summary`] which messages a summary may stand for, and whether a text is one. All of it is arithmetic on a
 //! [`History`] or on the index of a request: nothing here knows a wire format, keeps a clock or changes anything.
 
@@ -13,6 +14,7 @@ pub mod history;
 pub mod ladder;
 pub mod marks;
 pub mod summary;
+pub mod system;
 pub mod window;
 
 pub use history::{Class, Deed, History, Item, View};

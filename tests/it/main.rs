@@ -14,5 +14,6 @@ mod proxy;
 mod recovery;
 mod replay;
 mod source;
+mod split;
 mod support;
 mod tidy;

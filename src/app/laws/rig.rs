@@ -96,6 +96,7 @@ impl Rig {
             tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
+            systems: std::sync::Mutex::default(),
             recover: Recover::default(),
             recall: Recall::Path,
             prices,
@@ -148,6 +149,7 @@ pub(super) fn policy(variant: u8) -> Policy {
         marks: variant % 3 != 1 && variant != QUIET,
         anchors: variant != QUIET,
         keys: true,
+        split: true,
     };
     Policy {
         shape: shaping(variant),

@@ -197,6 +197,7 @@ impl<'a> Session<'a> {
             recover: &|_| None,
             standing,
             splice,
+            stable: None,
             ready: None,
         };
         let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);

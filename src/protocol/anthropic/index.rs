@@ -27,6 +27,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         stream: frame.is_true("stream"),
         max_output: frame.number("max_tokens"),
         continues: continues(&frame)?,
+        system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),
     })
 }

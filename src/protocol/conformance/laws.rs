@@ -98,6 +98,7 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
             let list = slots.map(|slots| conversation.absolute(part.message, slots.array));
             edit.text.is_empty() && list.is_some_and(within)
         }
+        Op::Split { .. } => edit.at.is_empty() && conversation.system.is_some_and(within),
         Op::Drop { .. } => {
             let mut messages = conversation.messages.iter().enumerate();
             edit.text.is_empty()

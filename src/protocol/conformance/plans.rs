@@ -15,6 +15,8 @@ pub(crate) enum Wish {
     Scribble(u8, u8, Vec<LeafWish>),
     /// The first blocks of reasoning go.
     Forget(u8),
+    /// The instructions become two texts, with a mark or without.
+    Split(Index, Option<bool>),
     /// A step, with its calls and results, goes.
     DropStep(Index),
     /// Some messages go.
@@ -38,6 +40,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         4 => shorten(good_text()),
         2 => any::<Index>().prop_map(Wish::DropStep),
         2 => (1_u8..6).prop_map(Wish::Forget),
+        1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
     ];
@@ -118,6 +121,11 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             Some(Op::Text { part, leaves: leaf_edits(leaves) })
         }
         Wish::Forget(_) => None,
+        Wish::Split(at, mark) => {
+            let text = conversation.instructions()?;
+            let bytes = at.index(text.len().max(1)) as u32;
+            Some(Op::Split { bytes, mark: *mark })
+        }
         Wish::DropStep(which) => {
             let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
             let first = *(!calls.is_empty()).then(|| which.get(&calls))?;

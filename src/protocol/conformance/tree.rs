@@ -154,6 +154,11 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     if plan.is_empty() {
         return root;
     }
+    for op in &plan.ops {
+        if let Op::Split { bytes, mark } = op {
+            split(root.get_mut("system").expect("instructions"), *bytes as usize, *mark);
+        }
+    }
     let Some(Tree::List(messages)) = root.get_mut(subject.list()) else { panic!("no messages: {body}") };
     let mut dropped = vec![false; messages.len()];
     let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];
@@ -168,6 +173,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             }
             Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
             Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
+            Op::Split { .. } => {}
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
             Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
         }
@@ -187,6 +193,26 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     out.extend(inserted.pop().unwrap_or_default());
     *messages = out;
     root
+}
+
+/// Instructions become two texts.
+fn split(system: &mut Tree, bytes: usize, mark: Option<bool>) {
+    let text = system.text().expect("a text");
+    let block = |text: &str| {
+        Tree::Map(vec![
+            ("type".to_owned(), Tree::Raw("\"text\"".to_owned())),
+            ("text".to_owned(), Tree::Text(text.to_owned())),
+        ])
+    };
+    let mut first = block(&text[..bytes]);
+    if let (Some(long), Tree::Map(members)) = (mark, &mut first) {
+        members.push(("cache_control".to_owned(), cache_control(long)));
+    }
+    *system = Tree::List(vec![first, block(&text[bytes..])]);
+}
+
+fn cache_control(long: bool) -> Tree {
+    Tree::parse(if long { r#"{"type":"ephemeral","ttl":"1h"}"# } else { r#"{"type":"ephemeral"}"# })
 }
 
 /// Says more at the end of a text: of a string, or of a block's text.
@@ -210,8 +236,7 @@ fn mark(message: &mut Tree, part: usize, long: bool) {
     }
     let Tree::List(blocks) = content else { panic!("no blocks") };
     let Tree::Map(block) = &mut blocks[part] else { panic!("no block") };
-    let mark = if long { r#"{"type":"ephemeral","ttl":"1h"}"# } else { r#"{"type":"ephemeral"}"# };
-    block.push(("cache_control".to_owned(), Tree::parse(mark)));
+    block.push(("cache_control".to_owned(), cache_control(long)));
 }
 
 /// Edits content that is a string or a list of blocks of which those with text are leaves.

@@ -31,6 +31,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
             ["maxOutputTokens", "max_output_tokens"],
         ),
         continues: None,
+        system: None,
         marks: None,
     })
 }

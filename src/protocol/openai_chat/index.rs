@@ -31,6 +31,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         stream: frame.is_true("stream"),
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         continues: None,
+        system: None,
         marks: None,
     })
 }

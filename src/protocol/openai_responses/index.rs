@@ -84,6 +84,7 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         stream: frame.is_true("stream"),
         max_output: frame.number("max_output_tokens"),
         continues: continues(&frame)?,
+        system: None,
         marks: None,
     })
 }

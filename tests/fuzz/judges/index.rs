@@ -41,6 +41,7 @@ pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
             recover: &|_| None,
             standing: None,
             splice: None,
+            stable: None,
             ready: None,
         };
         let outcome = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
