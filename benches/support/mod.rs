@@ -146,6 +146,7 @@ impl Case {
             splice: None,
             stable: None,
             ready: None,
+            opening: None,
         };
         let recall = |id: &str| format!("full output: /home/me/.local/state/plimsoll/outputs/{id}");
         let mut outcome = planner::plan(conversation, past, &self.policy, &Facts::default(), &recall);

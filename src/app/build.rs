@@ -27,7 +27,7 @@ use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::server::{Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
-use crate::store::{Bodies, Outputs, Sqlite, Store, StoreError};
+use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream};
 use crate::usage::{Catalogue, Price};
@@ -150,6 +150,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,
         outputs,
+        checkpoints: Checkpoints::below(&config.state.dir),
         touched: Touched::new(),
         tunings,
         meter: Meter::new(),

@@ -8,7 +8,8 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::books::{Ended, Slot};
 use super::budget::Reached;
-use super::rewrite::{Facts, State};
+use super::rewritten::Facts;
+use super::state::State;
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
 use crate::planner::Level;

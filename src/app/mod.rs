@@ -14,7 +14,9 @@ mod laws;
 mod memo;
 mod meter;
 mod metrics;
+mod opening;
 mod rewrite;
+mod rewritten;
 mod route;
 mod state;
 mod summaries;
@@ -36,7 +38,7 @@ use crate::lineage::Lineage;
 use crate::planner::Overflow;
 use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
-use crate::store::{Outputs, Store};
+use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
@@ -48,8 +50,10 @@ use books::{Books, Name};
 use budget::{Budget, Reached};
 use memo::Indexes;
 use meter::Meter;
-use rewrite::{Asked, Rewritten, State};
+use rewrite::Asked;
+use rewritten::Rewritten;
 use route::{Purpose, Routes};
+use state::State;
 use summaries::{Prospect, Summaries};
 use touched::Touched;
 use tuning::Tunings;
@@ -62,6 +66,7 @@ struct Core {
     lineage: Lineage,
     store: Arc<dyn Store>,
     outputs: Outputs,
+    checkpoints: Checkpoints,
     touched: Touched,
     tunings: Tunings,
     meter: Meter,
@@ -257,7 +262,8 @@ impl Sidecar {
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
-        let refusal = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
+        let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
+        let refusal = spent.or_else(|| rewritten.fault.take());
         if let Some(keyed) = self.keyed(protocol, &upstream, &rewritten, &body) {
             rewritten.body = Some(keyed);
         }

@@ -8,15 +8,17 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 
 use super::books::Reading;
-pub(super) use super::state::State;
+use super::rewritten::{Facts, InForce, Rewritten};
+use super::state::State;
 use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
-use super::{Core, clock};
+use super::{Core, clock, opening};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest, Marks};
+use crate::conversation::{Chain, Conversation, Digest, Marks, Role};
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Applied, Event, Level, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
+use crate::planner::{self, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
+use crate::server::Fault;
 use crate::store::StoreError;
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
@@ -26,77 +28,6 @@ use crate::usage::{self, Price, Vendor};
 
 /// Bytes that a token of instructions is taken for.
 const BYTES_PER_TOKEN: usize = 4;
-
-/// What became of a request.
-pub(super) struct Rewritten {
-    /// The bytes to send; `None`: as they came.
-    pub(super) body: Option<Bytes>,
-    /// What is known of the request, for the books.
-    pub(super) facts: Facts,
-    /// What it was rewritten to, read again.
-    edited: Option<Conversation>,
-    /// The request as it was read.
-    pub(super) reading: Option<Reading>,
-    /// A summary that is to be made once it is answered.
-    pub(super) prospect: Option<Prospect>,
-}
-
-/// What the books want to know of a request.
-#[derive(Default)]
-pub(super) struct Facts {
-    pub(super) caller: Caller,
-    pub(super) place: Option<Place>,
-    pub(super) model: Option<String>,
-    pub(super) messages: u32,
-    pub(super) state: State,
-    pub(super) why: Option<String>,
-    /// The decisions in force on the wire, or, observing, those that would be.
-    pub(super) applied: Arc<[Applied]>,
-    pub(super) fresh: usize,
-    /// The splice in force, in the same sense.
-    pub(super) splice: Option<Arc<Splice>>,
-    /// The splice was made with this request.
-    pub(super) spliced: bool,
-    /// What the client does about its history.
-    pub(super) compaction: Option<Compaction>,
-    /// The change to old parts that this request carries.
-    pub(super) event: Option<Event>,
-    /// How full the window is, before the event.
-    pub(super) level: Option<Level>,
-    /// Calls made again whose results had been cleared.
-    pub(super) recalls: u32,
-    /// The settings that hold for it; `None`: it could not be read.
-    pub(super) tuning: Option<Arc<Tuning>>,
-}
-
-impl Facts {
-    /// The conversation that the request with this record is booked on.
-    pub(super) fn conversation(&self, record: &str) -> String {
-        let thread = self.place.as_ref().map(|place| &place.thread.conversation);
-        thread.or(self.caller.session.as_ref()).map_or_else(|| record.to_owned(), String::clone)
-    }
-}
-
-/// What was decided about a request, now and before.
-#[derive(Default)]
-struct InForce {
-    applied: Arc<[Applied]>,
-    fresh: usize,
-    splice: Option<Arc<Splice>>,
-    spliced: bool,
-}
-
-impl InForce {
-    fn of(outcome: Outcome) -> Self {
-        let Outcome { applied, fresh, splice, spliced, .. } = outcome;
-        Self { applied: applied.into(), fresh, splice, spliced }
-    }
-
-    fn of_plan(outcome: &Outcome) -> Self {
-        let applied = outcome.applied.as_slice().into();
-        Self { applied, fresh: outcome.fresh, splice: outcome.splice.clone(), spliced: outcome.spliced }
-    }
-}
 
 /// What is known of a request beside its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,6 +55,8 @@ struct Request<'a> {
     tuning: Arc<Tuning>,
     /// Where its instructions stop being the same from conversation to conversation.
     stable: Option<Stable>,
+    /// What it is to begin with besides its own words, or why it cannot.
+    opening: Option<Result<String, Fault>>,
     now_ms: i64,
 }
 
@@ -141,6 +74,9 @@ impl Core {
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn(headers);
+        if let Some(Err(fault)) = &request.opening {
+            return request.refused(fault);
+        }
         if let Some(refused) = request.over_budget() {
             return refused;
         }
@@ -187,19 +123,6 @@ impl Core {
     }
 }
 
-impl Rewritten {
-    fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
-        let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
-        let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
-        Self { body: None, facts, edited: None, reading: None, prospect: None }
-    }
-
-    fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {
-        (self.facts.event, self.facts.level, self.facts.recalls) = (event, level, recalls);
-        self
-    }
-}
-
 impl<'a> Request<'a> {
     fn read(
         core: &'a Core,
@@ -210,7 +133,12 @@ impl<'a> Request<'a> {
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
-        let principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
+        let mut principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
+        // What began otherwise is another history, whatever the user says in it.
+        let checkpoint = opening::asked(headers);
+        principal.extend_from_slice(checkpoint.unwrap_or_default().as_bytes());
+        let begins = !conversation.messages.iter().any(|message| message.index.role == Role::Assistant);
+        let opening = checkpoint.filter(|_| begins).map(|name| opening::text(&core.checkpoints, name));
         let root = Chain::root(protocol.name(), &principal);
         let compaction = compaction::of(&conversation);
         let tuning = core.tunings.of(&config::Request {
@@ -221,8 +149,20 @@ impl<'a> Request<'a> {
             headers,
         });
         let now_ms = (core.now_ms)();
-        let stable = None;
-        Ok(Self { core, protocol, conversation, root, caller, asked, compaction, tuning, stable, now_ms })
+        let read = Self {
+            core,
+            protocol,
+            conversation,
+            root,
+            caller,
+            asked,
+            compaction,
+            tuning,
+            stable: None,
+            opening,
+            now_ms,
+        };
+        Ok(read)
     }
 
     /// Learns from the instructions, where the client sets no marks of its own.
@@ -315,6 +255,7 @@ impl<'a> Request<'a> {
             splice: place.splice.clone(),
             stable: self.stable,
             ready,
+            opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
         };
         let facts = self.known(place);
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
@@ -350,13 +291,20 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The request as it came, which is not to be sent.
+    fn refused(&self, fault: &Fault) -> Rewritten {
+        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
+        let fault = Some(fault.clone());
+        Rewritten { facts, fault, ..Rewritten::default() }
+    }
+
     /// The request as it came, if it is not to be sent at all.
     fn over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
         budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
         let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
-        Some(Rewritten { body: None, facts, edited: None, reading: None, prospect: None })
+        Some(Rewritten { facts, ..Rewritten::default() })
     }
 
     async fn attempt(&self) -> Result<Rewritten, StoreError> {
@@ -426,7 +374,7 @@ impl<'a> Request<'a> {
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { body: None, facts, edited: None, reading: None, prospect: None }
+            return Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
                 .with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
@@ -438,14 +386,8 @@ impl<'a> Request<'a> {
             Ok(edited) => {
                 self.keep_alive(&place, &decided);
                 let facts = self.facts(Some(place), State::Edited, why, decided);
-                Rewritten {
-                    body: Some(edited.body.clone()),
-                    facts,
-                    edited: Some(edited),
-                    reading: None,
-                    prospect: None,
-                }
-                .with(None, seen)
+                let body = Some(edited.body.clone());
+                Rewritten { body, facts, edited: Some(edited), ..Rewritten::default() }.with(None, seen)
             }
             Err(error) => self.untouched(error.to_string()),
         }
@@ -489,12 +431,12 @@ impl<'a> Request<'a> {
     fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let facts = self.facts(Some(place), state, None, decided);
-        Rewritten { body, facts, edited, reading: None, prospect: None }
+        Rewritten { body, facts, edited, ..Rewritten::default() }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten { body: None, facts, edited: None, reading: None, prospect: None }
+        Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {

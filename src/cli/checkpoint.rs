@@ -1,14 +1,13 @@
 //! `plimsoll checkpoint`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
 
 use super::history::History;
 use super::{Failure, Source, say};
-use crate::store::Summary;
+use crate::store::{Checkpoints, Summary};
 use crate::strategy::summary::{Checkpoint, Outline};
 
 /// What the files hold.
@@ -16,6 +15,10 @@ const SCHEMA: &str = "\
 Two files are written, CONVERSATION.checkpoint.json and CONVERSATION.checkpoint.md: what the user wants (word for
 word), what is done, under way and next, decisions, open issues, constraints, files, facts, and the last summary.
 They are as old as that summary: what came after it is not in them.
+
+They are written to `checkpoints` below `state.dir`, where the gateway looks for them: a new conversation whose requests
+carry the header `x-plimsoll-checkpoint: CONVERSATION` starts from there. The text of the checkpoint then stands below
+the user's first words in every request.
 
 JSON:
   {\"version\", \"conversation\", \"saved_at\", \"goal\", \"constraints\": [], \"completed\": [], \"current\": [], \"remaining\": [],
@@ -29,9 +32,9 @@ JSON:
 pub(super) struct Options {
     /// The conversation's id, or its beginning; `plimsoll conversations` lists them
     id: String,
-    /// Where to write the files
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
+    /// Where to write the files, if not where the gateway looks for them
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     source: Source,
 }
@@ -44,9 +47,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::Said(format!("`{}`: no summary was made of it yet", history.id)));
     };
     let checkpoint = checkpoint(&summary);
+    let below = || Checkpoints::below(&history.config.state.dir);
+    let checkpoints = options.dir.clone().map_or_else(below, Checkpoints::within);
     for (ending, text) in [("json", checkpoint.to_json() + "\n"), ("md", checkpoint.to_markdown())] {
-        let path = options.dir.join(format!("{}.checkpoint.{ending}", file_stem(&history.id)));
-        write(&path, &text)?;
+        let written = checkpoints.write(&history.id, ending, &text);
+        let path = written.map_err(|error| Failure::Said(format!("{}: {error}", history.id)))?;
         say(&path.display().to_string());
     }
     Ok(())
@@ -56,14 +61,4 @@ fn checkpoint(summary: &Summary) -> Checkpoint {
     let saved_at = Timestamp::from_millisecond(summary.at_ms).map(|at| at.to_string()).unwrap_or_default();
     let outline = Outline::read(&summary.outline);
     Checkpoint::of(&summary.conversation, &saved_at, &summary.goal, &outline, &summary.text)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
-}
-
-/// An id as it can stand in the name of a file.
-fn file_stem(id: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-    id.chars().take(100).map(plain).collect()
 }

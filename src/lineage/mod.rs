@@ -222,8 +222,12 @@ impl Lineage {
         let places: std::collections::HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
         let mut applied: Vec<Applied> = Vec::new();
-        // What is decided about the instructions is stored with the first message.
-        let is_decided = |at: &usize| *at == 0 || conversation.messages[*at].index.is_decided_about();
+        // What is decided about the instructions is stored with the first message, what a conversation begins with
+        // with words of the user's.
+        let messages = conversation.messages.iter();
+        let head = messages.take_while(|message| message.index.role != Role::Assistant).count();
+        let is_decided =
+            |at: &usize| *at < head.max(1) || conversation.messages[*at].index.is_decided_about();
         for message in (0..sent).filter(is_decided) {
             let mut newest: std::collections::BTreeMap<u32, (usize, StoredDecision)> =
                 std::collections::BTreeMap::new();

@@ -16,6 +16,9 @@ pub const REASONING: &str = "reasoning";
 /// The rule of decisions to send the instructions as two texts.
 pub const SPLIT: &str = "split";
 
+/// The rule of decisions that say something more below the user's first words.
+pub const OPENING: &str = "opening";
+
 /// What a result is, whatever history it stands in: its call's id and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
@@ -72,6 +75,11 @@ impl Decision {
     /// Whether it sends the instructions as two texts.
     pub fn is_split(&self) -> bool {
         &*self.rules == SPLIT
+    }
+
+    /// Whether it says something more below the user's first words.
+    pub fn is_opening(&self) -> bool {
+        &*self.rules == OPENING
     }
 
     /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.

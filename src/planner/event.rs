@@ -472,8 +472,8 @@ fn placeholder(
     let text = clear::placeholder(tool, &texts, part.is_error, &recall(&output));
     let mut shaped = vec![Leaf::Replace(text)];
     shaped.resize_with(texts.len(), || Leaf::Remove);
-    let leaves = super::leaf_edits(shaped, part, &texts);
-    let after = super::sent(&leaves, &texts);
+    let leaves = super::newborn::leaf_edits(shaped, part, &texts);
+    let after = super::newborn::sent(&leaves, &texts);
     if after as u64 >= sent.unwrap_or(u64::MAX).min(before as u64) {
         return None;
     }

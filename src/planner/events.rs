@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::conversation::NoMemo;
+use crate::plan::LeafEdit;
 use crate::protocol;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
@@ -88,6 +89,7 @@ impl Thread {
             splice,
             stable: None,
             ready,
+            opening: None,
         };
         let outcome = plan(talk, past, policy, facts, &|_| "full output: /o".to_owned());
         self.sent = talk.messages.len();

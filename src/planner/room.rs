@@ -285,13 +285,13 @@ impl Before<'_> {
         let subject =
             Subject { leaves: &texts, tool: None, arguments: None, is_error: true, recall: &recall };
         let shaped = shape::shape(&subject, &settings)?;
-        let leaves: Vec<(u32, LeafEdit)> = super::leaf_edits(shaped.leaves, part, &texts);
+        let leaves: Vec<(u32, LeafEdit)> = super::newborn::leaf_edits(shaped.leaves, part, &texts);
         let decision = Decision {
             rules: shape::Rule::Truncate.as_str().into(),
             content,
             key: PartKey::of(part.call_id.as_deref(), content),
             bytes_before: shaped.bytes_before as u64,
-            bytes_after: super::sent(&leaves, &texts) as u64,
+            bytes_after: super::newborn::sent(&leaves, &texts) as u64,
             output: Some(output.clone()),
             leaves,
         };

@@ -282,7 +282,7 @@ fn unit(
 }
 
 /// The last text that the user says in the head of a conversation.
-fn last_text(conversation: &Conversation, head: usize) -> Option<(PartId, u32)> {
+pub(super) fn last_text(conversation: &Conversation, head: usize) -> Option<(PartId, u32)> {
     let users = (0..head).rev().filter(|at| conversation.messages[*at].index.starts_turn());
     let mut parts = users.flat_map(|at| {
         let parts: Vec<_> = conversation.parts_of(at).map(|(id, part)| (id, part.leaves.len())).collect();

@@ -210,6 +210,7 @@ impl Thread {
             splice: self.splice.clone(),
             stable: None,
             ready,
+            opening: None,
         };
         let mut policy = Policy::default();
         policy.shape.repeat = false;

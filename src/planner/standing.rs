@@ -219,7 +219,7 @@ impl Standing {
         let named = part.tool.as_deref().unwrap_or(&tool);
         let clearable = known
             && !protected
-            && super::all_text(part)
+            && super::newborn::all_text(part)
             && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
         let content = content(part);

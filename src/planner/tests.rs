@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::conversation::NoMemo;
+use crate::plan::LeafEdit;
 use crate::protocol;
 use crate::shape::settings::Tools;
 
@@ -71,7 +72,16 @@ fn settings() -> Settings {
 fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
     plan_with(
         conversation,
-        &Past { sent, applied, recover: NOTHING, standing: None, splice: None, stable: None, ready: None },
+        &Past {
+            sent,
+            applied,
+            recover: NOTHING,
+            standing: None,
+            splice: None,
+            stable: None,
+            ready: None,
+            opening: None,
+        },
         &settings(),
     )
 }
@@ -141,6 +151,7 @@ fn stored_decisions_come_first_and_are_kept() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
 }
@@ -168,6 +179,7 @@ fn results_in_unknown_histories_are_recovered() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
     let outcome = plan_with(&request, &past, &settings());
@@ -189,6 +201,7 @@ fn results_in_unknown_histories_are_recovered() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
     // What was sent before as it is stays as it is.
@@ -200,6 +213,7 @@ fn results_in_unknown_histories_are_recovered() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
 }
@@ -220,6 +234,7 @@ fn pointers_are_not_recovered() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
 }
@@ -300,6 +315,7 @@ fn settings_are_obeyed() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     let exempt = |repeat| {
         let mut settings = Settings { repeat, ..settings() };
@@ -325,7 +341,7 @@ fn full_texts_are_saved() {
     let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
     assert!(save.text.starts_with("even line 0\n") && save.text.ends_with("odd line 9\n"), "{}", save.text);
     assert_eq!(outcome.applied[0].decision.output.as_ref(), Some(&save.id));
-    assert_eq!(save.id, decision::output_id(&[Cow::Borrowed(&*save.text)]));
+    assert_eq!(save.id, decision::output_id(&[(&*save.text).into()]));
     assert_eq!(Arc::strong_count(&outcome.applied[0].decision), 1);
 }
 
@@ -348,6 +364,7 @@ fn channels_stay_when_their_text_goes() {
         splice: None,
         stable: None,
         ready: None,
+        opening: None,
     };
     let outcome = plan_with(&conversation, &past, &settings);
     protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();

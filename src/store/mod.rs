@@ -5,6 +5,7 @@
 //! where the configuration says so, credentials never.
 
 pub mod bodies;
+mod checkpoints;
 pub mod ledger;
 pub mod logs;
 pub mod outputs;
@@ -22,6 +23,7 @@ use crate::conversation::Chain;
 use crate::planner::PartKey;
 
 pub use bodies::Bodies;
+pub use checkpoints::Checkpoints;
 pub use ledger::{Books, LedgerEntry, LedgerFilter};
 pub use outputs::Outputs;
 pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};

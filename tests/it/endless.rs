@@ -241,8 +241,10 @@ fn read_afterwards(home: &std::path::Path) {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(run(&["checkpoint", "endless"]).lines().count(), 2);
-    let file =
-        |ending: &str| std::fs::read_to_string(home.join(format!("endless.checkpoint.{ending}"))).unwrap();
+    let file = |ending: &str| {
+        std::fs::read_to_string(home.join(format!("plimsoll/checkpoints/endless.checkpoint.{ending}")))
+            .unwrap()
+    };
     let checkpoint = plimsoll::strategy::summary::Checkpoint::from_json(&file("json")).unwrap();
     assert_eq!(checkpoint.goal, GOAL);
     assert!(checkpoint.decisions.iter().any(|decision| decision.contains(MODEL_DECISION)));

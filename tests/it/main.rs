@@ -5,6 +5,7 @@
 mod books;
 mod bound;
 mod budget;
+mod checkpoints;
 mod cli;
 mod config;
 mod endless;

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::Core;
-use super::rewrite::State;
+use super::state::State;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;

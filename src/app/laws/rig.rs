@@ -13,7 +13,8 @@ use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
-use crate::app::rewrite::{Asked, Rewritten};
+use crate::app::rewrite::Asked;
+use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::Terms;
 use crate::app::touched::Touched;
@@ -26,7 +27,7 @@ use crate::planner::Policy;
 use crate::protocol::Protocol;
 use crate::shape::settings::{Keep, Tools};
 use crate::shape::{self};
-use crate::store::{Batch, Outputs, Sqlite, Store};
+use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::usage::{Catalogue, Price, Rate};
@@ -92,6 +93,7 @@ impl Rig {
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
             outputs: self.outputs(),
+            checkpoints: Checkpoints::below(self.home.path()),
             touched: Touched::new(),
             tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
             meter: Meter::new(),

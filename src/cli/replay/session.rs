@@ -199,6 +199,7 @@ impl<'a> Session<'a> {
             splice,
             stable: None,
             ready: None,
+            opening: None,
         };
         let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);
         thread.standing = Some(std::mem::take(&mut outcome.standing));

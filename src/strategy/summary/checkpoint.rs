@@ -112,6 +112,15 @@ impl Checkpoint {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
+    /// What a new conversation that goes on from here is told.
+    pub fn to_prompt(&self) -> String {
+        format!(
+            "<checkpoint>\nAn earlier conversation about this work ended here. It is for reference: go on from it as \
+             far as the user's words above ask for that.\n\n{}</checkpoint>",
+            self.to_markdown()
+        )
+    }
+
     /// The checkpoint for people.
     pub fn to_markdown(&self) -> String {
         let mut text = format!("# Checkpoint of {}\n\n{}\n\n", self.conversation, self.saved_at);

@@ -43,6 +43,7 @@ pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
             splice: None,
             stable: None,
             ready: None,
+            opening: None,
         };
         let outcome = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
         let again = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);

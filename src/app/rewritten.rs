@@ -1,0 +1,103 @@
+//! What became of a request, and what is known of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::books::Reading;
+use super::rewrite::Asked;
+use super::state::State;
+use super::summaries::Prospect;
+use super::tuning::Tuning;
+use crate::conversation::Conversation;
+use crate::lineage::{self, Caller, Place};
+use crate::planner::{Applied, Event, Level, Outcome, Splice};
+use crate::server::Fault;
+use crate::strategy::compaction::Compaction;
+
+/// What became of a request.
+#[derive(Default)]
+pub(super) struct Rewritten {
+    /// The bytes to send; `None`: as they came.
+    pub(super) body: Option<Bytes>,
+    /// What is known of the request, for the books.
+    pub(super) facts: Facts,
+    /// What it was rewritten to, read again.
+    pub(super) edited: Option<Conversation>,
+    /// The request as it was read.
+    pub(super) reading: Option<Reading>,
+    /// A summary that is to be made once it is answered.
+    pub(super) prospect: Option<Prospect>,
+    /// Why it is not to be sent at all.
+    pub(super) fault: Option<Fault>,
+}
+
+/// What the books want to know of a request.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) caller: Caller,
+    pub(super) place: Option<Place>,
+    pub(super) model: Option<String>,
+    pub(super) messages: u32,
+    pub(super) state: State,
+    pub(super) why: Option<String>,
+    /// The decisions in force on the wire, or, observing, those that would be.
+    pub(super) applied: Arc<[Applied]>,
+    pub(super) fresh: usize,
+    /// The splice in force, in the same sense.
+    pub(super) splice: Option<Arc<Splice>>,
+    /// The splice was made with this request.
+    pub(super) spliced: bool,
+    /// What the client does about its history.
+    pub(super) compaction: Option<Compaction>,
+    /// The change to old parts that this request carries.
+    pub(super) event: Option<Event>,
+    /// How full the window is, before the event.
+    pub(super) level: Option<Level>,
+    /// Calls made again whose results had been cleared.
+    pub(super) recalls: u32,
+    /// The settings that hold for it; `None`: it could not be read.
+    pub(super) tuning: Option<Arc<Tuning>>,
+}
+
+impl Facts {
+    /// The conversation that the request with this record is booked on.
+    pub(super) fn conversation(&self, record: &str) -> String {
+        let thread = self.place.as_ref().map(|place| &place.thread.conversation);
+        thread.or(self.caller.session.as_ref()).map_or_else(|| record.to_owned(), String::clone)
+    }
+}
+
+/// What was decided about a request, now and before.
+#[derive(Default)]
+pub(super) struct InForce {
+    pub(super) applied: Arc<[Applied]>,
+    pub(super) fresh: usize,
+    pub(super) splice: Option<Arc<Splice>>,
+    pub(super) spliced: bool,
+}
+
+impl InForce {
+    pub(super) fn of(outcome: Outcome) -> Self {
+        let Outcome { applied, fresh, splice, spliced, .. } = outcome;
+        Self { applied: applied.into(), fresh, splice, spliced }
+    }
+
+    pub(super) fn of_plan(outcome: &Outcome) -> Self {
+        let applied = outcome.applied.as_slice().into();
+        Self { applied, fresh: outcome.fresh, splice: outcome.splice.clone(), spliced: outcome.spliced }
+    }
+}
+
+impl Rewritten {
+    pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
+        let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
+        let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
+        Self { facts, ..Self::default() }
+    }
+
+    pub(super) fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {
+        (self.facts.event, self.facts.level, self.facts.recalls) = (event, level, recalls);
+        self
+    }
+}

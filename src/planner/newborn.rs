@@ -1,0 +1,179 @@
+//! Results that a model sees for the first time with this request: what they are sent as.
+
+use std::borrow::Cow;
+
+use crate::conversation::{Conversation, Digest, Part, PartId};
+use crate::plan::LeafEdit;
+use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
+
+use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::{Outcome, Recall};
+
+pub(super) fn decide(
+    conversation: &Conversation,
+    id: PartId,
+    settings: &Settings,
+    recall: Recall<'_>,
+    view: &mut View,
+    outcome: &mut Outcome,
+) {
+    let Some(part) = conversation.part(id) else { return };
+    let Some(content) = part.content else { return };
+    let texts: Option<Vec<Cow<'_, str>>> =
+        (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
+    // A text that cannot be decoded cannot be shortened either.
+    let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { return };
+    let call = conversation.call_of(id);
+    let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
+    let arguments = call.and_then(|call| conversation.arguments(call));
+    let output = decision::output_id(&texts);
+    let recall = recall(&output);
+    let subject = Subject {
+        leaves: &texts,
+        tool,
+        arguments: arguments.as_deref(),
+        is_error: part.is_error,
+        recall: &recall,
+    };
+
+    let earlier = view.earlier(conversation, outcome, id, content, settings);
+    let pointer = earlier
+        .filter(|_| settings.repeat && all_text(part))
+        .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
+    let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
+    let leaves = leaf_edits(shaped.leaves, part, &texts);
+    if leaves.is_empty() {
+        return;
+    }
+    let decision = Decision {
+        rules: shaped.rules.iter().map(Rule::as_str).collect::<Vec<_>>().join("+").into(),
+        content,
+        key: PartKey::of(part.call_id.as_deref(), content),
+        bytes_before: shaped.bytes_before as u64,
+        bytes_after: sent(&leaves, &texts) as u64,
+        output: shaped.lossy.then(|| output.clone()),
+        leaves,
+    };
+    if shaped.lossy {
+        outcome.saves.push(Save { id: output, text: texts.concat() });
+    }
+    outcome.applied.push(Applied { part: id, decision: decision.into() });
+    outcome.fresh += 1;
+}
+
+/// Whether a result is nothing but text: a pointer would hide an image.
+pub(super) fn all_text(part: &Part) -> bool {
+    part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
+}
+
+fn repeat(
+    subject: &Subject<'_>,
+    settings: &Settings,
+    removable: bool,
+    call_id: &str,
+    tool: Option<&str>,
+) -> Option<shape::Shaped> {
+    let before: usize = subject.leaves.iter().map(|leaf| leaf.len()).sum();
+    let exempt = subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool));
+    let pointer = shape::pointer(tool.or(subject.tool), call_id, before, subject.recall);
+    if exempt
+        || before < settings.repeat_min_bytes
+        || pointer.len() >= before
+        || (!removable && subject.leaves.len() > 1)
+    {
+        return None;
+    }
+    let after = pointer.len();
+    let mut leaves = vec![Leaf::Replace(pointer)];
+    leaves.resize_with(subject.leaves.len(), || Leaf::Remove);
+    Some(shape::Shaped {
+        leaves,
+        rules: Rules::from(Rule::Repeat),
+        bytes_before: before,
+        bytes_after: after,
+        lossy: true,
+    })
+}
+
+/// What stands where a text was that cannot be removed, because no block goes with it.
+const GONE: &str = "…";
+
+pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
+    let removed = |at: usize| match part.leaves.get(at)?.slot {
+        Some(_) => Some(LeafEdit::Remove),
+        None => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
+    };
+    let edits = leaves.into_iter().enumerate().filter_map(|(at, leaf)| match leaf {
+        Leaf::Keep => None,
+        Leaf::Replace(text) => Some((at as u32, LeafEdit::Replace(text.into()))),
+        Leaf::Remove => Some((at as u32, removed(at)?)),
+    });
+    edits.collect()
+}
+
+/// Bytes of the texts as they are sent.
+pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
+    let mut sizes: Vec<usize> = texts.iter().map(|text| text.len()).collect();
+    for (leaf, edit) in edits {
+        if let Some(size) = sizes.get_mut(*leaf as usize) {
+            *size = if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };
+        }
+    }
+    sizes.iter().sum()
+}
+
+/// The results that the model can still read, by what they say. Built when the first candidate needs it.
+#[derive(Default)]
+pub(super) struct View(Option<std::collections::HashMap<Digest, PartId>>);
+
+impl View {
+    /// An earlier result with the same content that is still in view: its call id and tool.
+    fn earlier<'a>(
+        &mut self,
+        conversation: &'a Conversation,
+        outcome: &Outcome,
+        id: PartId,
+        content: Digest,
+        settings: &Settings,
+    ) -> Option<(&'a str, Option<&'a str>)> {
+        if !settings.repeat {
+            return None;
+        }
+        let seen = self.0.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
+        let earlier = match seen.entry(content) {
+            std::collections::hash_map::Entry::Occupied(entry) => *entry.get(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(id);
+                return None;
+            }
+        };
+        let call = conversation.call_of(earlier).and_then(|call| conversation.part(call));
+        let part = conversation.part(earlier)?;
+        let call_id = part.call_id.as_deref()?;
+        Some((call_id, part.tool.as_deref().or_else(|| call?.tool.as_deref())))
+    }
+}
+
+/// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
+/// cleared.
+fn results_before(
+    conversation: &Conversation,
+    outcome: &Outcome,
+    end: usize,
+) -> std::collections::HashMap<Digest, PartId> {
+    let unreadable: std::collections::HashSet<PartId> = outcome
+        .applied
+        .iter()
+        .filter(|applied| !applied.decision.stands_alone() || applied.decision.is_clearing())
+        .map(|applied| applied.part)
+        .collect();
+    let mut seen = std::collections::HashMap::new();
+    for message in (0..end).filter(|message| !outcome.drops(*message)) {
+        for (id, part) in conversation.parts_of(message) {
+            if let Some(content) = part.content.filter(|_| !unreadable.contains(&id)) {
+                seen.insert(content, id);
+            }
+        }
+    }
+    seen
+}

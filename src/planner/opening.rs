@@ -1,0 +1,143 @@
+//! What a conversation begins with besides the user's words: a text below the first of them.
+//!
+//! It is decided with the first request, like the shape of a newborn result, and sent with every later one.
+
+use std::sync::Arc;
+
+use crate::conversation::{Conversation, Digest, Role};
+use crate::plan::{LeafEdit, Op};
+
+use super::decision::{self, Applied, Decision};
+use super::splice::last_text;
+
+/// The decision that a conversation begins with `text`; `None` if it has begun before, or cannot take one.
+pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied> {
+    let messages = &conversation.messages;
+    let has_begun = messages.iter().any(|message| message.index.role == Role::Assistant);
+    if has_begun || conversation.continues.is_some() || text.trim().is_empty() {
+        return None;
+    }
+    let (part, leaf) = last_text(conversation, messages.len())?;
+    let said = conversation.text(part, leaf as usize)?;
+    let text = format!("\n\n{text}");
+    let decision = Decision {
+        rules: decision::OPENING.into(),
+        content: Digest::of(&[said.as_bytes()]),
+        key: None,
+        bytes_before: 0,
+        bytes_after: text.len() as u64,
+        output: None,
+        leaves: vec![(leaf, LeafEdit::Replace(text.into()))],
+    };
+    Some(Applied { part, decision: decision.into() })
+}
+
+/// Whether the user still says what the text was put below.
+pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
+    let said = of(&applied.decision).and_then(|(leaf, _)| conversation.text(applied.part, leaf as usize));
+    said.is_some_and(|said| Digest::of(&[said.as_bytes()]) == applied.decision.content)
+}
+
+/// Where a decision says something more, and what.
+pub(super) fn of(decision: &Decision) -> Option<(u32, Arc<str>)> {
+    match decision.leaves.first() {
+        Some((leaf, LeafEdit::Replace(text))) if decision.is_opening() => Some((*leaf, Arc::clone(text))),
+        _ => None,
+    }
+}
+
+/// Makes one of the operations that say something behind the same text, in their order: a summary may come to stand
+/// there too.
+pub(super) fn join(ops: &mut Vec<Op>) {
+    let at = |op: &Op| if let Op::Append { part, leaf, .. } = op { Some((*part, *leaf)) } else { None };
+    let Some(first) = ops.iter().position(|op| at(op).is_some()) else { return };
+    let Some(second) = ops[first + 1..].iter().position(|op| at(op) == at(&ops[first])) else { return };
+    let Op::Append { text: more, .. } = ops.remove(first + 1 + second) else { return };
+    if let Op::Append { text, .. } = &mut ops[first] {
+        *text = format!("{text}{more}").into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::planner::{Facts, Outcome, Past, Policy, plan};
+    use crate::protocol;
+
+    fn talk(messages: &str) -> Conversation {
+        let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{messages}]}}"#);
+        protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+    }
+
+    fn planned(conversation: &Conversation, sent: usize, applied: &[Applied], text: Option<&str>) -> Outcome {
+        let past = Past {
+            sent,
+            applied,
+            recover: &|_| None,
+            standing: None,
+            splice: None,
+            stable: None,
+            ready: None,
+            opening: text,
+        };
+        let mut policy = Policy::default();
+        policy.marks.marks = false;
+        plan(conversation, past, &policy, &Facts::default(), &|_| String::new())
+    }
+
+    fn sent(conversation: &Conversation, outcome: &Outcome) -> String {
+        let protocol = protocol::named("anthropic").unwrap();
+        let sent = protocol::rewrite(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
+        String::from_utf8(sent.to_vec()).unwrap()
+    }
+
+    const ASKS: &str =
+        r#"{"role":"user","content":[{"type":"text","text":"be brief"},{"type":"text","text":"go on"}]}"#;
+    const SAYS: &str = r#"{"role":"assistant","content":"yes"},{"role":"user","content":"and now"}"#;
+
+    #[test]
+    fn it_stands_below_the_first_words_and_stays() {
+        let first = talk(ASKS);
+        let outcome = planned(&first, 0, &[], Some("STATE"));
+        assert_eq!((outcome.fresh, outcome.applied.len()), (1, 1));
+        let begins = sent(&first, &outcome);
+        assert!(begins.contains(r#""text":"go on\n\nSTATE""#), "{begins}");
+        // Whatever is asked for later: it is what was decided.
+        let later = talk(&format!("{ASKS},{SAYS}"));
+        for text in [None, Some("OTHER")] {
+            let outcome = planned(&later, 1, &outcome.applied, text);
+            assert_eq!(outcome.fresh, 0);
+            let whole = sent(&later, &outcome);
+            assert!(whole.starts_with(begins.trim_end_matches("]}")), "{whole}");
+        }
+        let changed = talk(&ASKS.replace("go on", "stop"));
+        assert!(planned(&changed, 1, &outcome.applied, None).plan.is_empty());
+    }
+
+    #[test]
+    fn it_needs_a_beginning() {
+        for (messages, wanted) in [
+            (ASKS, "STATE"),
+            (r#"{"role":"user","content":[{"type":"image","source":{"type":"url","url":"u"}}]}"#, ""),
+        ] {
+            let outcome = planned(&talk(messages), 0, &[], Some("STATE"));
+            assert_eq!(outcome.fresh, usize::from(!wanted.is_empty()), "{messages}");
+        }
+        let begun = talk(&format!("{ASKS},{SAYS}"));
+        assert!(planned(&begun, 0, &[], Some("STATE")).plan.is_empty());
+        assert!(planned(&talk(ASKS), 0, &[], Some(" ")).plan.is_empty());
+        assert!(planned(&talk(ASKS), 0, &[], None).plan.is_empty());
+    }
+
+    #[test]
+    fn a_summary_may_stand_there_too() {
+        let part = crate::conversation::PartId { message: 0, part: 1 };
+        let say = |text: &str| Op::Append { part, leaf: 0, text: text.into() };
+        let mut ops = vec![say("a"), Op::Omit { part }, say("b")];
+        join(&mut ops);
+        assert_eq!(ops, [say("ab"), Op::Omit { part }]);
+    }
+}

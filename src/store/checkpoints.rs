@@ -1,0 +1,71 @@
+//! Checkpoints on disk: files below the state directory that a person may read, copy and remove.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::outputs::create_private;
+
+/// The longest name of a file, without its ending.
+const LONGEST: usize = 100;
+
+/// A directory of checkpoints.
+#[derive(Debug, Clone)]
+pub struct Checkpoints {
+    dir: PathBuf,
+}
+
+impl Checkpoints {
+    /// The checkpoints below a state directory.
+    pub fn below(state: &Path) -> Self {
+        Self { dir: state.join("checkpoints") }
+    }
+
+    /// Those in a directory of their own.
+    pub fn within(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// The file of a conversation's checkpoint: `ending` is `json` or `md`. Whatever the id is, the file is in the
+    /// directory.
+    fn path(&self, id: &str, ending: &str) -> PathBuf {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+        let stem: String = id.chars().take(LONGEST).map(plain).collect();
+        self.dir.join(format!("{stem}.checkpoint.{ending}"))
+    }
+
+    /// Writes a file, and the directory if there is none.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn write(&self, id: &str, ending: &str, text: &str) -> io::Result<PathBuf> {
+        create_private(&self.dir)?;
+        let path = self.path(id, ending);
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// The JSON of a conversation's checkpoint.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn read(&self, id: &str) -> io::Result<String> {
+        std::fs::read_to_string(self.path(id, "json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_in_the_directory_and_can_be_read() {
+        let state = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::below(state.path());
+        assert_eq!(checkpoints.read("a").unwrap_err().kind(), io::ErrorKind::NotFound);
+        for id in ["a", "../../a b/é", &"x".repeat(300)] {
+            let path = checkpoints.write(id, "json", id).unwrap();
+            assert_eq!(path.parent(), Some(&*state.path().join("checkpoints")));
+            assert_eq!(checkpoints.read(id).unwrap(), id);
+        }
+    }
+}

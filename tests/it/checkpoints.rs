@@ -1,0 +1,101 @@
+//! Conversations that start from the checkpoint of another.
+
+use std::fs;
+use std::path::Path;
+
+use plimsoll::strategy::summary::Checkpoint;
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Upstream};
+
+const CONFIG: &str = "[listen]\nadmin = 'off'\n";
+const HEADERS: [(&str, &str); 2] = [("x-plimsoll-checkpoint", "the old/one"), ("x-api-key", "k")];
+
+fn gateway(home: &Path, upstream: &Upstream) -> Gateway {
+    Gateway::start(home, CONFIG, &upstream.url())
+}
+
+fn provider() -> Upstream {
+    let usage = json!({"input_tokens": 9, "output_tokens": 9});
+    let answer = json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": usage,
+        "stop_reason": "end_turn", "content": [{"type": "text", "text": "yes"}]});
+    Upstream::start(move |_| (200, answer.to_string()))
+}
+
+/// A checkpoint where the gateway looks for it.
+fn save(home: &Path, text: &str) {
+    let dir = home.join("plimsoll/checkpoints");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("the_old_one.checkpoint.json"), text).unwrap();
+}
+
+fn checkpoint() -> String {
+    Checkpoint { version: 1, goal: "Port ARCH-9920".to_owned(), ..Checkpoint::default() }.to_json()
+}
+
+fn body(messages: &[Value]) -> String {
+    json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
+}
+
+fn first_words(sent: &str) -> String {
+    let sent: Value = serde_json::from_str(sent).unwrap();
+    let content = &sent["messages"][0]["content"];
+    content.as_str().map_or_else(|| content[0]["text"].as_str().unwrap().to_owned(), str::to_owned)
+}
+
+#[test]
+fn it_stands_below_the_first_words_ever_after() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    save(home.path(), &checkpoint());
+    let says = |role: &str, text: &str| json!({"role": role, "content": text});
+    let mut messages = vec![says("user", "go on")];
+    let mut begins = String::new();
+    for turn in 0..3 {
+        // Each by a gateway that was just started; the checkpoint is gone by then.
+        let gateway = gateway(home.path(), &upstream);
+        assert_eq!(gateway.post("/v1/messages", &HEADERS, &body(&messages)).0, 200);
+        gateway.stop();
+        let first = first_words(&upstream.received().last().unwrap().text());
+        assert!(
+            first.starts_with("go on\n\n<checkpoint>") && first.contains("**Goal:** Port ARCH-9920"),
+            "{first}"
+        );
+        if turn == 0 {
+            begins = first;
+            fs::remove_dir_all(home.path().join("plimsoll/checkpoints")).unwrap();
+        } else {
+            assert_eq!(first, begins);
+        }
+        messages.extend([says("assistant", "yes"), says("user", "and now")]);
+    }
+    // The same words without the header are another conversation.
+    let gateway = gateway(home.path(), &upstream);
+    assert_eq!(gateway.post("/v1/messages", &HEADERS[1..], &body(&messages[..1])).0, 200);
+    gateway.stop();
+    assert_eq!(first_words(&upstream.received().last().unwrap().text()), "go on");
+}
+
+#[test]
+fn one_that_cannot_be_used_is_the_clients_fault() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    let gateway = gateway(home.path(), &upstream);
+    let request = body(&[json!({"role": "user", "content": "go on"})]);
+    for (saved, why) in [
+        (None, "No such file"),
+        (Some("{}".to_owned()), "not a checkpoint"),
+        (Some(checkpoint().replace("\"version\": 1", "\"version\": 2")), "newer"),
+    ] {
+        if let Some(text) = &saved {
+            save(home.path(), text);
+        }
+        let (status, answer) = gateway.post("/v1/messages", &HEADERS, &request);
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((status, &answer["type"]), (400, &json!("error")));
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why) && message.contains("client at fault"), "{message}");
+    }
+    gateway.stop();
+    assert_eq!(upstream.received().len(), 0);
+}
