@@ -3,6 +3,8 @@
 //!
 //! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
 
+use std::ops::RangeInclusive;
+
 use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
 use crate::strategy::gate::Reason;
 use crate::strategy::{ladder, marks, window};
@@ -38,6 +40,10 @@ impl Word for Reason {
         ("budget", Self::Budget),
         ("eager", Self::Eager),
     ];
+}
+
+impl Word for window::Whole {
+    const WORDS: &'static [(&'static str, Self)] = &[("usable", Self::Usable), ("window", Self::Window)];
 }
 
 /// More tokens than any window has.
@@ -103,9 +109,18 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     if target >= trigger {
         section.problem("target", "must be below `window.trigger`", None);
     }
-    let reserve_output = section.optional::<usize>("reserve_output").map(|tokens| tokens as u64);
-    let reserve_output = reserve_output.or(default.reserve_output);
-    window::Settings { trigger, target, reserve_output, ..default }
+    window::Settings {
+        trigger,
+        target,
+        of: section.value("of", default.of),
+        beyond: section.value("beyond", default.beyond),
+        messages: most(section, "messages", 4..=1_000_000, default.messages),
+        size: most(section, "size", 4096..=TOKENS, default.size),
+        guess: section.value("guess", default.guess),
+        reserve_output: most(section, "reserve_output", 0..=TOKENS, default.reserve_output),
+        most_reserve: most(section, "most_reserve", 0..=TOKENS, default.most_reserve),
+        ..default
+    }
 }
 
 pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -> ladder::Settings {
@@ -113,6 +128,8 @@ pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -
         enabled: section.value("enabled", default.enabled),
         keep_turns: number(section, "keep_turns", default.keep_turns),
         least: section.within("least", Share(0.0)..=Share(1.0), Share(default.least)).0,
+        from: section.within("from", Share(0.0)..=Share(1.0), Share(default.from)).0,
+        messages: most(section, "messages", 4..=1_000_000, default.messages),
     }
 }
 
@@ -132,6 +149,19 @@ pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> 
         keys: section.value("keys", default.keys),
         split: section.value("split", default.split) && marks,
     }
+}
+
+/// A bound, if there is one.
+fn most<N: TryFrom<usize>>(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    range: RangeInclusive<usize>,
+    default: Option<N>,
+) -> Option<N> {
+    let low = *range.start();
+    let is_set = section.has(key);
+    let number = section.within(key, range, low);
+    if is_set { N::try_from(number).ok() } else { default }
 }
 
 fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {

@@ -7,9 +7,17 @@ use crate::shape::settings::{Keep, SHELLS, Tools, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
-use super::value::{Word, bad_pattern};
+use super::value::{Share, Word, bad_pattern};
 
-impl Word for Keep {
+/// Which end is kept, in a word.
+#[derive(Clone, Copy)]
+enum End {
+    Head,
+    Tail,
+    Both,
+}
+
+impl Word for End {
     const WORDS: &'static [(&'static str, Self)] =
         &[("head", Self::Head), ("tail", Self::Tail), ("both", Self::Both)];
 }
@@ -17,6 +25,7 @@ impl Word for Keep {
 const ONE: ByteSize = ByteSize::new(1);
 const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
 const MOST_LINES: usize = 1_000_000_000;
+const HALF: f64 = 0.5;
 /// What a marker may have filled in.
 const PLACEHOLDERS: &[&str] = &["removed", "total", "recall"];
 
@@ -63,7 +72,25 @@ fn rule(section: &mut Section<'_, '_>, default: &TruncateRule) -> TruncateRule {
     TruncateRule {
         max_lines: section.within("max_lines", 1..=MOST_LINES, default.max_lines),
         max_bytes: section.within("max_bytes", ONE..=GIBIBYTE, most).bytes(),
-        keep: section.value("keep", default.keep),
+        keep: keep(section, default.keep),
+    }
+}
+
+/// `keep`, and how much of both ends is the first one.
+fn keep(section: &mut Section<'_, '_>, default: Keep) -> Keep {
+    let (end, share) = match default {
+        Keep::Head => (End::Head, HALF),
+        Keep::Tail => (End::Tail, HALF),
+        Keep::Both => (End::Both, HALF),
+        Keep::Parts(thousandths) => (End::Both, f64::from(thousandths) / 1000.0),
+    };
+    let end = section.value("keep", end);
+    let share = section.within("head_share", Share(0.0)..=Share(1.0), Share(share)).0;
+    match end {
+        End::Head => Keep::Head,
+        End::Tail => Keep::Tail,
+        End::Both if (share - HALF).abs() < 0.0005 => Keep::Both,
+        End::Both => Keep::Parts((share * 1000.0).round() as u16),
     }
 }
 

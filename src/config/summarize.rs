@@ -11,7 +11,7 @@ use super::size::ByteSize;
 use super::tuning::Around;
 use super::value::{Fault, Share, Word};
 use crate::planner::Layout;
-use crate::strategy::summary::{Settings, Template};
+use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
 use crate::usage::Money;
 
@@ -73,6 +73,16 @@ impl Word for Stands {
     ];
 }
 
+impl Word for Split {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("enough", Self::Enough),
+        ("turns", Self::Turns),
+        ("share", Self::Share),
+        ("messages", Self::Messages),
+        ("budget", Self::Budget),
+    ];
+}
+
 impl Word for Template {
     const WORDS: &'static [(&'static str, Self)] = &[
         (Self::Default.as_str(), Self::Default),
@@ -128,6 +138,9 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     Settings {
         enabled: section.value("enabled", default.enabled),
         trigger: section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0,
+        split: section.value("split", default.split),
+        keep_share: section.within("keep_share", Share(0.0)..=Share(0.95), Share(default.keep_share)).0,
+        keep_messages: section.within("keep_messages", 1..=1000, default.keep_messages as usize) as u32,
         keep_turns: section.within("keep_turns", 0..=1000, default.keep_turns as usize) as u32,
         keep_tokens: tokens(section, "keep_tokens", default.keep_tokens),
         length: section.within("length", 200..=50_000, default.length as usize) as u64,

@@ -118,6 +118,15 @@ pub struct Level {
     pub reading: Option<Reading>,
     /// Bytes that clearing alone could free for the next request; 0 while the prompt is below the target.
     pub clearable_bytes: u64,
+    /// Messages, as they would be sent.
+    pub messages: u32,
+}
+
+impl Level {
+    /// Whether there are so many messages that room is to be made by a summary.
+    pub fn is_crowded(&self, settings: &window::Settings) -> bool {
+        settings.messages.is_some_and(|most| self.messages >= most)
+    }
 }
 
 /// The request before its event.
@@ -206,11 +215,12 @@ impl Before<'_> {
             None => tokens(self.sent_bytes()),
         };
         let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
-        let gauge = self.facts.window.or(unknown).map(|window| {
+        let known = settings.window(self.facts.window, self.facts.max_output);
+        let gauge = known.or(unknown).map(|window| {
             let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
             if measured.is_some() { gauge } else { gauge.estimated() }
         });
-        Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0 }
+        Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0, messages: self.sent_messages() }
     }
 
     /// Bytes of the request as it would be sent.
@@ -218,6 +228,12 @@ impl Before<'_> {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let spliced = self.splice.map_or(0, Splice::bytes_spared);
         (self.conversation.body.len() as u64).saturating_sub(spared + spliced)
+    }
+
+    /// Messages of the request as it would be sent.
+    pub(super) fn sent_messages(&self) -> u32 {
+        let (gone, more) = self.splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
+        (self.conversation.messages.len() as u32).saturating_sub(gone) + more
     }
 
     fn spared_from(&self, message: usize) -> u64 {

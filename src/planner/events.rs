@@ -173,7 +173,7 @@ fn rungs() {
         (Reason::Cold, "u", "a u", 10, None),
     ] {
         let mut policy = policy(reason);
-        policy.ladder = ladder::Settings { enabled: true, keep_turns: 1, least: 0.15 };
+        policy.ladder = ladder::Settings { keep_turns: 1, ..ladder::Settings::default() };
         let facts = Facts { window: Some(window), ..Facts::default() };
         let mut thread = Thread::default();
         thread.send(&talk(&words(before)), &policy, &Facts::default(), true);

@@ -5,6 +5,7 @@
 //! both.
 
 mod anchors;
+mod crowd;
 pub mod decision;
 mod deed;
 mod event;
@@ -253,7 +254,9 @@ fn old_parts(
     let mut level = before.level(&policy.window);
     level.clearable_bytes = before.clearable_bytes(policy, &level);
     let may_change = !facts.compacting || facts.overflow.is_some();
-    let room = before.make_room(past.ready.as_ref(), policy, &level, recall);
+    let ready = past.ready.as_ref();
+    let room = before.make_room(ready, policy, &level, recall);
+    let room = room.or_else(|| before.thin_out(ready, policy, &level, recall));
     let (change, next) = match room.filter(|_| may_change) {
         Some(change) => (Some(change), None),
         None if may_change => before.clearing(policy, recall),

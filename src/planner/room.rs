@@ -22,6 +22,8 @@ const FLOOR: u64 = 2048;
 /// The share of the usable window that the newest messages have whose results are not cleared to make room, as long as
 /// there is another way.
 const NEWEST: f64 = 0.1;
+/// The rungs that drop no messages.
+const STAYS: usize = 3;
 /// Bytes that a mark of what was cut takes, about.
 const MARK: u64 = 256;
 
@@ -45,10 +47,13 @@ impl Before<'_> {
             (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
             (need.least, &|| self.cut_for(&need, policy, recall)),
         ];
+        // Messages stay as long as there is time for something better.
+        let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
+        let drops = self.facts.overflow.is_some() || level.gauge.is_some_and(is_late);
         let mut best: Option<Change> = None;
-        for (least, rung) in rungs {
+        for (least, rung) in &rungs[..if drops { rungs.len() } else { STAYS }] {
             let Some(change) = rung().and_then(|change| self.unbound(change)) else { continue };
-            if change.event.freed_bytes >= least {
+            if change.event.freed_bytes >= *least {
                 return Some(change);
             }
             let most = best.as_ref().map_or(0, |best| best.event.freed_bytes);
@@ -61,7 +66,7 @@ impl Before<'_> {
 
     /// Bytes that clearing could free once this request is sent too, were the window to demand it.
     pub(super) fn clearable_bytes(&self, policy: &Policy, level: &Level) -> u64 {
-        let is_near = level.gauge.is_some_and(|gauge| gauge.utilisation() >= policy.window.target);
+        let is_near = level.gauge.is_some_and(|gauge| gauge.prompt >= gauge.target(&policy.window));
         if !is_near || !clear::allows(&policy.clear, Reason::Window) {
             return 0;
         }
@@ -101,7 +106,7 @@ impl Before<'_> {
     /// The provider has said that the prompt is too long: what it holds is measured by that.
     fn overflown(&self, gauge: Gauge, said: Option<u64>, policy: &Policy) -> Need {
         let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
-        let target = (gauge.usable() as f64 * policy.window.target) as u64;
+        let target = gauge.target(&policy.window);
         let sent = self.sent_bytes();
         let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;
         let over = prompt.saturating_sub(gauge.usable()) as f64 / prompt.max(1) as f64;
@@ -204,7 +209,7 @@ impl Before<'_> {
 
     /// Where the history may be cut. Reasoning that is bound to what goes is left out; where it cannot be, it goes
     /// with its message.
-    fn cuts(&self, policy: &Policy) -> Vec<Cut> {
+    pub(super) fn cuts(&self, policy: &Policy) -> Vec<Cut> {
         if !policy.ladder.enabled {
             return Vec::new();
         }
@@ -226,7 +231,7 @@ impl Before<'_> {
     }
 
     /// The splice that puts a note at a cut, and the full text of what goes.
-    fn note(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
+    pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
         let messages: Vec<usize> = cut.messages().collect();
         let (mut recalled, mut save) = (None, None);
         if self.facts.saves {

@@ -74,6 +74,15 @@ impl Splice {
         self.drops.iter().map(|(first, end)| end - first).sum()
     }
 
+    /// How many messages stand for them.
+    pub const fn inserted(&self) -> u32 {
+        match self.layout {
+            Layout::Appended => 0,
+            Layout::Answer | Layout::User => 1,
+            Layout::Acknowledged(_) | Layout::Asked(_) => 2,
+        }
+    }
+
     /// Bytes that each request with it carries less.
     pub fn bytes_spared(&self) -> u64 {
         self.bytes_before.saturating_sub(self.bytes_after)

@@ -198,6 +198,8 @@ struct Thread {
     applied: Vec<Applied>,
     standing: Option<Standing>,
     splice: Option<Arc<Splice>>,
+    window: window::Settings,
+    ladder: ladder::Settings,
 }
 
 impl Thread {
@@ -216,6 +218,7 @@ impl Thread {
         policy.shape.repeat = false;
         policy.clear.gate = vec![Reason::Cold];
         policy.marks = marks::Settings::default();
+        (policy.window, policy.ladder) = (self.window, self.ladder);
         let bound = self.binding.filter(|_| conversation.has_reasoning());
         let facts = Facts { window, bound, ..Facts::default() };
         let outcome = plan(conversation, past, &policy, &facts, &|_| "full output: /o".to_owned());
@@ -249,6 +252,71 @@ fn ready_splices_wait_for_the_window() {
             shown(&request, &outcome.plan),
             if expected { "u aN u c r c r" } else { "u c r c r a u c r c r" }
         );
+    }
+}
+
+/// Where there are too many messages, what is ready is put in force, whatever is known of the window.
+#[test]
+fn ready_splices_make_room_among_messages() {
+    let request = talk("u c1 r1 c2 r2 a u c3 r3 c4 r4");
+    for (most, window, expected) in [
+        (None, None, false),
+        (Some(12), None, false),
+        (Some(11), None, true),
+        (Some(11), Some(100_000), true),
+    ] {
+        let window_of = window::Settings { messages: most, ..window::Settings::default() };
+        let mut thread = Thread { window: window_of, ..Thread::default() };
+        thread.send(&talk("u c1 r1 c2 r2 a u c3 r3"), window, None);
+        let outcome = thread.send(&request, window, ready(&request, 6));
+        assert_eq!(outcome.spliced, expected, "{most:?} {window:?}");
+        // Without one nothing happens.
+        let mut thread = Thread { window: window_of, ..Thread::default() };
+        thread.send(&talk("u c1 r1 c2 r2 a u c3 r3"), window, None);
+        assert!(thread.send(&request, window, None).event.is_none());
+    }
+}
+
+/// The oldest messages go as soon as there are more than may be; pairs stay together, and a note is one of them.
+#[test]
+fn the_number_of_messages_is_bounded() {
+    let words: Vec<&str> = "u c1 r1 a u c2 r2 a u c3 r3 a u".split(' ').collect();
+    for (most, at, expected) in [
+        (13, 13, "u c r a u c r a u c r a u"),
+        (12, 13, "u aN u c r a u c r a u"),
+        (10, 13, "u aN u c r a u"),
+        // Where that is enough, what was asked last stays with its answer.
+        (6, 13, "u aN u a u"),
+        (4, 13, "u aN u"),
+        // What must stay is more than that.
+        (4, 11, "u aN u c r"),
+        (4, 7, "u aN u c r"),
+    ] {
+        let bound = ladder::Settings { messages: Some(most), ..ladder::Settings::default() };
+        let mut thread = Thread { ladder: bound, ..Thread::default() };
+        let before = words[..at].iter().rposition(|word| *word == "a").unwrap_or(0);
+        thread.sent = before;
+        let request = talk(&words[..at].join(" "));
+        let outcome = thread.send(&request, None, None);
+        let note = |text: String| text.replace("aN", "a");
+        assert_eq!(note(shown(&request, &outcome.plan)), note(expected.to_owned()), "{most} {at}");
+        assert_eq!(outcome.event.is_some(), expected.contains('N'), "{most} {at}");
+        // Sent again, it is the same.
+        let again = thread.send(&request, None, None);
+        assert_eq!(shown(&request, &again.plan), shown(&request, &outcome.plan));
+    }
+}
+
+/// Messages stay until it is late, and go then.
+#[test]
+fn the_ladder_waits_for_what_is_better() {
+    let request = talk("u c1 r1 a u c2 r2 a u a u");
+    for (from, expected) in [(0.0, true), (0.5, true), (1.0, false)] {
+        let ladder = ladder::Settings { from, keep_turns: 1, ..ladder::Settings::default() };
+        let window = window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() };
+        let mut thread = Thread { window, ladder, ..Thread::default() };
+        thread.send(&talk("u c1 r1 a u c2 r2 a u"), Some(2_000), None);
+        assert_eq!(thread.send(&request, Some(2_000), None).event.is_some(), expected, "{from}");
     }
 }
 

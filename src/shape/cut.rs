@@ -19,6 +19,12 @@ impl Size {
         self.lines <= budget.lines && self.bytes <= budget.bytes
     }
 
+    /// So many thousandths of it.
+    pub(super) fn part(self, thousandths: u16) -> Self {
+        let of = |all: usize| (all as u128 * u128::from(thousandths) / 1000) as usize;
+        Self { lines: of(self.lines), bytes: of(self.bytes) }
+    }
+
     pub(super) const fn minus(self, used: Self) -> Self {
         Self { lines: self.lines.saturating_sub(used.lines), bytes: self.bytes.saturating_sub(used.bytes) }
     }

@@ -66,6 +66,8 @@ pub enum Keep {
     Tail,
     /// Both, half of the budget each.
     Both,
+    /// Both, and of the budget so many thousandths at the beginning.
+    Parts(u16),
 }
 
 /// The marker of a cut, as shipped.

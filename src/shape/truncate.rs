@@ -124,6 +124,7 @@ impl Cut {
             Keep::Head => (budget, none),
             Keep::Tail => (none, budget),
             Keep::Both => (Size { lines: budget.lines / 2, bytes: budget.bytes / 2 }, budget),
+            Keep::Parts(thousandths) => (budget.part(thousandths), budget),
         };
         let (from, used) =
             if head == none { (Place { text: 0, at: 0 }, none) } else { cut::head(texts, head, lines) };

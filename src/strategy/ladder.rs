@@ -42,11 +42,15 @@ pub struct Settings {
     pub keep_turns: u32,
     /// The share of the usable window that an event must free, unless it is passed already.
     pub least: f64,
+    /// The share, as shares of the window are counted, up to which no messages are dropped.
+    pub from: f64,
+    /// The most messages that are sent, if there is such a bound: the oldest go.
+    pub messages: Option<u32>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { enabled: true, keep_turns: 3, least: 0.15 }
+        Self { enabled: true, keep_turns: 3, least: 0.15, from: 0.0, messages: None }
     }
 }
 

@@ -25,25 +25,76 @@ impl Zone {
     }
 }
 
+/// What shares are shares of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Whole {
+    /// Of what a prompt may have.
+    Usable,
+    /// Of the window; but never more than a prompt may have.
+    Window,
+}
+
 /// When to act on the window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// The share of the usable window at which an event is due.
+    /// The share at which an event is due.
     pub trigger: f64,
     /// The share that an event aims at.
     pub target: f64,
+    /// What these are shares of.
+    pub of: Whole,
+    /// An event is due only beyond the trigger, and not at it.
+    pub beyond: bool,
+    /// The number of messages at which room is made by a summary that is there, however full the window is.
+    pub messages: Option<u32>,
+    /// Tokens that the window has at most, whatever the model takes.
+    pub size: Option<u64>,
+    /// A window that is not known is taken to be four times as large as the answer may be.
+    pub guess: bool,
     /// Tokens kept free for the answer; `None`: what the request asks for.
     pub reserve_output: Option<u64>,
+    /// The most that is kept free for what the request asks for.
+    pub most_reserve: Option<u64>,
     /// Where yellow, orange and red begin, as shares of the usable window.
     pub zones: [f64; 3],
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { trigger: 0.90, target: 0.60, reserve_output: None, zones: [0.50, 0.75, 0.90] }
+        Self {
+            trigger: 0.90,
+            target: 0.60,
+            of: Whole::Usable,
+            beyond: false,
+            messages: None,
+            size: None,
+            guess: false,
+            reserve_output: None,
+            most_reserve: None,
+            zones: [0.50, 0.75, 0.90],
+        }
     }
 }
 
+impl Settings {
+    /// The window that counts, of which so much is known.
+    pub fn window(&self, known: Option<u64>, max_output: Option<u64>) -> Option<u64> {
+        let guess = || max_output.filter(|_| self.guess).map(guessed);
+        match (known.or_else(guess), self.size) {
+            (Some(window), Some(size)) => Some(window.min(size)),
+            (window, size) => window.or(size),
+        }
+    }
+}
+
+/// What is taken for the window of a model of which nothing is known but how long its answer may be: many
+/// configurations know only that.
+pub fn guessed(max_output: u64) -> u64 {
+    max_output.saturating_mul(4).max(LEAST_GUESS)
+}
+
+/// The least window that is guessed.
+const LEAST_GUESS: u64 = 8192;
 /// The least that is kept free for an answer, in tokens.
 const LEAST_RESERVE: u64 = 4096;
 /// An estimate may be wrong by one part in so many of the window.
@@ -66,7 +117,8 @@ impl Gauge {
     /// The gauge of a request that asks for at most `max_output` tokens. No more than half of the window is
     /// ever reserved.
     pub fn new(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Self {
-        let reserve = settings.reserve_output.or(max_output).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
+        let asked = max_output.map(|asked| asked.min(settings.most_reserve.unwrap_or(u64::MAX)));
+        let reserve = settings.reserve_output.or(asked).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
         Self { prompt, window, reserve, margin: 0 }
     }
 
@@ -98,12 +150,32 @@ impl Gauge {
         }
     }
 
+    /// A share in tokens.
+    pub fn share(&self, share: f64, settings: &Settings) -> f64 {
+        let usable = self.usable() as f64;
+        match settings.of {
+            Whole::Usable => share * usable,
+            Whole::Window => (share * self.window as f64).min(usable),
+        }
+    }
+
+    /// Whether the prompt has reached a share, or passed it, where that is what counts.
+    pub fn reaches(&self, share: f64, settings: &Settings) -> bool {
+        let (prompt, bound) = (self.prompt as f64, self.share(share, settings));
+        if settings.beyond { prompt > bound } else { prompt >= bound }
+    }
+
+    /// Tokens that an event aims at.
+    pub fn target(&self, settings: &Settings) -> u64 {
+        self.share(settings.target, settings) as u64
+    }
+
     /// Tokens that must go to come down to the target, if the trigger is reached; else 0.
     pub fn excess(&self, settings: &Settings) -> u64 {
-        if self.utilisation() < settings.trigger {
+        if !self.reaches(settings.trigger, settings) {
             return 0;
         }
-        self.prompt.saturating_sub((self.usable() as f64 * settings.target) as u64)
+        self.prompt.saturating_sub(self.target(settings))
     }
 
     /// Steps until red at `velocity` tokens a step; `None` when it does not grow.
@@ -206,6 +278,69 @@ mod tests {
         let settings = Settings { trigger: 0.75, ..Settings::default() };
         assert_eq!(gauge(95_999, 128_000).excess(&settings), 0);
         assert_eq!(gauge(100_000, 128_000).excess(&settings), 23_200);
+    }
+
+    /// Windows of which so much is known: by the catalogue, by the request, by the user.
+    #[test]
+    fn which_window_counts() {
+        for (known, max_output, size, guess, expected) in [
+            (Some(200_000), None, None, false, Some(200_000)),
+            (Some(200_000), Some(32_768), Some(64_000), true, Some(64_000)),
+            (Some(32_000), None, Some(64_000), false, Some(32_000)),
+            (None, Some(32_768), None, true, Some(131_072)),
+            (None, Some(1_000), None, true, Some(8_192)),
+            (None, Some(32_768), Some(64_000), true, Some(64_000)),
+            (None, Some(32_768), None, false, None),
+            (None, None, None, true, None),
+            (None, None, Some(64_000), false, Some(64_000)),
+        ] {
+            let settings = Settings { size, guess, ..Settings::default() };
+            assert_eq!(
+                settings.window(known, max_output),
+                expected,
+                "{known:?} {max_output:?} {size:?} {guess}"
+            );
+        }
+    }
+
+    /// The first prompt that is acted on, and what is aimed at.
+    #[test]
+    fn triggers_and_targets() {
+        let usual = Settings { trigger: 0.75, target: 0.5, ..Settings::default() };
+        let of_window = Settings { of: Whole::Window, ..usual };
+        let sized = Settings { size: Some(64_000), ..of_window };
+        let (half, most) = (Settings { trigger: 0.5, ..of_window }, Settings { trigger: 0.7, ..of_window });
+        let nine = Settings { trigger: 0.9, reserve_output: Some(13_600), ..of_window };
+        let capped = Settings { trigger: 1.0, most_reserve: Some(32_000), ..usual };
+        let beyond = Settings { beyond: true, ..capped };
+        let spare = |size| Settings { trigger: 1.0, reserve_output: Some(25_000), size: Some(size), ..usual };
+        for (settings, window, max_output, first, target) in [
+            (usual, 128_000, None, 92_928, 61_952),
+            (sized, 200_000, Some(8_000), 48_000, 32_000),
+            (half, 1_048_576, Some(65_536), 524_288, 524_288),
+            (most, 1_048_576, Some(65_536), 734_004, 524_288),
+            // Never beyond what a prompt may have.
+            (most, 1_048_576, Some(400_000), 648_576, 524_288),
+            (nine, 272_000, Some(128_000), 244_800, 136_000),
+            (capped, 200_000, Some(64_000), 168_000, 84_000),
+            (beyond, 200_000, Some(64_000), 168_001, 84_000),
+            (capped, 65_536, Some(32_000), 33_536, 16_768),
+            (spare(275_000), 200_000, None, 175_000, 87_500),
+            (spare(275_000), 1_000_000, None, 250_000, 125_000),
+            (spare(245_000), 400_000, None, 220_000, 110_000),
+            (spare(215_000), 1_000_000, None, 190_000, 95_000),
+            (spare(275_000), 128_000, None, 103_000, 51_500),
+            (spare(275_000), 20_000, None, 10_000, 5_000),
+        ] {
+            let window = settings.window(Some(window), max_output).unwrap();
+            let is_due = |prompt| Gauge::new(prompt, window, max_output, &settings).excess(&settings) > 0;
+            let gauge = Gauge::new(first, window, max_output, &settings);
+            assert_eq!(gauge.target(&settings), target, "{settings:?} {window}");
+            assert!(
+                gauge.reaches(settings.trigger, &settings) && !is_due(first - 1),
+                "{settings:?} {window}"
+            );
+        }
     }
 
     #[test]

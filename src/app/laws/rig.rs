@@ -181,7 +181,8 @@ pub(super) fn prices(variant: u8) -> Catalogue {
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
 }
 
-const LADDER: ladder::Settings = ladder::Settings { enabled: false, keep_turns: 1, least: 0.15 };
+const LADDER: ladder::Settings =
+    ladder::Settings { enabled: false, keep_turns: 1, least: 0.15, from: 0.0, messages: None };
 
 fn shaping(variant: u8) -> shape::Settings {
     let mut settings = shape::Settings { repeat_min_bytes: 220, ..shape::Settings::default() };

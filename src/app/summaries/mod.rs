@@ -18,13 +18,13 @@ use moka::sync::Cache;
 
 use super::route::Served;
 use crate::config::Summarize;
-use crate::conversation::{Chain, Conversation, Digest};
+use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
 use crate::lineage::Place;
 use crate::planner::splice::{SUMMARY, cuts};
 use crate::planner::{Applied, Cut, Layout, Level, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Store, Summary};
-use crate::strategy::summary::{self, Demand, cut};
+use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::window;
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
@@ -106,6 +106,29 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// Whether a summary is to be made ready.
+    fn is_due(&self, level: Level) -> bool {
+        let is_near = level.gauge.is_some_and(|gauge| gauge.reaches(self.settings.trigger, &self.window));
+        is_near || level.is_crowded(&self.window)
+    }
+
+    /// Whether one that is ready has to be used.
+    fn must_be_used(&self, level: Level) -> bool {
+        level.gauge.is_some_and(|gauge| gauge.excess(&self.window) > 0) || level.is_crowded(&self.window)
+    }
+
+    /// What one has to free. Where nothing is known of the window, whatever it can.
+    fn demand(&self, level: Level) -> Demand {
+        let Some(gauge) = level.gauge else {
+            return Demand { wanted: u64::MAX, usable: level.prompt_tokens };
+        };
+        let (trigger, target) =
+            (gauge.share(self.window.trigger, &self.window) as u64, gauge.target(&self.window));
+        Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable: gauge.usable() }
+    }
+}
+
 impl Summaries {
     /// Starts the summariser.
     ///
@@ -143,10 +166,9 @@ impl Summaries {
     /// The summary that is to be made now that this request is sent, if one is due.
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
-        let gauge = level.gauge?;
         let thread = &place.thread.id;
         if !terms.settings.enabled
-            || gauge.utilisation() < terms.settings.trigger
+            || !terms.is_due(level)
             || conversation.continues.is_some()
             || !self.summarizer.takes(thread)
         {
@@ -155,16 +177,14 @@ impl Summaries {
         let newest = self.newest(terms, place);
         let used = seen.splice.map_or(0, Splice::end);
         // One that is ready but was not used although it had to be cannot be.
-        let is_stuck = gauge.excess(&terms.window) > 0;
+        let is_stuck = terms.must_be_used(level);
         if !is_stuck && newest.as_ref().is_some_and(|newest| newest.end > used) {
             return None;
         }
-        let usable = gauge.usable();
-        let trigger = (usable as f64 * terms.window.trigger) as u64;
-        let target = (usable as f64 * terms.window.target) as u64;
-        let demand = Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable };
-        // Clearing costs no call of the gateway's own.
-        if level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token {
+        let demand = terms.demand(level);
+        // Clearing costs no call of the gateway's own. It makes no fewer messages.
+        let clearable = level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token;
+        if clearable && !level.is_crowded(&terms.window) {
             return None;
         }
         let (cut, bytes) = choose(seen, demand)?;
@@ -291,10 +311,36 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     let freed = |cut: &Cut| taken + cut.messages().map(|at| bytes[at]).sum::<u64>();
     let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
     let places: Vec<cut::Place> = all.iter().map(place).collect();
-    let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
-    let cut = all.swap_remove(cut::choose(&places, &each, demand, &terms.settings)?);
+    let chosen = if terms.settings.split == Split::Enough {
+        let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
+        cut::choose(&places, &each, demand, &terms.settings)
+    } else {
+        let messages = split_messages(conversation, &bytes, &tokens);
+        let first = split::point(&messages, demand.usable, &terms.settings)?;
+        cut::before(&places, first, &terms.settings)
+    };
+    let cut = all.swap_remove(chosen?);
     let bytes = freed(&cut);
     Some((cut, bytes))
+}
+
+/// A history as splits see it.
+fn split_messages(
+    conversation: &Conversation,
+    bytes: &[u64],
+    tokens: &dyn Fn(u64) -> u64,
+) -> Vec<split::Message> {
+    let message = |(message, bytes): (&conversation::Message, &u64)| {
+        let index = &message.index;
+        let calls = index.parts.iter().any(|part| part.kind == PartKind::ToolCall);
+        split::Message {
+            is_turn: index.starts_turn(),
+            is_answer: index.role == Role::Assistant && !calls,
+            bytes: *bytes,
+            tokens: tokens(*bytes),
+        }
+    };
+    conversation.messages.iter().zip(bytes).map(message).collect()
 }
 
 /// Whether a request's history begins with exactly what a summary stands for.

@@ -50,7 +50,7 @@ fn texts() -> impl Strategy<Value = Vec<Cow<'static, str>>> {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let limit = || prop_oneof![0..6_usize, 0..200_usize, Just(100_000)];
-    let keep = || proptest::sample::select(vec![Keep::Head, Keep::Tail, Keep::Both]);
+    let keep = || proptest::sample::select(vec![Keep::Head, Keep::Tail, Keep::Both, Keep::Parts(200)]);
     let marker = proptest::sample::select(vec![
         MARKER,
         MARKER,
@@ -120,7 +120,7 @@ proptest! {
         texts in texts(),
         max_lines in 0..40_usize,
         max_bytes in 0..4000_usize,
-        keep in proptest::sample::select(vec![Keep::Head, Keep::Tail, Keep::Both]),
+        keep in proptest::sample::select(vec![Keep::Head, Keep::Tail, Keep::Both, Keep::Parts(200)]),
     ) {
         let settings = limits(max_lines, max_bytes, keep);
         let Some(shaped) = shape(&subject(&texts), &settings) else { return Ok(()) };
@@ -146,7 +146,7 @@ proptest! {
                 && marker.total == Some(before.len())
                 && kept <= max_bytes
                 && whole_lines + cut_lines <= max_lines
-                && match keep { Keep::Head => tail.is_empty(), Keep::Tail => head.is_empty(), Keep::Both => true }
+                && match keep { Keep::Head => tail.is_empty(), Keep::Tail => head.is_empty(), Keep::Both | Keep::Parts(_) => true }
         });
         prop_assert!(found, "{:?}", after);
     }

@@ -48,6 +48,14 @@ pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Setti
     (gain(best) >= settings.minimum_gain.max(1)).then_some(best)
 }
 
+/// Which of the places (in order) is taken where message `first` should be the first one that stays: there, else at the
+/// nearest place before it, if that is worth it.
+pub fn before(places: &[Place], first: usize, settings: &Settings) -> Option<usize> {
+    let at = places.iter().rposition(|place| place.end <= first)?;
+    let gain = places[at].tokens.saturating_sub(settings.length);
+    (gain >= settings.minimum_gain.max(1)).then_some(at)
+}
+
 /// Behind which message nothing may be cut, so that the last tokens stay.
 fn kept_by_tokens(tokens: &[u64], demand: Demand, settings: &Settings) -> usize {
     let keep = settings.keep_tokens.min(demand.usable / MOST_KEPT);
@@ -110,6 +118,23 @@ mod tests {
             let (places, tokens) = places(letters);
             let found = choose(&places, &tokens, Demand { wanted, usable: 25_000 }, &settings);
             assert_eq!(found, expected, "{letters} {wanted}");
+        }
+    }
+
+    #[test]
+    fn the_place_at_a_message_or_before_it() {
+        let settings = |minimum_gain| Settings { length: 1_000, minimum_gain, ..Settings::default() };
+        let (places, _) = places("ttss");
+        for (first, minimum_gain, expected) in [
+            (2, 1, None),
+            (3, 1, Some(0)),
+            (4, 1, Some(0)),
+            (5, 1, Some(1)),
+            (99, 1, Some(3)),
+            (3, 1_000, Some(0)),
+            (3, 1_001, None),
+        ] {
+            assert_eq!(before(&places, first, &settings(minimum_gain)), expected, "{first} {minimum_gain}");
         }
     }
 

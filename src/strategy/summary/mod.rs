@@ -11,6 +11,7 @@ pub mod fidelity;
 pub mod outline;
 pub mod prompt;
 mod settings;
+pub mod split;
 pub mod text;
 pub mod transcript;
 
@@ -19,6 +20,7 @@ pub use cut::{Demand, Place};
 pub use fidelity::Fidelity;
 pub use outline::{Outline, Section, Useless};
 pub use settings::{Settings, Template};
+pub use split::Split;
 
 #[cfg(test)]
 mod tests;

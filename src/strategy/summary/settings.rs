@@ -1,5 +1,7 @@
 //! What a user may say about summaries.
 
+use super::Split;
+
 /// What kind of work a summary is of: which facts its writer is told to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Template {
@@ -78,6 +80,12 @@ pub struct Settings {
     pub enabled: bool,
     /// The share of the usable window from which on one is made ready.
     pub trigger: f64,
+    /// How the place to cut is found.
+    pub split: Split,
+    /// The share of the bytes that stays, for [`Split::Share`].
+    pub keep_share: f64,
+    /// The messages that stay, for [`Split::Messages`].
+    pub keep_messages: u32,
     /// Turns that stay as they are at least, the present one included.
     pub keep_turns: u32,
     /// Tokens at the end that stay as they are at least; never more than a fifth of the usable window.
@@ -103,6 +111,9 @@ impl Default for Settings {
         Self {
             enabled: true,
             trigger: 0.75,
+            split: Split::Enough,
+            keep_share: 0.3,
+            keep_messages: 4,
             keep_turns: 1,
             keep_tokens: 8_000,
             length: 2_500,

@@ -1,0 +1,210 @@
+//! Where known agents cut their histories for a summary, where that is not as little as is enough.
+//!
+//! Each way is a figure of the history alone. What comes out is the first message that should stay; whether a history
+//! can be cut there is not decided here.
+
+use super::Settings;
+
+/// How the place is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// As little goes as is enough.
+    Enough,
+    /// The newest turns stay, `keep_turns` of them, and nothing else.
+    Turns,
+    /// The newest share of the bytes stays, `keep_share` of them, in whole turns.
+    Share,
+    /// The newest messages stay, `keep_messages` of them, and what else belongs to their turn.
+    Messages,
+    /// A quarter of the window stays, at most `keep_tokens` and at most `keep_turns` turns of it.
+    Budget,
+}
+
+/// A message, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Message {
+    /// The user speaks.
+    pub is_turn: bool,
+    /// The model speaks, and calls nothing.
+    pub is_answer: bool,
+    /// Its bytes, as it is sent.
+    pub bytes: u64,
+    /// Its tokens, about.
+    pub tokens: u64,
+}
+
+/// The share of the usable window that [`Split::Budget`] keeps: one part in so many.
+const QUARTER: u64 = 4;
+/// Tokens that it keeps at least.
+const LEAST: u64 = 2_000;
+
+/// The first message that should stay; `None` where nothing should go, or nothing is said about that.
+pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<usize> {
+    let starts = || (0..messages.len()).filter(|at| messages[*at].is_turn);
+    let found = match settings.split {
+        Split::Enough => 0,
+        Split::Turns => nth_last_turn(messages, settings.keep_turns),
+        Split::Share => {
+            // The newest turn is what is asked now; it is not counted.
+            let newest = starts().next_back().unwrap_or(0);
+            by_share(&messages[..newest], settings.keep_share)
+        }
+        Split::Messages => {
+            let target = messages.len().saturating_sub(settings.keep_messages as usize);
+            snapped(&starts().collect::<Vec<_>>(), messages.len(), target)
+        }
+        Split::Budget => {
+            let tail = by_budget(messages, budget(usable, settings.keep_tokens));
+            tail.max(nth_last_turn(messages, settings.keep_turns))
+        }
+    };
+    (found > 0).then_some(found)
+}
+
+/// Where the `turns`-th turn from the end begins; 0 if there are not so many.
+fn nth_last_turn(messages: &[Message], turns: u32) -> usize {
+    let starts = (0..messages.len()).rev().filter(|at| messages[*at].is_turn);
+    let nth = (turns as usize).checked_sub(1);
+    nth.map_or(messages.len(), |nth| starts.into_iter().nth(nth).unwrap_or(0))
+}
+
+/// Where the first turn begins before which the older share of the bytes lies. Without one everything goes if the model
+/// has had the last word, else what stands before the last turn.
+fn by_share(messages: &[Message], keep: f64) -> usize {
+    let whole: u64 = messages.iter().map(|message| message.bytes).sum();
+    let wanted = whole as f64 * (1.0 - keep);
+    let (mut before, mut last) = (0_u64, 0);
+    for (at, message) in messages.iter().enumerate() {
+        if message.is_turn {
+            if before as f64 >= wanted {
+                return at;
+            }
+            last = at;
+        }
+        before += message.bytes;
+    }
+    if messages.last().is_some_and(|message| message.is_answer) { messages.len() } else { last }
+}
+
+/// The last beginning of a turn up to `target`, else the first behind it; 0 if there is none: turns stay whole.
+fn snapped(starts: &[usize], messages: usize, target: usize) -> usize {
+    if target >= messages {
+        return messages;
+    }
+    let before = starts.iter().rev().find(|start| **start <= target && **start > 0);
+    before.or_else(|| starts.iter().find(|start| **start > target)).copied().unwrap_or(0)
+}
+
+/// Tokens that stay of a window in which a prompt may have so many.
+fn budget(usable: u64, most: u64) -> u64 {
+    (usable / QUARTER).max(LEAST).min(most)
+}
+
+/// The first message of the longest end that has at most so many tokens.
+fn by_budget(messages: &[Message], budget: u64) -> usize {
+    let (mut sum, mut at) = (0_u64, messages.len());
+    while at > 0 && sum.saturating_add(messages[at - 1].tokens) <= budget {
+        at -= 1;
+        sum += messages[at].tokens;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages in short: `u` the user, `m` the model, `c` a call, `r` a result, each with its bytes.
+    fn messages(short: &str) -> Vec<Message> {
+        let message = |word: &str| {
+            let (kind, bytes) = word.split_at(1);
+            let bytes = bytes.parse().unwrap_or(4);
+            Message { is_turn: kind == "u", is_answer: kind == "m", bytes, tokens: bytes / 4 }
+        };
+        short.split_whitespace().map(message).collect()
+    }
+
+    fn turns(count: usize, turn: &str) -> String {
+        vec![turn; count].join(" ")
+    }
+
+    #[test]
+    fn the_newest_turns_stay() {
+        let ten = turns(10, "u m");
+        for (talk, keep, expected) in [
+            (&*ten, 6, Some(8)),
+            (&ten, 4, Some(12)),
+            (&ten, 1, Some(18)),
+            (&ten, 10, None),
+            // Fewer turns than stay: nothing goes, however long they are.
+            (&turns(5, "u40000 m160500"), 6, None),
+            // Results are no turns.
+            ("u c r c r", 1, None),
+            ("u c r m u c r", 1, Some(4)),
+            ("", 1, None),
+        ] {
+            let settings = Settings { split: Split::Turns, keep_turns: keep, ..Settings::default() };
+            assert_eq!(point(&messages(talk), 0, &settings), expected, "{talk} {keep}");
+        }
+    }
+
+    #[test]
+    fn the_newest_share_of_the_bytes_stays() {
+        for (talk, expected) in [
+            (&*turns(5, "u137 m138"), 8),
+            // No turn begins late enough.
+            ("u39 c57 r1085 c57 r1085", 0),
+            ("u39 c57 r1085 m42", 4),
+            ("u937 m40 u38 c57 r135", 2),
+            ("", 0),
+        ] {
+            assert_eq!(by_share(&messages(talk), 0.3), expected, "{talk}");
+            // What is asked now is not counted.
+            let settings = Settings { split: Split::Share, keep_share: 0.3, ..Settings::default() };
+            let now = messages(&format!("{talk} u999999"));
+            assert_eq!(point(&now, 0, &settings).unwrap_or(0), expected, "{talk}");
+        }
+    }
+
+    #[test]
+    fn cuts_are_snapped_to_turns() {
+        for (starts, messages, target, expected) in [
+            (&[0, 4, 8][..], 12, 6, 4),
+            (&[0, 4, 8], 12, 3, 4),
+            (&[0, 4, 8], 12, 8, 8),
+            (&[0, 4, 8], 12, 12, 12),
+            (&[0, 5, 10], 12, 8, 5),
+            (&[0], 12, 8, 0),
+            // Without a turn nothing is cut blindly.
+            (&[], 12, 8, 0),
+        ] {
+            assert_eq!(snapped(starts, messages, target), expected, "{starts:?} {target}");
+        }
+        let settings = Settings { split: Split::Messages, keep_messages: 4, ..Settings::default() };
+        for (talk, expected) in [
+            ("u c r m u c r m u c r m", Some(8)),
+            ("u c r c r u c r c r u m", Some(5)),
+            ("u c r c r c r c r c r m", None),
+        ] {
+            assert_eq!(point(&messages(talk), 0, &settings), expected, "{talk}");
+        }
+    }
+
+    #[test]
+    fn a_budget_at_the_end_stays() {
+        for (usable, expected) in [(168_000, 8_000), (20_000, 5_000), (4_000, 2_000)] {
+            assert_eq!(budget(usable, 8_000), expected, "{usable}");
+        }
+        let settings =
+            Settings { split: Split::Budget, keep_turns: 2, keep_tokens: 8_000, ..Settings::default() };
+        for (talk, expected) in [
+            // Two turns fit, and no more stay.
+            ("u40 m40 u40 m40 u40 m40", Some(2)),
+            // The turn that does not fit is cut into.
+            ("u40 m40 u40 m28000 u4000 m40", Some(4)),
+            ("u40 m40 u40 c40 r32000 c40 r40", Some(5)),
+        ] {
+            assert_eq!(point(&messages(talk), 168_000, &settings), expected, "{talk}");
+        }
+    }
+}
