@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 
 use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
+use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::Reason;
 use crate::strategy::{ladder, marks, window};
 
@@ -44,6 +45,18 @@ impl Word for Reason {
 
 impl Word for window::Whole {
     const WORDS: &'static [(&'static str, Self)] = &[("usable", Self::Usable), ("window", Self::Window)];
+}
+
+impl Word for Estimate {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("usage", Self::Usage),
+        ("chars4-round", Self::Chars4Round),
+        ("chars4-ceil", Self::Chars4Ceil),
+        ("chars4-floor", Self::Chars4Floor),
+        ("chars2-in-5", Self::Chars2In5),
+        ("weighted", Self::Weighted),
+        ("bytes4-ceil", Self::Bytes4Ceil),
+    ];
 }
 
 /// More tokens than any window has.
@@ -113,6 +126,7 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
         trigger,
         target,
         of: section.value("of", default.of),
+        count: section.value("count", default.count),
         beyond: section.value("beyond", default.beyond),
         messages: most(section, "messages", 4..=1_000_000, default.messages),
         size: most(section, "size", 4096..=TOKENS, default.size),

@@ -6,7 +6,8 @@
 use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
 
-use super::event::{Before, Change, Level};
+use super::event::{Before, Change};
+use super::level::Level;
 use super::splice::{Cut, Splice};
 use super::{Policy, Recall};
 

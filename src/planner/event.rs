@@ -6,11 +6,12 @@ use crate::conversation::{Conversation, PartId};
 use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
-use crate::strategy::window::{self, Gauge, Reading};
+use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
 use crate::usage::Binding;
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::level::Level;
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
 use super::{Policy, Recall};
@@ -107,28 +108,6 @@ pub struct Event {
     pub reasoning: u32,
 }
 
-/// How the window stands with this request.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Level {
-    /// The prompt, an estimate in tokens, before an event.
-    pub prompt_tokens: u64,
-    /// The prompt in the model's window, if that is known.
-    pub gauge: Option<Gauge>,
-    /// How fast the prompt grows; `None` for a request that was made before.
-    pub reading: Option<Reading>,
-    /// Bytes that clearing alone could free for the next request; 0 while the prompt is below the target.
-    pub clearable_bytes: u64,
-    /// Messages, as they would be sent.
-    pub messages: u32,
-}
-
-impl Level {
-    /// Whether there are so many messages that room is to be made by a summary.
-    pub fn is_crowded(&self, settings: &window::Settings) -> bool {
-        settings.messages.is_some_and(|most| self.messages >= most)
-    }
-}
-
 /// The request before its event.
 pub(super) struct Before<'a> {
     pub(super) conversation: &'a Conversation,
@@ -216,9 +195,15 @@ impl Before<'_> {
         };
         let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
         let known = settings.window(self.facts.window, self.facts.max_output);
+        let counted = self.estimated(settings.count);
         let gauge = known.or(unknown).map(|window| {
             let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
-            if measured.is_some() { gauge } else { gauge.estimated() }
+            match counted {
+                // Whatever is guessed: what is too long is too long.
+                Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
+                _ if measured.is_some() => gauge,
+                _ => gauge.estimated(),
+            }
         });
         Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0, messages: self.sent_messages() }
     }
@@ -228,12 +213,6 @@ impl Before<'_> {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let spliced = self.splice.map_or(0, Splice::bytes_spared);
         (self.conversation.body.len() as u64).saturating_sub(spared + spliced)
-    }
-
-    /// Messages of the request as it would be sent.
-    pub(super) fn sent_messages(&self) -> u32 {
-        let (gone, more) = self.splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
-        (self.conversation.messages.len() as u32).saturating_sub(gone) + more
     }
 
     fn spared_from(&self, message: usize) -> u64 {

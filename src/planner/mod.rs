@@ -9,6 +9,7 @@ mod crowd;
 pub mod decision;
 mod deed;
 mod event;
+mod level;
 mod newborn;
 mod opening;
 mod reasoning;
@@ -28,7 +29,8 @@ use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
 
 pub use decision::{Applied, Decision, PartKey, Save};
-pub use event::{Event, Facts, Level, Overflow};
+pub use event::{Event, Facts, Overflow};
+pub use level::Level;
 pub use splice::{Cut, Layout, Splice};
 pub use standing::Standing;
 

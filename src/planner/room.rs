@@ -13,7 +13,8 @@ use crate::strategy::ladder::{self, Need, Place, Rung};
 use crate::strategy::window::Gauge;
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
-use super::event::{Before, Change, Choice, Event, Level};
+use super::event::{Before, Change, Choice, Event};
+use super::level::Level;
 use super::splice::{self, Cut, Layout, NOTE, Splice};
 use super::{Policy, Recall, transcript};
 

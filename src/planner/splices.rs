@@ -13,6 +13,7 @@ use crate::protocol;
 use crate::protocol::conformance::talk::{any_text, talks};
 use crate::protocol::conformance::write::write;
 use crate::protocol::conformance::{Subject, for_all, spellings};
+use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
 use crate::usage::Binding;
@@ -275,6 +276,31 @@ fn ready_splices_make_room_among_messages() {
         thread.send(&talk("u c1 r1 c2 r2 a u c3 r3"), window, None);
         assert!(thread.send(&request, window, None).event.is_none());
     }
+}
+
+/// A window that is counted by an estimate counts what would be sent; what the provider's figure makes too long is so.
+#[test]
+fn windows_are_counted_in_other_ways() {
+    let request = talk("u c1 r1 a u c2 r2 a u");
+    for (count, window, expected) in [
+        // Two results of 1,000 characters, and little else.
+        (Estimate::Chars4Floor, 100_000, 504..=512),
+        (Estimate::Bytes4Ceil, 100_000, 512..=530),
+        (Estimate::Usage, 100_000, 600..=900),
+        (Estimate::Chars4Floor, 400, 600..=900),
+    ] {
+        let settings = window::Settings { count, ..window::Settings::default() };
+        let mut thread = Thread { window: settings, ..Thread::default() };
+        let level = thread.send(&request, Some(window), None).level.unwrap();
+        let prompt = level.gauge.unwrap().prompt;
+        assert!(expected.contains(&prompt), "{count:?} {prompt}");
+    }
+    let settings = window::Settings { count: Estimate::Chars4Floor, ..window::Settings::default() };
+    let mut thread =
+        Thread { window: settings, splice: ready(&request, 4).map(Arc::new), ..Thread::default() };
+    thread.sent = 7;
+    let prompt = thread.send(&request, Some(100_000), None).level.unwrap().gauge.unwrap().prompt;
+    assert!((250..=262).contains(&prompt), "what is not sent is not counted: {prompt}");
 }
 
 /// The oldest messages go as soon as there are more than may be; pairs stay together, and a note is one of them.

@@ -1,5 +1,7 @@
 //! How full the model's window is, how fast it fills, and how much must go.
 
+use super::estimate::Estimate;
+
 /// How full the window is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Zone {
@@ -43,6 +45,8 @@ pub struct Settings {
     pub target: f64,
     /// What these are shares of.
     pub of: Whole,
+    /// How the prompt is counted.
+    pub count: Estimate,
     /// An event is due only beyond the trigger, and not at it.
     pub beyond: bool,
     /// The number of messages at which room is made by a summary that is there, however full the window is.
@@ -65,6 +69,7 @@ impl Default for Settings {
             trigger: 0.90,
             target: 0.60,
             of: Whole::Usable,
+            count: Estimate::Usage,
             beyond: false,
             messages: None,
             size: None,
@@ -91,6 +96,12 @@ impl Settings {
 /// configurations know only that.
 pub fn guessed(max_output: u64) -> u64 {
     max_output.saturating_mul(4).max(LEAST_GUESS)
+}
+
+/// Tokens that are left of a window for the history: what instructions, a summary, the definitions of tools and the answer
+/// do not take.
+pub fn history_budget(window: u64, system: u64, summary: u64, tools: u64, answer: u64) -> u64 {
+    window.saturating_sub(system + summary + tools + answer)
 }
 
 /// The least window that is guessed.
@@ -299,6 +310,23 @@ mod tests {
                 settings.window(known, max_output),
                 expected,
                 "{known:?} {max_output:?} {size:?} {guess}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_left_for_the_history() {
+        for (window, others, expected) in [
+            (200_000, [8_000, 2_000, 12_000, 32_000], 146_000),
+            (200_000, [0; 4], 200_000),
+            (10_000, [8_000, 2_000, 12_000, 32_000], 0),
+        ] {
+            let [system, summary, tools, answer] = others;
+            let budget = history_budget(window, system, summary, tools, answer);
+            assert_eq!(budget, expected, "{window} {others:?}");
+            assert!(
+                budget == 0 || budget + others.iter().sum::<u64>() == window,
+                "the regions make up the window"
             );
         }
     }

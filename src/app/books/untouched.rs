@@ -5,8 +5,10 @@
 
 use super::Ended;
 use super::measure::{Measured, shares};
-use crate::ledger::Counterfactual;
+use crate::ledger::{Counterfactual, Record, Shares};
 use crate::protocol::{Prompt, Scale};
+use crate::strategy::clear::BYTES_PER_TOKEN;
+use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{CacheKind, CacheModel, CacheUse};
 use crate::usage::{self, Catalogue, Money, Tokens, Usage};
 
@@ -38,7 +40,9 @@ impl Untouched {
         let scale = sent.scale(prompt);
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
-        ended.record.prompt = Some(shares(sent, scale));
+        let shares = shares(sent, scale);
+        ended.record.prompt = Some(shares);
+        budget_of_history(&mut ended.record, shares);
         if ended.record.bytes.saved > 0 {
             let saved = measured.original.tokens(scale).saturating_sub(sent.tokens(scale));
             ended.record.bytes.saved_tokens_estimate = saved;
@@ -137,4 +141,15 @@ fn net(ended: &mut Ended) {
     let untouched = ended.record.counterfactual.as_ref().and_then(|one| one.cost);
     let cost = ended.record.cost.as_ref().map(|cost| cost.total);
     ended.record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
+}
+
+/// What is left of the window for the history, besides instructions, tools, a summary and the answer.
+fn budget_of_history(record: &mut Record, shares: Shares) {
+    let summary = record.edits.splice.as_ref().map_or(0, |splice| splice.after / BYTES_PER_TOKEN);
+    if let Some(window) = &mut record.window
+        && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
+    {
+        let left = history_budget(tokens, shares.system, summary, shares.tools, reserved);
+        window.history_budget = Some(left);
+    }
 }

@@ -1,0 +1,179 @@
+//! Fixed ways of guessing tokens from text, as known agents guess them: for triggers that should come where theirs do.
+//!
+//! None of them is near the truth for all texts; what a prompt really has, only the provider's figures say. Which
+//! characters are counted is a part of each: bytes, characters, or the units of UTF-16.
+
+/// How tokens are guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Estimate {
+    /// Not at all: the provider's figures count.
+    Usage,
+    /// Four UTF-16 units to a token, each text rounded.
+    Chars4Round,
+    /// The same with the role's name, all messages as one, rounded up.
+    Chars4Ceil,
+    /// Four characters to a token, each text rounded down.
+    Chars4Floor,
+    /// Two tokens to five characters, and a little for each message, call and medium.
+    Chars2In5,
+    /// A quarter for an ASCII character, one and a half for any other; long texts and results four to a token.
+    Weighted,
+    /// Four bytes to a token, each text rounded up.
+    Bytes4Ceil,
+}
+
+/// Characters that [`Estimate::Chars2In5`] adds for each message.
+const PER_MESSAGE: u64 = 12;
+/// Tokens that it takes for a medium.
+const PER_MEDIUM: u64 = 256;
+/// The same for [`Estimate::Weighted`].
+const WEIGHTED_MEDIUM: u64 = 3_000;
+/// Characters beyond which [`Estimate::Weighted`] does not look closely.
+const LONG: usize = 100_000;
+
+/// What a message holds, as far as it is counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Message<'a> {
+    /// Who speaks, in a word.
+    pub role: &'a str,
+    /// What is said.
+    pub texts: &'a [&'a str],
+    /// What calls and results hold besides: names, arguments, ids.
+    pub extras: &'a [&'a str],
+    /// Whether what is said is the result of a tool.
+    pub is_result: bool,
+    /// Images and the like.
+    pub media: u64,
+}
+
+/// A sum that grows message by message.
+#[derive(Debug, Clone, Copy)]
+pub struct Sum {
+    estimate: Estimate,
+    tokens: u64,
+    /// Characters that are rounded with those of all messages.
+    units: u64,
+}
+
+impl Sum {
+    /// Nothing yet.
+    pub const fn new(estimate: Estimate) -> Self {
+        Self { estimate, tokens: 0, units: 0 }
+    }
+
+    /// One more message.
+    pub fn add(&mut self, message: &Message<'_>) {
+        let Message { role, texts, extras, is_result, media } = *message;
+        let all = || texts.iter().chain(extras);
+        match self.estimate {
+            Estimate::Usage => {}
+            Estimate::Chars4Round => self.tokens += all().map(|text| (utf16(text) + 2) / 4).sum::<u64>(),
+            Estimate::Chars4Ceil => self.units += utf16(role) + all().map(|text| utf16(text)).sum::<u64>(),
+            Estimate::Chars4Floor => self.tokens += all().map(|text| characters(text) / 4).sum::<u64>(),
+            Estimate::Chars2In5 => {
+                let said: u64 = texts.iter().map(|text| characters(text)).sum();
+                let more: u64 = extras.iter().map(|text| text.len() as u64).sum();
+                self.tokens += (said + more + PER_MESSAGE) * 2 / 5 + media * PER_MEDIUM;
+            }
+            Estimate::Weighted => {
+                let whole = |text: &&str| if is_result { utf16(text) / 4 } else { weighted(text) };
+                self.tokens += all().map(whole).sum::<u64>() + media * WEIGHTED_MEDIUM;
+            }
+            Estimate::Bytes4Ceil => {
+                self.tokens += all().map(|text| text.len().div_ceil(4) as u64).sum::<u64>();
+            }
+        }
+    }
+
+    /// All of it, in tokens.
+    pub const fn tokens(&self) -> u64 {
+        self.tokens + self.units.div_ceil(4)
+    }
+}
+
+fn characters(text: &str) -> u64 {
+    text.chars().count() as u64
+}
+
+fn utf16(text: &str) -> u64 {
+    text.chars().map(|c| c.len_utf16() as u64).sum()
+}
+
+fn weighted(text: &str) -> u64 {
+    if text.len() > LONG {
+        return utf16(text) / 4;
+    }
+    let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
+    // In quarters: 1 for each ASCII character, 6 for any other unit.
+    (ascii + 6 * (utf16(text) - ascii)) / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Estimate::{Bytes4Ceil, Chars2In5, Chars4Ceil, Chars4Floor, Chars4Round, Weighted};
+
+    fn tokens(estimate: Estimate, messages: &[Message<'_>]) -> u64 {
+        let mut sum = Sum::new(estimate);
+        for message in messages {
+            sum.add(message);
+        }
+        sum.tokens()
+    }
+
+    fn says<'a>(role: &'a str, texts: &'a [&'a str]) -> Message<'a> {
+        Message { role, texts, ..Message::default() }
+    }
+
+    #[test]
+    fn the_same_text_in_every_way() {
+        for (estimate, expected) in [
+            (Estimate::Usage, [0, 0, 0]),
+            (Chars4Round, [3, 1, 1]),
+            (Chars4Ceil, [3, 1, 1]),
+            (Chars4Floor, [2, 1, 0]),
+            (Chars2In5, [9, 6, 5]),
+            (Weighted, [2, 6, 3]),
+            (Bytes4Ceil, [3, 3, 1]),
+        ] {
+            let found = ["hello world", "你好世界", "😀"].map(|text| tokens(estimate, &[says("", &[text])]));
+            assert_eq!(found, expected, "{estimate:?}");
+        }
+    }
+
+    #[test]
+    fn messages_are_rounded_together_or_apart() {
+        assert_eq!(tokens(Chars4Ceil, &[says("user", &["x"])]), 2);
+        assert_eq!(tokens(Chars4Ceil, &[says("user", &["x"]), says("user", &["x"])]), 3);
+        assert_eq!(tokens(Chars4Round, &[says("user", &["x"]), says("user", &["x"])]), 0);
+        assert_eq!(tokens(Bytes4Ceil, &[says("user", &["x", "y"])]), 2);
+    }
+
+    #[test]
+    fn calls_results_and_media() {
+        let call = Message {
+            role: "assistant",
+            extras: &["call_1", "function", "get_weather", r#"{"city":"Berlin"}"#],
+            ..Message::default()
+        };
+        let result = Message { texts: &["ten chars!"], extras: &["call_1"], is_result: true, ..call };
+        let media = Message { role: "user", texts: &["see"], media: 2, ..Message::default() };
+        for (message, expected) in [
+            (says("user", &["hello"]), 6),
+            (says("user", &["你好"]), 5),
+            (call, 21),
+            (result, 11),
+            (media, 518),
+        ] {
+            assert_eq!(tokens(Chars2In5, &[message]), expected, "{message:?}");
+        }
+        assert_eq!(tokens(Weighted, &[Message { extras: &[], texts: &["你好世界"], ..result }]), 1);
+        assert_eq!(tokens(Weighted, &[media]), 6_000);
+        let long = "é".repeat(60_000);
+        assert_eq!(
+            tokens(Weighted, &[says("user", &[&long])]),
+            15_000,
+            "long texts are not looked at closely"
+        );
+    }
+}
