@@ -518,3 +518,26 @@ fn a_file_goes_before_its_preset() {
     assert_eq!((policy.shape.truncate.base.max_bytes, policy.shape.truncate.base.keep), (500, Keep::Both));
     assert!(!policy.clear.enabled && !policy.marks.anchors && policy.marks.marks);
 }
+
+/// The presets of systems that take old results out of their histories do it by those systems' figures.
+#[test]
+fn results_go_by_the_figures_of_their_systems() {
+    use crate::strategy::clear::{Policy, Protect, Within};
+    use crate::strategy::gate::Reason;
+    let clear = |name: &str| good(&format!("preset = '{name}'")).tuning.policy.clear;
+    for (name, protected, minimum, turns, at_turns) in
+        [("opencode", 40_000, 20_000, 2, true), ("gemini", 50_000, 29_999, 0, false)]
+    {
+        let clear = clear(name);
+        assert_eq!(
+            clear.protect,
+            Protect { view_tokens: protected, other_tokens: protected, turns },
+            "{name}"
+        );
+        assert_eq!((clear.minimum_tokens, clear.at_turns), (minimum, at_turns), "{name}");
+        assert_eq!((clear.policy, clear.within_step), (Policy::Oldest, Within::Backward), "{name}");
+        assert!(clear.enabled && clear.protect_together && clear.gate.contains(&Reason::Eager), "{name}");
+    }
+    assert_eq!(clear("cwm").policy, Policy::Hybrid);
+    assert!(!clear("opencode-2026").gate.contains(&Reason::Eager));
+}

@@ -108,6 +108,11 @@ fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
     let results = made["results"].as_u64().unwrap();
     assert!(results * 10 > prompt(&records[1]["tokens"]) * 9, "{made}");
     assert!(made["system"].as_u64() > Some(0) && made["assistant"].as_u64() > Some(0), "{made}");
+    // Instructions, tools, a summary (there is none), the answer and what is left make up the window.
+    let window = &records[1]["window"];
+    let number = |value: &Value| value.as_u64().unwrap();
+    let regions = [&made["system"], &made["tools"], &window["reserved"], &window["history_budget"]];
+    assert_eq!(regions.into_iter().map(number).sum::<u64>(), number(&window["tokens"]), "{window}");
 }
 
 #[test]

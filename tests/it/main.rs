@@ -11,6 +11,8 @@ mod config;
 mod endless;
 mod fuzz;
 mod gateway;
+mod mechanisms;
+mod presets;
 mod proxy;
 mod recovery;
 mod replay;

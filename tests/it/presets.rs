@@ -1,0 +1,289 @@
+//! What presets do, by the figures of the systems they are taken from: each with its own settings, in the code that a
+//! request goes through.
+
+use std::borrow::Cow;
+
+use plimsoll::config::{Config, Tuning};
+use plimsoll::planner::Level;
+use plimsoll::shape::{Leaf, Shaped, Subject, shape};
+use plimsoll::strategy::summary::split::{self, Message};
+use plimsoll::strategy::window::{Gauge, Settings};
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Received, Upstream};
+
+const ALL: &[&str] = &[
+    "default",
+    "passthrough",
+    "opencode",
+    "opencode-2026",
+    "cwm",
+    "pulse",
+    "pulse-2026",
+    "gemini",
+    "temporal",
+    "dyad",
+    "openmanus",
+    "open-interpreter",
+    "codex",
+    "picoclaw",
+];
+
+fn tuning(text: &str) -> Tuning {
+    let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+    Config::from_toml(text, &home).unwrap_or_else(|problems| panic!("{text}\n{problems}")).tuning
+}
+
+fn preset(name: &str) -> Tuning {
+    tuning(&format!("preset = '{name}'"))
+}
+
+fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
+    let leaves = [Cow::Borrowed(text)];
+    let recall = "full output: /o/1.txt";
+    let subject = Subject { leaves: &leaves, tool: Some(tool), arguments: None, is_error: false, recall };
+    shape(&subject, &tuning.policy.shape)
+}
+
+/// How much of either end is left of a result of one long line.
+fn ends(tuning: &Tuning, tool: &str, bytes: usize) -> Option<(usize, usize)> {
+    let digits: String = (0..bytes).map(|at| char::from(b'a' + (at % 7) as u8)).collect();
+    let shaped = shaped(tuning, tool, &digits)?;
+    let [Leaf::Replace(text)] = &shaped.leaves[..] else { panic!("one text") };
+    assert_eq!(self::shaped(tuning, tool, text), None, "what was cut is not cut again");
+    let head = digits.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
+    let tail = digits.bytes().rev().zip(text.bytes().rev()).take_while(|(a, b)| a == b).count();
+    Some((head, tail))
+}
+
+#[test]
+fn results_are_cut_as_there() {
+    for (name, tool, bytes, expected) in [
+        ("opencode", "grep", 51_200, None),
+        ("opencode", "grep", 60_000, Some((51_200, 0))),
+        ("opencode", "bash", 60_000, Some((51_200, 0))),
+        ("openmanus", "browse", 10_000, None),
+        // What would come out longer stays.
+        ("openmanus", "browse", 10_001, None),
+        ("openmanus", "browse", 20_000, Some((10_000, 0))),
+        ("open-interpreter", "execute", 2_800, None),
+        ("open-interpreter", "execute", 2_801, None),
+        ("open-interpreter", "execute", 9_000, Some((0, 2_800))),
+        ("open-interpreter", "read", 9_000, None),
+        ("codex", "shell", 12_000, None),
+        ("codex", "shell", 12_001, None),
+        ("codex", "shell", 24_000, Some((6_000, 6_000))),
+        ("codex", "grep", 24_000, Some((6_000, 6_000))),
+        ("gemini", "run_shell_command", 40_000, None),
+        ("gemini", "run_shell_command", 48_000, Some((8_000, 32_000))),
+        ("gemini", "read_file", 48_000, None),
+        ("pulse-2026", "bash", 60_000, Some((30_000, 0))),
+        ("pulse", "bash", 60_000, None),
+        ("passthrough", "bash", 600_000, None),
+    ] {
+        assert_eq!(ends(&preset(name), tool, bytes), expected, "{name} {tool} {bytes}");
+    }
+}
+
+#[test]
+fn lines_are_cut_as_there() {
+    let line = "0123456789\n";
+    for (lines, expected) in [(2_000, None), (2_500, Some(2_000))] {
+        let shaped = shaped(&preset("opencode"), "grep", &line.repeat(lines));
+        let kept = shaped.map(|shaped| match &shaped.leaves[..] {
+            [Leaf::Replace(text)] => text.matches("0123456789").count(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(kept, expected, "{lines}");
+    }
+}
+
+fn gauge(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Gauge {
+    let window = settings.window(Some(window), max_output).expect("it is known");
+    Gauge::new(prompt, window, max_output, settings)
+}
+
+/// The first prompt at which room is made, by what the model takes and how long the answer may be.
+#[test]
+fn room_is_made_where_it_is_there() {
+    for (text, window, max_output, first) in [
+        ("preset = 'opencode'", 200_000, Some(64_000), 168_001),
+        ("preset = 'opencode-2026'", 200_000, Some(64_000), 168_000),
+        ("preset = 'opencode-2026'", 65_536, Some(32_000), 33_536),
+        ("preset = 'pulse'", 200_000, Some(64_000), 48_000),
+        ("preset = 'pulse-2026'", 1_000_000, None, 48_000),
+        ("preset = 'gemini'", 1_048_576, Some(65_536), 524_288),
+        ("preset = 'gemini'\nwindow.trigger = 0.7", 1_048_576, Some(65_536), 734_004),
+        ("preset = 'codex'", 272_000, Some(128_000), 244_800),
+        ("preset = 'dyad'", 200_000, Some(64_000), 175_000),
+        ("preset = 'dyad'", 1_000_000, Some(64_000), 250_000),
+        ("preset = 'dyad'\nwindow.size = 215000", 1_000_000, None, 190_000),
+        ("preset = 'dyad'\nwindow.size = 245000", 400_000, None, 220_000),
+        ("preset = 'dyad'", 128_000, None, 103_000),
+        ("preset = 'dyad'", 20_000, None, 10_000),
+        ("preset = 'picoclaw'", 131_072, Some(8_000), 98_304),
+    ] {
+        let tuning = tuning(text);
+        let settings = &tuning.policy.window;
+        let is_due = |prompt| gauge(prompt, window, max_output, settings).reaches(settings.trigger, settings);
+        assert!(is_due(first) && !is_due(first - 1), "{text}: {first} of {window}");
+    }
+    let codex = preset("codex").policy.window;
+    assert_eq!(gauge(0, 272_000, Some(128_000), &codex).usable(), 258_400);
+    let pico = preset("picoclaw").policy.window;
+    assert_eq!(pico.window(None, Some(32_768)), Some(131_072), "four times the answer");
+}
+
+/// Summaries are scheduled, used and done without at three points.
+#[test]
+fn a_window_manager_acts_in_steps() {
+    let tuning = preset("cwm");
+    let (window, ladder) = (tuning.policy.window, tuning.policy.ladder);
+    let bounds = [tuning.summarize.settings.trigger, window.trigger, ladder.from];
+    for (share, expected) in [(0.74, 0), (0.76, 0), (0.86, 1), (0.93, 2), (0.96, 3)] {
+        let usable = gauge(0, 128_000, None, &window).usable();
+        let gauge = gauge((usable as f64 * share) as u64, 128_000, None, &window);
+        let passed = bounds.iter().filter(|bound| gauge.reaches(**bound, &window)).count();
+        assert_eq!(passed, expected, "{share}");
+    }
+}
+
+#[test]
+fn messages_are_counted_as_there() {
+    for (name, few, many) in [("temporal", 249, 250), ("picoclaw", 20, 21)] {
+        let window = preset(name).policy.window;
+        let level =
+            |messages| Level { prompt_tokens: 0, gauge: None, reading: None, clearable_bytes: 0, messages };
+        assert!(!level(few).is_crowded(&window) && level(many).is_crowded(&window), "{name}");
+    }
+    assert_eq!(preset("openmanus").policy.ladder.messages, Some(100));
+}
+
+/// A talk in short: `u` the user, `m` the model, `c` a call, `r` a result, each with its bytes.
+fn talk(turns: &[(usize, &str)]) -> Vec<Message> {
+    let message = |word: &str| {
+        let (kind, bytes) = word.split_at(1);
+        let bytes = bytes.parse().unwrap_or(40);
+        Message { is_turn: kind == "u", is_answer: kind == "m", bytes, tokens: bytes / 4 }
+    };
+    let turns = turns.iter().flat_map(|(times, turn)| std::iter::repeat_n(*turn, *times));
+    turns.flat_map(|turn| turn.split_whitespace().map(message).collect::<Vec<_>>()).collect()
+}
+
+/// The first message that stays behind a summary.
+#[test]
+fn histories_are_cut_as_there() {
+    for (name, turns, expected) in [
+        ("pulse", &[(10, "u400 m19200")][..], Some(8)),
+        ("pulse-2026", &[(20, "u400 m9600")], Some(32)),
+        ("pulse", &[(5, "u20000 m180500")], None),
+        ("gemini", &[(5, "u137 m138"), (1, "u9")], Some(8)),
+        ("gemini", &[(1, "u39 c57 r1085 c57 r1085"), (1, "u9")], None),
+        ("gemini", &[(1, "u39 c57 r1085 m42"), (1, "u9")], Some(4)),
+        ("gemini", &[(1, "u937 m40 u38 c57 r135"), (1, "u9")], Some(2)),
+        // All but the newest turn.
+        ("temporal", &[(128, "u m"), (1, "u c r m"), (1, "u c r")], Some(260)),
+        ("opencode", &[(3, "u c r m"), (1, "u")], Some(12)),
+        ("dyad", &[(3, "u c r m"), (1, "u")], Some(12)),
+        ("codex", &[(3, "u c r m"), (1, "u c r")], Some(12)),
+        ("cwm", &[(9, "u c r m")], Some(16)),
+        ("picoclaw", &[(3, "u c r m")], Some(8)),
+        ("picoclaw", &[(2, "u c r c r"), (1, "u m")], Some(5)),
+        ("picoclaw", &[(1, "u c r c r c r c r c r m")], None),
+        ("opencode-2026", &[(3, "u400 m400")], Some(2)),
+        ("opencode-2026", &[(3, "u400 m24000")], Some(4)),
+    ] {
+        let settings = preset(name).summarize.settings;
+        assert_eq!(split::point(&talk(turns), 168_000, &settings), expected, "{name} {turns:?}");
+    }
+}
+
+/// A request of an agent after so many steps, each with a result of its own.
+fn request(steps: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for step in 0..steps {
+        let id = format!("toolu_{step}");
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": format!("make {step}")}}]}));
+        let text = format!("step {step} says something else\n").repeat(400);
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": text}]}));
+        if step % 3 == 2 {
+            messages.push(json!({"role": "assistant", "content": format!("Done {step}")}));
+            messages.push(json!({"role": "user", "content": format!("Go on {step}")}));
+        }
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
+}
+
+/// Calls without results, and results without calls.
+fn unpaired(body: &Value) -> usize {
+    let blocks = body["messages"].as_array().into_iter().flatten();
+    let blocks: Vec<&Value> =
+        blocks.flat_map(|message| message["content"].as_array().into_iter().flatten()).collect();
+    let ids = |key: &str| -> Vec<&str> { blocks.iter().filter_map(|block| block[key].as_str()).collect() };
+    let (calls, results) = (ids("id"), ids("tool_use_id"));
+    calls.iter().filter(|id| !results.contains(id)).count()
+        + results.iter().filter(|id| !calls.contains(id)).count()
+}
+
+fn answer(received: &Received) -> (u16, String) {
+    let tokens = received.body.len() / 4;
+    let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": tokens, "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+#[test]
+fn an_empty_history_goes_as_it_came() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), "preset = 'pulse'\n[listen]\nadmin = 'off'\n", &upstream.url());
+    let body = r#"{"model": "claude-sonnet-4-6", "max_tokens": 10, "messages": []}"#;
+    assert_eq!(gateway.post("/v1/messages", &[], body).0, 200);
+    gateway.stop();
+    assert_eq!(upstream.received().last().unwrap().text(), body);
+}
+
+/// With every preset an agent is served to the end: what was sent before changes in recorded events only, pairs stay
+/// together, and the user's first words are there.
+#[test]
+fn every_preset_serves_an_agent() {
+    let mut acting = Vec::new();
+    for name in ALL {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        // A small window, so that there is something to do.
+        let config = format!("preset = '{name}'\n[listen]\nadmin = 'off'\n[window]\nsize = 20000\n");
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for steps in 0..24 {
+            let (status, _) = gateway.post("/v1/messages", &[("x-session-id", "s")], &request(steps));
+            assert_eq!(status, 200, "{name} {steps}");
+        }
+        gateway.stop();
+        let received = upstream.received();
+        // Calls of the gateway's own have no tool results.
+        let sent: Vec<Value> =
+            received.iter().map(|one| serde_json::from_slice(&one.body).unwrap()).collect();
+        for body in &sent {
+            assert_eq!(unpaired(body), 0, "{name}");
+            assert!(body.to_string().contains("Find the bug"), "{name}: {body}");
+        }
+        let logs = std::fs::read_dir(home.path().join("plimsoll/conversations")).unwrap();
+        let text: String =
+            logs.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let served =
+            records.iter().filter(|record| record["status"] == 200 && record["messages"] != 0).count();
+        assert!(served >= 24, "{name}: {served}");
+        for record in records.iter().filter(|record| record["prefix"] == "broken") {
+            assert!(!record["edits"]["event"].is_null(), "{name}: {record}");
+        }
+        if records.iter().any(|record| !record["edits"]["event"].is_null()) {
+            acting.push(*name);
+        }
+    }
+    let idle: Vec<&str> = ALL.iter().copied().filter(|name| !acting.contains(name)).collect();
+    assert_eq!(idle, ["passthrough"], "presets that had nothing to do");
+}
