@@ -6,10 +6,12 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::diff::left_out;
 use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Record, Shares, Totals, Window};
+use crate::ledger::{Event, Record, Shares, Splice, Totals, Window};
+use crate::planner::decision::REASONING;
 use crate::store::logs;
 use crate::usage::Money;
 
@@ -183,15 +185,13 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     }
     let edits = &record.edits;
     if let Some(event) = &edits.event {
-        let would = if edits.state == "edited" { "" } else { "would be " };
-        lines.push(format!(
-            "event ({}): {} {would}cleared from message {} on, {} bytes freed, ~{} rewritten",
-            event.reason,
-            figures::counted(event.cleared.into(), "result", "results"),
-            event.first_message,
-            figures::count(event.freed_bytes),
-            figures::count(event.rewritten_bytes),
-        ));
+        lines.push(change(event, edits.state == "edited"));
+        if event.reasoning > 0 {
+            lines.push(left_out(event.reasoning));
+        }
+    }
+    if let Some(splice) = edits.splice.as_ref().filter(|splice| splice.made) {
+        lines.push(spliced(splice));
     }
     if edits.recalls > 0 {
         let calls = figures::counted(edits.recalls.into(), "call", "calls");
@@ -224,6 +224,45 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         lines.push(wrong.join(": "));
     }
     lines
+}
+
+/// What an event does.
+fn change(event: &Event, is_made: bool) -> String {
+    let would = if is_made { "" } else { "would be " };
+    let done = [
+        (event.cleared, "result", "results", "cleared"),
+        (event.dropped, "message", "messages", "left out"),
+        (event.cut, "new result", "new results", "cut"),
+    ];
+    let told = done
+        .into_iter()
+        .filter(|(count, _, _, what)| *count > 0 || (*what == "cleared" && event.dropped + event.cut == 0));
+    let told: Vec<String> = told
+        .map(|(count, one, many, what)| {
+            format!("{} {would}{what}", figures::counted(count.into(), one, many))
+        })
+        .collect();
+    format!(
+        "event ({}): {} from message {} on, {} bytes freed, ~{} rewritten",
+        event.reason,
+        told.join(", "),
+        event.first_message,
+        figures::count(event.freed_bytes),
+        figures::count(event.rewritten_bytes),
+    )
+}
+
+/// What stands for messages that are not sent.
+fn spliced(splice: &Splice) -> String {
+    format!(
+        "a {} stands for {} from {} to {}: {} → {} bytes",
+        splice.rule,
+        figures::counted(splice.messages.into(), "message", "messages"),
+        splice.first,
+        splice.end.saturating_sub(1),
+        figures::count(splice.before),
+        figures::count(splice.after),
+    )
 }
 
 /// How soon the window is full, when that is soon.
@@ -283,6 +322,11 @@ fn made_of(history: &History) -> Vec<String> {
         let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
         let rules = rules(standing.iter().map(|one| one.made.rules.as_str()));
         lines.push(format!("in another form: {rules}; {} bytes less", figures::count(freed)));
+    }
+    if record.edits.state == "edited" {
+        lines.extend(record.edits.splice.as_ref().map(spliced));
+        let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
+        lines.extend((omitted > 0).then(|| left_out(omitted)));
     }
     lines
 }

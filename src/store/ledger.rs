@@ -7,7 +7,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::{Spent, StoreError, StoredDecision, Summary, schema, sqlite, summaries};
+use super::{Spent, StoreError, StoredDecision, Summary, schema, splices, sqlite, summaries};
+use crate::planner::Splice;
 
 /// The database's file in the state's directory.
 pub const FILE_NAME: &str = "plimsoll.db";
@@ -106,6 +107,16 @@ impl Books {
         let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'summaries'";
         let there: i64 = self.connection.query_row(there, [], |row| row.get(0))?;
         if there == 0 { Ok(None) } else { summaries::of_conversation(&self.connection, conversation) }
+    }
+
+    /// The newest splice with this rule, end, and sizes in bytes before and after.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn splice(&self, rule: &str, end: u32, sizes: (u64, u64)) -> Result<Option<Splice>, StoreError> {
+        let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'splices'";
+        let there: i64 = self.connection.query_row(there, [], |row| row.get(0))?;
+        if there == 0 { Ok(None) } else { splices::like(&self.connection, rule, end, sizes) }
     }
 
     /// A decision by the digest of what its part said and by what made it. The newest, should there be several.

@@ -38,6 +38,28 @@ pub(super) fn find(connection: &Connection, chains: &[Chain]) -> Result<Vec<Stor
     Ok(found)
 }
 
+/// The newest splice with this rule, end, and sizes in bytes before and after, whatever history it stands in.
+pub(super) fn like(
+    connection: &Connection,
+    rule: &str,
+    end: u32,
+    sizes: (u64, u64),
+) -> Result<Option<Splice>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT splice FROM splices ORDER BY at_ms DESC")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let splice: String = row.get(0)?;
+        let splice = from_text(&splice).filter(|splice| {
+            (&*splice.rule, splice.end()) == (rule, end as usize)
+                && (splice.bytes_before, splice.bytes_after) == sizes
+        });
+        if splice.is_some() {
+            return Ok(splice);
+        }
+    }
+    Ok(None)
+}
+
 /// Stores a batch's splices. If another process was first, its splice stands and the batch fails.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for stored in &batch.splices {

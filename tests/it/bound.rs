@@ -18,7 +18,7 @@ const STEPS: usize = 64;
 /// What is done about the window: nothing but this.
 const CLEARING: &str =
     "[clear]\ngate = ['window']\n[ladder]\nenabled = false\n[summarize]\nenabled = false\n";
-const LADDER: &str = "[clear]\nenabled = false\n[summarize]\nenabled = false\n";
+const LADDER: &str = "[ledger]\nrecord = 'full'\n[clear]\nenabled = false\n[summarize]\nenabled = false\n";
 const SUMMARIES: &str = "[clear]\nenabled = false\n[summarize]\ntrigger = 0.5\nkeep_tokens = 1000\nlength = 300\nminimum_gain = 300\n\
     max_wait = '20s'\nrest = '1s'\n";
 const ALL: &str = "[clear]\ngate = ['window', 'break-even']\nsettle = 0\n[summarize]\nenabled = false\n";
@@ -281,9 +281,42 @@ fn play(dialect: &'static Dialect, config: &str, turn: usize) -> Done {
     gateway.stop();
     let provider = provider.lock().unwrap();
     assert_eq!(provider.wrong, Vec::<String>::new(), "{} {config}", dialect.model);
+    shows(home.path(), &records(home.path()));
     let done = done(&records(home.path()));
     judge_all(&provider.taken, &messages, &done);
     done
+}
+
+/// What went is told afterwards, from the store or from whole bodies.
+fn shows(home: &Path, records: &[Value]) {
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = command.args(arguments).current_dir(home).env("XDG_STATE_HOME", home).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let inspected = run(&["inspect", "bound"]);
+    let Some(record) = records.iter().rfind(|record| record["edits"]["state"] == "edited") else { return };
+    let listed: Value = serde_json::from_str(&run(&["inspect", "bound", "--json"])).unwrap();
+    let mut listed = listed["requests"].as_array().unwrap().iter();
+    let number = listed.find(|one| one["record"]["id"] == record["id"]).unwrap()["n"].to_string();
+    let diff: Value = serde_json::from_str(&run(&["diff", "bound", &number, "--json"])).unwrap();
+    let edits = &record["edits"];
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    assert_eq!(count(&diff["reasoning"]), count(&edits["parts"]["reasoning"]), "{diff}");
+    assert_eq!(diff["gone"]["messages"], edits["splice"]["messages"]);
+    if !edits["splice"].is_null() {
+        let text = diff["gone"]["text"].as_str().unwrap();
+        assert_eq!(Some(text.len() as u64), edits["splice"]["after"].as_u64());
+        let what = edits["splice"]["rule"].as_str().unwrap();
+        assert!(inspected.contains(&format!("a {what} stands for ")), "{inspected}");
+        assert!(run(&["diff", "bound", &number]).contains(&format!("a {what} stands for them")));
+    }
+    if count(&edits["parts"]["reasoning"]) > 0 {
+        assert!(inspected.contains("of reasoning left out"), "{inspected}");
+    }
+    let known = |rules: &Value| rules != "not recorded";
+    assert!(diff["changes"].as_array().unwrap().iter().all(|change| known(&change["rules"])), "{diff}");
 }
 
 fn done(records: &[Value]) -> Done {

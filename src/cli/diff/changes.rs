@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 
-use super::{Change, Difference};
+use super::{Change, Difference, Gone};
 use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
-use crate::conversation::{Conversation, NoMemo, PartId, PartKind};
+use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
 use crate::ledger::Record;
 use crate::plan::LeafEdit;
+use crate::planner::decision::REASONING;
+use crate::planner::{Layout, Splice};
 use crate::protocol;
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Outputs};
@@ -29,8 +31,39 @@ pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
     if let Some(difference) = from_bodies(history, record, &standing, &outputs)? {
         return Ok(difference);
     }
-    let changes = standing.iter().map(|one| from_store(history, one, &outputs));
-    Ok(Difference { from: "store", changes: changes.collect::<Result<_, _>>()?, notes: vec![FROM_STORE] })
+    let splice = record.edits.splice.as_ref();
+    let is_sent =
+        |one: &&Standing<'_>| splice.is_none_or(|gone| !(gone.first..gone.end).contains(&one.made.message));
+    let changes = standing.iter().filter(is_sent).map(|one| from_store(history, one, &outputs));
+    Ok(Difference {
+        from: "store",
+        gone: gone(history, record, &outputs)?.map(|(gone, _)| gone),
+        reasoning: record.edits.parts.get(REASONING).copied().unwrap_or(0),
+        changes: changes.collect::<Result<_, _>>()?,
+        notes: vec![FROM_STORE],
+    })
+}
+
+/// The messages that are not sent, and the splice that stands for them, if it is still stored.
+fn gone(
+    history: &History,
+    record: &Record,
+    outputs: &Outputs,
+) -> Result<Option<(Gone, Option<Splice>)>, Failure> {
+    let Some(splice) = &record.edits.splice else { return Ok(None) };
+    let stored = history.books.splice(&splice.rule, splice.end, (splice.before, splice.after));
+    let stored = stored.map_err(|error| history.failed(&error))?;
+    let gone = Gone {
+        messages: splice.messages,
+        first: splice.first,
+        end: splice.end,
+        rule: splice.rule.clone(),
+        bytes_before: splice.before,
+        bytes_after: splice.after,
+        text: stored.as_ref().map(|stored| stored.text.to_string()),
+        output: splice.output.as_deref().and_then(|id| output(outputs, id)),
+    };
+    Ok(Some((gone, stored)))
 }
 
 /// The file of an output that is still there.
@@ -81,20 +114,85 @@ fn from_bodies(
     };
     let (Some((_, came)), Some((_, sent))) = (read(Form::Came)?, read(Form::Sent)?) else { return Ok(None) };
     let mut difference = Difference { from: "bodies", ..Difference::default() };
-    for message in 0..came.messages.len() {
-        for (id, _) in came.parts_of(message) {
-            if let Some(mut change) = compare(&came, &sent, id) {
-                attribute(&mut change, standing, outputs);
+    let mut places = Places::default();
+    if let Some((gone, splice)) = gone(history, record, outputs)? {
+        places = Places::of(&gone, splice.as_ref());
+        difference.gone = Some(gone);
+    }
+    for message in (0..came.messages.len()).filter(|message| places.is_sent(*message)) {
+        let at = places.of_message(message);
+        let Some(other) = sent.messages.get(at) else { continue };
+        // Reasoning goes from a message as a whole.
+        let thinks = |part: &Part| part.kind == PartKind::Thinking;
+        let forgets = !other.index.parts.iter().any(thinks);
+        let mut place = 0;
+        for (id, part) in came.parts_of(message) {
+            if forgets && thinks(part) {
+                difference.reasoning += 1;
+                continue;
+            }
+            let counterpart = PartId { message: at as u32, part: place };
+            place += 1;
+            if let Some(mut change) = compare(&came, &sent, id, counterpart) {
+                match places.appended.as_ref().filter(|(part, _)| *part == id) {
+                    Some((_, rule)) => change.rules.clone_from(rule),
+                    None => attribute(&mut change, standing, outputs),
+                }
                 difference.changes.push(change);
             }
         }
     }
-    let parts = |of: &Conversation| -> Vec<usize> {
-        of.messages.iter().map(|message| message.index.parts.len()).collect()
-    };
-    difference.notes.extend((parts(&came) != parts(&sent)).then_some(COUNT));
+    let count =
+        |of: &Conversation| of.messages.iter().map(|message| message.index.parts.len()).collect::<Vec<_>>();
+    let is_plain = difference.gone.is_none() && difference.reasoning == 0;
+    difference.notes.extend((is_plain && count(&came) != count(&sent)).then_some(COUNT));
     difference.notes.extend((frame(&came) != frame(&sent)).then_some(FRAME));
     Ok(Some(difference))
+}
+
+/// Where messages stand that are sent, when others are not.
+#[derive(Default)]
+struct Places {
+    /// Those that are not.
+    drops: Vec<(u32, u32)>,
+    /// How many messages of the gateway's own stand before which.
+    inserted: (usize, usize),
+    /// The part that says more, and why.
+    appended: Option<(PartId, String)>,
+}
+
+impl Places {
+    /// Without the splice, what it took is known only from its first message to its last.
+    fn of(gone: &Gone, splice: Option<&Splice>) -> Self {
+        let Some(splice) = splice else {
+            return Self {
+                drops: vec![(gone.first, gone.end)],
+                inserted: (1, gone.first as usize),
+                appended: None,
+            };
+        };
+        let count = match splice.layout {
+            Layout::Appended => 0,
+            Layout::Answer | Layout::User => 1,
+            Layout::Acknowledged(_) | Layout::Asked(_) => 2,
+        };
+        Self {
+            drops: splice.drops.to_vec(),
+            inserted: (count, splice.at.message as usize),
+            appended: (count == 0).then(|| (splice.at, gone.rule.clone())),
+        }
+    }
+
+    fn is_sent(&self, message: usize) -> bool {
+        !self.drops.iter().any(|(first, end)| (*first as usize..*end as usize).contains(&message))
+    }
+
+    fn of_message(&self, message: usize) -> usize {
+        let before = |(first, end): &(u32, u32)| (*end as usize).min(message).saturating_sub(*first as usize);
+        let (count, at) = self.inserted;
+        let gone: usize = self.drops.iter().map(before).sum();
+        message - gone + if message >= at { count } else { 0 }
+    }
 }
 
 /// What stands around the messages.
@@ -104,14 +202,14 @@ fn frame(conversation: &Conversation) -> [&[u8]; 2] {
 }
 
 /// A part in both bodies, if it is not the same.
-fn compare(came: &Conversation, sent: &Conversation, id: PartId) -> Option<Change> {
-    let (one, other) = (came.part(id)?, sent.part(id)?);
-    if came.bytes_of(id.message, one.span) == sent.bytes_of(id.message, other.span) {
+fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: PartId) -> Option<Change> {
+    let (one, other) = (came.part(id)?, sent.part(counterpart)?);
+    if came.bytes_of(id.message, one.span) == sent.bytes_of(counterpart.message, other.span) {
         return None;
     }
-    let (before, after) = (text(came, id), text(sent, id));
+    let (before, after) = (text(came, id), text(sent, counterpart));
     let is_marked = before == after;
-    let raw = |of: &Conversation, part: &crate::conversation::Part| part.span.len().min(of.body.len()) as u64;
+    let raw = |of: &Conversation, part: &Part| part.span.len().min(of.body.len()) as u64;
     let bytes = |text: &Option<String>, raw: u64| text.as_ref().map_or(raw, |text| text.len() as u64);
     Some(Change {
         message: id.message,

@@ -21,10 +21,14 @@ const SCHEMA: &str = "\
 Messages and parts are counted from 0, as in the log. Long texts are shortened: `full output` names the whole one.
 
 JSON:
-  {\"conversation\", \"n\", \"record\", \"state\", \"from\", \"changes\": [CHANGE], \"notes\": []}
+  {\"conversation\", \"n\", \"record\", \"state\", \"from\", \"gone\": GONE, \"reasoning\", \"changes\": [CHANGE], \"notes\": []}
   record   the id of the request's record
   state    as in the log: edited, unchanged, observed, set_aside, unread; original_resent
   from     bodies (`ledger.record` is \"full\") or store
+  GONE     {\"messages\", \"first\", \"end\", \"rule\", \"bytes_before\", \"bytes_after\", \"text\", \"output\"} or null: messages from
+           first to before end that are not sent; rule: a note or a summary stands for them; text: what it says, null
+           where it is not kept
+  reasoning  blocks of reasoning that are left out
   CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"bytes_before\", \"bytes_after\", \"before\", \"after\", \"output\"}
            what: the tool, or the kind of part; decided_in: the number of the request; before, after: whole texts,
            null where they are not kept; output: the file of the full text or null
@@ -60,10 +64,26 @@ struct Change {
     output: Option<PathBuf>,
 }
 
+/// Messages that are not sent, and what stands for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Gone {
+    messages: u32,
+    first: u32,
+    end: u32,
+    rule: String,
+    bytes_before: u64,
+    bytes_after: u64,
+    text: Option<String>,
+    output: Option<PathBuf>,
+}
+
 /// All of a request.
 #[derive(Debug, Default, Serialize)]
 struct Difference {
     from: &'static str,
+    gone: Option<Gone>,
+    /// Blocks of reasoning that are left out.
+    reasoning: u32,
     changes: Vec<Change>,
     notes: Vec<&'static str>,
 }
@@ -104,6 +124,14 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
         _ => "it went as it came".to_owned(),
     };
     let mut lines = vec![format!("request {number} of {}: {what}", history.id)];
+    if let Some(gone) = &difference.gone {
+        lines.push(String::new());
+        lines.extend(show_gone(gone));
+    }
+    if difference.reasoning > 0 {
+        lines.push(String::new());
+        lines.push(left_out(difference.reasoning));
+    }
     for change in &difference.changes {
         lines.push(String::new());
         lines.extend(show(change));
@@ -112,6 +140,27 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
         lines.push(String::new());
         lines.extend(difference.notes.iter().map(|note| (*note).to_owned()));
     }
+    lines
+}
+
+/// How much reasoning is not sent.
+pub(super) fn left_out(blocks: u32) -> String {
+    let blocks = figures::counted(blocks.into(), "block", "blocks");
+    format!("{blocks} of reasoning left out: bound to what was changed")
+}
+
+fn show_gone(gone: &Gone) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}, from message {} to {}: a {} stands for them, {} → {} bytes",
+        figures::counted(gone.messages.into(), "message", "messages"),
+        gone.first,
+        gone.end.saturating_sub(1),
+        gone.rule,
+        figures::count(gone.bytes_before),
+        figures::count(gone.bytes_after),
+    )];
+    lines.extend(excerpt(None, gone.text.as_deref()));
+    lines.extend(gone.output.as_ref().map(|output| format!("  full output: {}", output.display())));
     lines
 }
 
@@ -143,6 +192,8 @@ struct Json<'a> {
     record: &'a str,
     state: &'a str,
     from: &'a str,
+    gone: Option<&'a Gone>,
+    reasoning: u32,
     changes: &'a [Change],
     notes: &'a [&'static str],
 }
@@ -159,6 +210,8 @@ fn say_json(
         record: &record.id,
         state: state(record),
         from: difference.from,
+        gone: difference.gone.as_ref(),
+        reasoning: difference.reasoning,
         changes: &difference.changes,
         notes: &difference.notes,
     })
