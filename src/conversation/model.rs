@@ -37,6 +37,9 @@ pub enum PartKind {
     Thinking,
     /// Images, documents, audio.
     Media,
+    /// What the provider ran by itself: a call, its result, or both in one. Never edited; call and result go only
+    /// together, with their messages. A call says its tool.
+    Hosted,
     /// Anything else; never edited, never dropped.
     Opaque,
 }

@@ -160,7 +160,7 @@ fn check_omitted(
 fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     match part.kind {
-        PartKind::Thinking | PartKind::Opaque => Err(Refusal::Protected),
+        PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => Err(Refusal::Protected),
         PartKind::Text if !conversation.says_something(id, 0) => Err(Refusal::EmptyText),
         _ => Ok(()),
     }
@@ -251,11 +251,11 @@ fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)
 /// Every surviving result must find its call, and every surviving call that had a result must keep it; between
 /// the two there is nothing else.
 fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
-    let Pairs { answered, orphans, open } = Pairs::of(conversation);
+    let Pairs { answered, hosted, orphans, open } = Pairs::of(conversation);
     let lost = |message: &usize| dropped[*message];
     // A call without a result is part of the step in progress; a result without a call answers one that the
     // provider keeps.
-    if answered.iter().any(|(call, result)| lost(call) != lost(result))
+    if answered.iter().chain(&hosted).any(|(call, result)| lost(call) != lost(result))
         || orphans.iter().any(lost)
         || open.iter().any(lost)
     {
@@ -295,6 +295,8 @@ fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -
 struct Pairs {
     /// Call and result.
     answered: Vec<(usize, usize)>,
+    /// The same of what the provider ran by itself.
+    hosted: Vec<(usize, usize)>,
     /// Results whose calls are not in the body.
     orphans: Vec<usize>,
     /// Calls that have no result.
@@ -305,6 +307,7 @@ impl Pairs {
     fn of(conversation: &Conversation) -> Self {
         let mut pairs = Self::default();
         let mut calls: HashMap<&str, (usize, bool)> = HashMap::new();
+        let mut hosted: HashMap<&str, (usize, bool)> = HashMap::new();
         for message in 0..conversation.messages.len() {
             for (_, part) in conversation.parts_of(message) {
                 match (part.kind, part.call_id.as_deref()) {
@@ -315,6 +318,19 @@ impl Pairs {
                         }
                     }
                     (PartKind::ToolCall, None) => pairs.open.push(message),
+                    // Its result may come with a later answer.
+                    (PartKind::Hosted, Some(id)) if part.tool.is_some() => {
+                        if let Some((earlier, false)) = hosted.insert(id, (message, false)) {
+                            pairs.open.push(earlier);
+                        }
+                    }
+                    (PartKind::Hosted, Some(id)) => match hosted.get_mut(id) {
+                        Some((call, answered)) => {
+                            *answered = true;
+                            pairs.hosted.push((*call, message));
+                        }
+                        None => pairs.open.push(message),
+                    },
                     (PartKind::ToolResult, id) => match id.and_then(|id| calls.get_mut(id)) {
                         Some((call, answered)) => {
                             *answered = true;
@@ -326,7 +342,8 @@ impl Pairs {
                 }
             }
         }
-        pairs.open.extend(calls.into_values().filter(|(_, answered)| !answered).map(|(message, _)| message));
+        let calls = calls.into_values().chain(hosted.into_values());
+        pairs.open.extend(calls.filter(|(_, answered)| !answered).map(|(message, _)| message));
         pairs
     }
 }

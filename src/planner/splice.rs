@@ -244,14 +244,19 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let is_step = |at: usize| role(at) == Role::Assistant && messages[at - 1].index.has_results();
     let starts = |at: usize| messages[at].index.starts_turn() || is_step(at);
     let (mut cuts, mut drops, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let hosted = Hosted::of(conversation);
     let mut from = head;
     let last = tail.min(sent);
     let least = since.map_or(head, Splice::end);
     for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(*at)) {
-        unit(conversation, from..end, &mut drops, &mut bytes);
+        unit(conversation, &hosted, from..end, &mut drops, &mut bytes);
         from = end;
         let is_turn = messages[end].index.starts_turn();
         // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
+        // What the provider ran by itself and what came of it go together.
+        if hosted.divides(end) {
+            continue;
+        }
         if end <= least || drops.is_empty() || (!is_turn && end < newest) {
             continue;
         }
@@ -267,17 +272,55 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     cuts
 }
 
+/// What the provider ran by itself.
+#[derive(Default)]
+struct Hosted {
+    /// Calls, and their results where these stand in another message.
+    apart: Vec<(usize, usize)>,
+    /// Messages with a call that came to nothing, or a result without its call.
+    stuck: Vec<usize>,
+}
+
+impl Hosted {
+    fn of(conversation: &Conversation) -> Self {
+        let (mut hosted, mut open) = (Self::default(), Vec::new());
+        for message in 0..conversation.messages.len() {
+            for (_, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Hosted)
+            {
+                match (&part.call_id, &part.tool) {
+                    (Some(id), Some(_)) => open.push((id, message)),
+                    (Some(id), None) => match open.iter().rposition(|(known, _)| *known == id) {
+                        Some(at) => {
+                            let (_, call) = open.remove(at);
+                            hosted.apart.extend((call < message).then_some((call, message)));
+                        }
+                        None => hosted.stuck.push(message),
+                    },
+                    (None, _) => {}
+                }
+            }
+        }
+        hosted.stuck.extend(open.into_iter().map(|(_, message)| message));
+        hosted
+    }
+
+    fn divides(&self, end: usize) -> bool {
+        self.apart.iter().any(|(call, result)| *call < end && end <= *result)
+    }
+}
+
 /// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
 /// them is not understood.
 fn unit(
     conversation: &Conversation,
+    hosted: &Hosted,
     messages: std::ops::Range<usize>,
     drops: &mut Vec<(u32, u32)>,
     bytes: &mut u64,
 ) {
     let index = |at: usize| &conversation.messages[at].index;
     let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
-    if messages.clone().any(is_opaque) {
+    if messages.clone().any(|at| is_opaque(at) || hosted.stuck.contains(&at)) {
         return;
     }
     for at in messages.filter(|at| index(*at).role != Role::System) {

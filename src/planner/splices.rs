@@ -19,6 +19,8 @@ use crate::strategy::ladder::Rung;
 use crate::usage::Binding;
 
 /// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
+/// `w1` a search of the provider's own with what it found, `h1` one that has found nothing yet beside a call, `g1` what
+/// it found and a call,
 /// `c1` a call, `r1` its result, `t1` the same call behind reasoning, `T` nothing but reasoning.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
@@ -35,6 +37,9 @@ fn message(word: &str) -> String {
         "s" => r#"{"role":"system","content":"note"}"#.to_owned(),
         "x" => r#"{"role":"assistant","content":[{"type":"new"}]}"#.to_owned(),
         "c" => format!(r#"{{"role":"assistant","content":[{call}]}}"#),
+        "w" => format!(r#"{{"role":"assistant","content":[{},{}]}}"#, search(id), found(id)),
+        "h" => format!(r#"{{"role":"assistant","content":[{},{call}]}}"#, search("0")),
+        "g" => format!(r#"{{"role":"assistant","content":[{},{call}]}}"#, found("0")),
         "T" => {
             r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x"}]}"#.to_owned()
         }
@@ -46,6 +51,14 @@ fn message(word: &str) -> String {
             "long ".repeat(200)
         ),
     }
+}
+
+fn search(id: &str) -> String {
+    format!(r#"{{"type":"server_tool_use","id":"s{id}","name":"web_search","input":{{}}}}"#)
+}
+
+fn found(id: &str) -> String {
+    format!(r#"{{"type":"web_search_tool_result","tool_use_id":"s{id}","content":[]}}"#)
 }
 
 /// What a request looks like with a plan: `N` the text, `[N]` the text at the end of another.
@@ -93,6 +106,11 @@ fn cuts_and_what_is_left() {
         ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
+        // What the provider ran goes with what came of it.
+        ("u w1 u a u", 5, &["2 u aN u a u", "4 u aN u"]),
+        ("u h1 r1 g2 r2 c3 r3", 7, &["5 u[N] c r"]),
+        ("u h1 r1 g2 r2 u a u", 8, &["5 u aN u a u", "7 u aN u"]),
+        ("u h1 r1 c2 r2 u a u", 8, &["5 u c r aN u a u", "7 u c r aN u"]),
         // A call that nothing answers is in the way.
         ("u c1 u a u", 5, &[]),
     ] {

@@ -34,6 +34,10 @@ pub(super) fn whole(
                     let _ = writeln!(out, "[call of {tool}] {arguments}");
                 }
                 PartKind::Thinking => out.push_str("[reasoning]\n"),
+                PartKind::Hosted => {
+                    let raw = conversation.bytes_of(id.message, part.span);
+                    let _ = writeln!(out, "[run by the provider] {}", String::from_utf8_lossy(raw));
+                }
                 PartKind::Media => out.push_str("[image or document]\n"),
                 PartKind::ToolResult => {
                     out.push_str(if part.is_error { "[result, an error]\n" } else { "[result]\n" });

@@ -96,7 +96,7 @@ fn markable(conversation: &Conversation, part: PartId, gone: &dyn Fn(usize) -> b
     });
     let mut before = parts.skip_while(|(id, _)| *id > part);
     let found = before.find(|(id, part)| match part.kind {
-        PartKind::Thinking | PartKind::Opaque => false,
+        PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => false,
         PartKind::Text => conversation.says_something(*id, 0),
         PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => true,
     });

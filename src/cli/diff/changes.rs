@@ -244,6 +244,7 @@ fn what(conversation: &Conversation, id: PartId) -> String {
         PartKind::Text => "text".to_owned(),
         PartKind::Thinking => "reasoning".to_owned(),
         PartKind::Media => "media".to_owned(),
+        PartKind::Hosted => "tool of the provider's".to_owned(),
         PartKind::Opaque => "other".to_owned(),
     }
 }

@@ -13,6 +13,18 @@ use crate::protocol::content::{feed, fill_result, text_part};
 /// Left out of fingerprints: where marks stand does not change what is said.
 const MARKS: &[&str] = &["cache_control"];
 
+/// Tools that the provider runs by itself, and the blocks of their results.
+const HOSTED: &[&str] =
+    &["web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution"];
+const HOSTED_RESULTS: &[&str] = &[
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "mcp_tool_result",
+];
+
 pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let frame = Frame::read(bytes, "messages")?;
     let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
@@ -89,17 +101,32 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
         // What a model thought is not part of what was said: clients and providers drop it from old turns.
         Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartKind::Thinking, item.span)),
         Some("tool_use") => PartKind::ToolCall,
+        Some("server_tool_use" | "mcp_tool_use") if is_hosted(&block) => PartKind::Hosted,
+        Some(kind) if HOSTED_RESULTS.contains(&kind) => PartKind::Hosted,
         Some("image" | "document") => PartKind::Media,
         _ => PartKind::Opaque,
     };
     feed(raw, item, MARKS, hash)?;
     let mut part = Part::new(kind, item.span);
+    if kind == PartKind::Hosted {
+        let called = block.get("tool_use_id").is_none();
+        part.call_id = block.text(if called { "id" } else { "tool_use_id" });
+        part.tool = block.text("name").filter(|_| called);
+    }
     if kind == PartKind::ToolCall {
         part.call_id = block.text("id");
         part.tool = block.text("name");
         part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
     }
     Ok(part)
+}
+
+/// Whether a call of the provider's own is one whose result nothing later depends on. What it finds of tools that are
+/// not in the request must stay, and so must its advice.
+fn is_hosted(block: &Object<'_>) -> bool {
+    let is_known = |name: &str| HOSTED.contains(&name);
+    block.text("id").is_some_and(|id| !id.is_empty())
+        && (block.says("type", "mcp_tool_use") || block.text("name").is_some_and(|name| is_known(&name)))
 }
 
 fn tool_result(block: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {

@@ -33,7 +33,7 @@ impl Subject for Messages {
             Said::Answer(answer) => {
                 let mut blocks = thinking(answer.thinking, dice);
                 if answer.strange {
-                    blocks.extend(strange());
+                    blocks.extend(strange(dice));
                 }
                 blocks.push(block("text", [("text", Node::text(&answer.text))]));
                 let plain = blocks.len() == 1 && dice.one_in(2);
@@ -158,18 +158,21 @@ fn thinking(present: bool, dice: &mut Dice) -> Vec<Node> {
     }]
 }
 
-/// A call that the provider runs itself, with its result, and a block from the future.
-fn strange() -> Vec<Node> {
+/// A call that the provider runs itself, with its result, and perhaps a block from the future.
+fn strange(dice: &mut Dice) -> Vec<Node> {
     let query = Node::opaque([("query", Node::text("x"))]);
     let found = Node::List(vec![Node::opaque([("encrypted_content", Node::text("…"))])]);
-    vec![
+    let mut blocks = vec![
         block(
             "server_tool_use",
             [("id", Node::text("srvtoolu_1")), ("name", Node::text("web_search")), ("input", query)],
         ),
         block("web_search_tool_result", [("tool_use_id", Node::text("srvtoolu_1")), ("content", found)]),
-        block("from_the_future", [("data", Node::raw("[{\"a\":1,\"a\":\"\\udfff\"}]"))]),
-    ]
+    ];
+    if dice.one_in(2) {
+        blocks.push(block("from_the_future", [("data", Node::raw("[{\"a\":1,\"a\":\"\\udfff\"}]"))]));
+    }
+    blocks
 }
 
 fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
@@ -252,6 +255,7 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         }
         blocks(message, &role(message), &mut turnover).map_err(|error| format!("message {at}: {error}"))?;
     }
+    turnover.nothing_running()?;
     turnover.nothing_open("the end")
 }
 
@@ -271,6 +275,8 @@ fn blocks(message: &Tree, role: &str, turnover: &mut Turnover) -> Result<(), Str
     let mut opened = Vec::new();
     for block in content.items() {
         match block.text_of("type").as_deref().unwrap_or_default() {
+            "server_tool_use" => turnover.run(block.text_of("id").unwrap_or_default()),
+            "web_search_tool_result" => turnover.ran(&block.text_of("tool_use_id").unwrap_or_default())?,
             "tool_use" => opened.push(block.text_of("id").unwrap_or_default()),
             "tool_result" => {
                 turnover.close(&block.text_of("tool_use_id").unwrap_or_default())?;

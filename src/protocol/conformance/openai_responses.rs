@@ -30,7 +30,7 @@ impl Subject for Responses {
             Said::Answer(answer) => {
                 let mut items = reasoning(answer.thinking);
                 if answer.strange {
-                    items.extend(strange());
+                    items.extend(strange(dice));
                 }
                 items.push(answered(&answer.text, dice));
                 items
@@ -180,10 +180,14 @@ fn reasoning(present: bool) -> Vec<Node> {
 }
 
 /// What the provider does by itself, and an item from the future.
-fn strange() -> Vec<Node> {
+fn strange(dice: &mut Dice) -> Vec<Node> {
     let action = Node::opaque([("query", Node::text("x"))]);
+    let search = item("web_search_call", [("id", Node::text("ws_1")), ("action", action)]);
+    if dice.one_in(2) {
+        return vec![search];
+    }
     vec![
-        item("web_search_call", [("id", Node::text("ws_1")), ("action", action)]),
+        search,
         item("compaction", [("encrypted_content", Node::text("gAAAA"))]),
         item("item_reference", [("id", Node::text("msg_0"))]),
         item("from_the_future", [("data", Node::raw("[{\"a\":1,\"a\":\"\\udfff\"}]"))]),

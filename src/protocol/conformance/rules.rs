@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 pub(super) struct Turnover {
     open: BTreeSet<String>,
     seen: BTreeSet<String>,
+    /// What the provider runs by itself.
+    running: Vec<String>,
 }
 
 impl Turnover {
@@ -25,6 +27,22 @@ impl Turnover {
     /// A result comes: of a call that was made just before.
     pub(super) fn close(&mut self, id: &str) -> Result<(), String> {
         if self.open.remove(id) { Ok(()) } else { Err(format!("the result of {id} has no call before it")) }
+    }
+
+    /// The provider calls a tool of its own.
+    pub(super) fn run(&mut self, id: String) {
+        self.running.push(id);
+    }
+
+    /// What came of it.
+    pub(super) fn ran(&mut self, id: &str) -> Result<(), String> {
+        let at = self.running.iter().rposition(|running| running == id);
+        at.map(|at| drop(self.running.remove(at))).ok_or_else(|| format!("{id} was not run"))
+    }
+
+    /// All that the provider ran came to an end.
+    pub(super) fn nothing_running(&self) -> Result<(), String> {
+        if self.running.is_empty() { Ok(()) } else { Err(format!("{:?} came to nothing", self.running)) }
     }
 
     /// Something comes that may only stand behind all results.

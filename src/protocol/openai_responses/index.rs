@@ -36,6 +36,8 @@ enum Item {
     Sealed(&'static str),
     /// Something that the client adds and that is not looked into.
     Aside,
+    /// What the provider ran by itself, with what came of it.
+    Hosted,
     /// Anything else.
     Unknown,
 }
@@ -58,6 +60,11 @@ const ITEMS: &[(&str, Item)] = &[
     ("computer_call_output", Item::Output),
     ("tool_search_call", Item::Call("arguments")),
     ("tool_search_output", Item::Sealed("tools")),
+    ("web_search_call", Item::Hosted),
+    ("file_search_call", Item::Hosted),
+    ("code_interpreter_call", Item::Hosted),
+    ("image_generation_call", Item::Hosted),
+    ("mcp_call", Item::Hosted),
     ("additional_tools", Item::Aside),
     ("agent_message", Item::Aside),
     ("compaction_trigger", Item::Aside),
@@ -135,6 +142,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
         Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
         Item::Call(arguments) => vec![call(&object, kind, arguments, &mut hash)?],
         _ if role == Role::Tool => vec![result(&object, item, &mut hash)?],
+        Item::Hosted => vec![Part { kind: PartKind::Hosted, ..opaque(&object, &mut hash)? }],
         _ => vec![opaque(&object, &mut hash)?],
     };
     Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })

@@ -89,7 +89,7 @@ fn facts(conversation: &Conversation, messages: &[usize]) -> HashMap<(Kind, Stri
                         }
                     }
                 }
-                PartKind::Thinking | PartKind::Media | PartKind::Opaque => {}
+                PartKind::Thinking | PartKind::Media | PartKind::Hosted | PartKind::Opaque => {}
             }
         }
         for fact in here {

@@ -84,6 +84,10 @@ fn show(
             let text = shorten(text.trim_end(), result_bytes);
             writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
         }
+        PartKind::Hosted => {
+            let raw = String::from_utf8_lossy(conversation.bytes_of(id.message, part.span));
+            writeln!(out, "[{number}] run by the provider: {}", shorten(&raw, ARGUMENTS))
+        }
         PartKind::Media => writeln!(out, "[{number}] {who}: (an image or a document)"),
         PartKind::Opaque => writeln!(out, "[{number}] {who}: (something that cannot be shown)"),
     };
