@@ -227,15 +227,20 @@ fn routes(upstreams: &config::Upstreams) -> Routes {
     }
 }
 
-fn served(upstream: &config::Upstream) -> Served {
+/// An upstream of the configuration.
+pub fn upstream(upstream: &config::Upstream) -> Upstream {
     let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
     settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
     settings.timeouts.connect = upstream.connect_timeout;
     settings.timeouts.idle = upstream.idle_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
+    Upstream::new(settings)
+}
+
+fn served(upstream: &config::Upstream) -> Served {
     let dialects = upstream.protocols.iter().map(|protocol| protocol.as_str().to_owned()).collect();
     Served {
-        upstream: Arc::new(Upstream::new(settings)),
+        upstream: Arc::new(self::upstream(upstream)),
         dialects,
         include_usage: upstream.include_usage,
         cache_key: upstream.cache_key,
@@ -255,7 +260,11 @@ fn settings(limits: &config::Limits) -> Settings {
     }
 }
 
-fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
+/// The prices that hold: the configuration's before the catalogue's.
+///
+/// # Errors
+/// When the catalogue cannot be read, or a name is no pattern.
+pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
     let prices = overrides.iter().map(|given| {
         let mut price = Price::new(given.input, given.output);
         price.base.cache_read = given.cache_read;

@@ -44,7 +44,7 @@ use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
 
-pub use build::{App, StartError};
+pub use build::{App, StartError, prices, upstream as upstream_of};
 
 use books::{Books, Name};
 use budget::{Budget, Reached};

@@ -12,6 +12,7 @@ mod budget;
 mod clearing;
 mod document;
 mod environment;
+mod fidelity;
 mod limits;
 mod listen;
 mod log;
@@ -37,6 +38,7 @@ mod tests;
 
 pub use budget::{Budget, Limits as BudgetLimits, OnExceeded};
 pub use environment::{Environment, ProcessEnvironment};
+pub use fidelity::Fidelity;
 pub use limits::Limits;
 pub use listen::Listen;
 pub use log::{Log, LogFormat};
@@ -90,6 +92,8 @@ pub struct Config {
     pub ledger: Ledger,
     /// Prices that go before the catalogue's; the first one that matches counts.
     pub prices: Vec<PriceOverride>,
+    /// Who judges rewritten histories.
+    pub fidelity: Fidelity,
     /// How threads are told apart.
     pub lineage: Lineage,
     /// What the gateway says about itself.
@@ -178,6 +182,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
     });
     let ledger = root.section("ledger", |section| state::ledger(section, &state.dir));
     let prices = root.section("prices", prices::read);
+    let fidelity = root.section("fidelity", |section| fidelity::read(section, &upstreams));
     let lineage = root.section("lineage", state::lineage);
     let log = root.section("log", log::read);
     let profiles = profile::read(root, &tuning, Around { is_profile: true, ..around });
@@ -195,6 +200,7 @@ fn read(root: &mut Section<'_, '_>) -> Config {
         outputs,
         ledger,
         prices,
+        fidelity,
         lineage,
         log,
     }

@@ -6,6 +6,7 @@
 //! logged. Whether a summary is sent is not decided here.
 
 pub mod credentials;
+pub mod judge;
 mod line;
 mod purse;
 mod work;

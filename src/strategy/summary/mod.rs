@@ -9,6 +9,7 @@ pub mod cut;
 mod facts;
 pub mod fidelity;
 pub mod outline;
+pub mod probe;
 pub mod prompt;
 mod settings;
 pub mod split;

@@ -1,5 +1,7 @@
 //! `plimsoll fidelity`.
 
+mod judged;
+
 use clap::Args;
 use serde::Serialize;
 
@@ -17,14 +19,26 @@ matters.
 JSON:
   {\"conversation\", \"summaries\": [{\"time\", \"generation\", \"messages\", \"bytes\", \"model\", \"score\"}], \"mean\"}
   score, mean  from 0 to 1, null where there was nothing to keep
-  Fields may be added; none will change its meaning.";
+  Fields may be added; none will change its meaning.
+
+With --judge, the model of `[fidelity]` is asked the same questions about the newest request as it came and as it was
+sent, and says how far the answers agree. That needs `ledger.record = \"full\"`, and costs what its calls cost.
+
+JSON with --judge:
+  {\"conversation\", \"request\", \"model\", \"questions\": [{\"asked\", \"original\", \"rewritten\", \"agrees\"}], \"mean\", \"usd\"}
+  request       the number of the request, from 1
+  agrees, mean  from 0 to 1, null where the original does not say it either
+  usd           what the judge cost, null where its price is not known";
 
 /// The options of `plimsoll fidelity`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    /// The conversation's id, or its beginning, or the file of its records; `plimsoll conversations` lists them
     id: String,
+    /// Ask the model of `[fidelity]`
+    #[arg(long)]
+    judge: bool,
     /// Print JSON; `--help` says what it holds
     #[arg(long)]
     json: bool,
@@ -51,7 +65,10 @@ struct One<'a> {
 
 /// Says how much the summaries of a conversation keep.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let history = History::read(&options.source, &options.id)?;
+    let history = History::read(&options.source, &id(&options.id))?;
+    if options.judge {
+        return judged::run(&history, options.json);
+    }
     let records = history.requests.iter().map(|(_, record)| record);
     let summaries: Vec<One<'_>> = records
         .filter_map(|record| Some(one(record, record.own.as_ref()?)))
@@ -86,6 +103,16 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     table.lines().iter().for_each(|line| say(line));
     say(&format!("mean: {}", share(mean(&summaries))));
     Ok(())
+}
+
+/// The conversation that is meant: a file of records says it in each of them.
+fn id(given: &str) -> String {
+    let named = || {
+        let text = std::fs::read_to_string(given).ok()?;
+        let first: Record = serde_json::from_str(text.lines().next()?).ok()?;
+        Some(first.conversation)
+    };
+    named().unwrap_or_else(|| given.to_owned())
 }
 
 fn one<'a>(record: &'a Record, own: &Own) -> One<'a> {

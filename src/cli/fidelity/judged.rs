@@ -1,0 +1,156 @@
+//! `plimsoll fidelity --judge`: a model says how far a rewritten history still tells what the original told.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde::Serialize;
+
+use crate::app;
+use crate::cli::history::History;
+use crate::cli::{Failure, books, say};
+use crate::config::Config;
+use crate::conversation::{Conversation, NoMemo};
+use crate::protocol;
+use crate::store::Bodies;
+use crate::store::bodies::Form;
+use crate::strategy::summary::{probe, transcript};
+use crate::summarizer::Call;
+use crate::summarizer::judge::Judge;
+use crate::usage::{Catalogue, Money, Vendor};
+
+/// Attempts of each question.
+const ATTEMPTS: u32 = 3;
+/// What a model is assumed to take, in tokens, where that is not known.
+const WINDOW: u64 = 32_000;
+/// Bytes of a result that the judge sees of it.
+const RESULT: usize = 16 << 10;
+
+#[derive(Serialize)]
+struct Json<'a> {
+    conversation: &'a str,
+    request: usize,
+    model: &'a str,
+    questions: Vec<Question>,
+    mean: Option<f64>,
+    usd: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Question {
+    asked: &'static str,
+    original: String,
+    rewritten: String,
+    agrees: Option<f64>,
+}
+
+/// Asks the judge about the newest request that was rewritten.
+pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
+    let (judge, model, prices) = judge(&history.config)?;
+    let (at, original, rewritten) = newest(history)?;
+    let mut asking = Asking { judge, prices, cost: Some(Money::ZERO) };
+    let original = asking.answers(&original)?;
+    let rewritten = asking.answers(&rewritten)?;
+    let compared = asking.ask(&probe::compare(&original, &rewritten))?;
+    let scores = probe::scores(&compared, &original);
+    let found: Vec<f64> = scores.iter().copied().flatten().collect();
+    let mean = (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64);
+    let answers = original.into_iter().zip(rewritten);
+    let questions = probe::QUESTIONS.iter().zip(answers).zip(scores);
+    let questions = questions
+        .map(|((question, (original, rewritten)), agrees)| Question {
+            asked: question,
+            original,
+            rewritten,
+            agrees,
+        })
+        .collect();
+    let usd = asking.cost.map(|cost| cost.picodollars() as f64 / 1e12);
+    let found = Json { conversation: &history.id, request: at + 1, model: &model, questions, mean, usd };
+    if json {
+        return books::say_json(&found);
+    }
+    for question in &found.questions {
+        say(&format!("{:>5}  {}", super::share(question.agrees), question.asked));
+        if question.agrees.is_some_and(|agrees| agrees < 1.0) {
+            say(&format!("       as it came: {}", question.original));
+            say(&format!("       as sent:    {}", question.rewritten));
+        }
+    }
+    say(&format!("mean of request {}: {}", found.request, super::share(found.mean)));
+    say(&asking.cost.map_or_else(|| "cost: not known".to_owned(), |cost| format!("cost: {cost}")));
+    Ok(())
+}
+
+/// The configured judge, its model, and the prices.
+fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
+    let configured = (config.fidelity.upstream.as_deref(), config.fidelity.model.clone());
+    let (Some(name), Some(model)) = configured else {
+        return Err(Failure::Said("no judge: set `fidelity.upstream` and `fidelity.model`".to_owned()));
+    };
+    let failed = |why: &str| Failure::Said(format!("`fidelity.upstream`: {why}"));
+    let upstream = config.upstreams.named(name).ok_or_else(|| failed("there is none"))?;
+    let dialect = upstream.protocols.first().and_then(|dialect| protocol::named(dialect.as_str()));
+    let protocol = dialect.ok_or_else(|| failed("it speaks no protocol"))?;
+    let prices = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
+    let upstream = Arc::new(app::upstream_of(upstream));
+    let vendor = Vendor::of_host(upstream.base_url().domain());
+    let window = prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
+    let call = Call {
+        upstream,
+        protocol,
+        model: model.clone(),
+        like: None,
+        headers: HeaderMap::new(),
+        window: window.unwrap_or(WINDOW),
+    };
+    let judge = Judge::new(call, ATTEMPTS).map_err(|error| Failure::Said(error.to_string()))?;
+    Ok((judge, model, prices))
+}
+
+/// The newest request of which both forms are kept: its place, and the two.
+fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Failure> {
+    let bodies = Bodies::below(&history.config.state.dir);
+    for (at, (_, record)) in history.requests.iter().enumerate().rev() {
+        let Some(said) = protocol::named(&record.protocol) else { continue };
+        let read = |form| {
+            let body = bodies.read(&history.id, &record.id, form).ok().flatten()?;
+            protocol::read(said, &Bytes::from(body), &NoMemo).ok().map(|(_, conversation)| conversation)
+        };
+        if let (Some(came), Some(sent)) = (read(Form::Came), read(Form::Sent)) {
+            return Ok((at, came, sent));
+        }
+    }
+    let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";
+    Err(Failure::Said(format!("{}: {why}", history.id)))
+}
+
+/// Questions under way.
+struct Asking {
+    judge: Judge,
+    prices: Catalogue,
+    /// What it has cost; `None` once a price was not known.
+    cost: Option<Money>,
+}
+
+impl Asking {
+    fn ask(&mut self, text: &str) -> Result<String, Failure> {
+        let said = self.judge.ask(text, &self.prices);
+        let said = said.map_err(|failure| Failure::Said(format!("the judge: {failure}")))?;
+        self.cost = self.cost.zip(said.cost).map(|(sum, cost)| sum + cost);
+        Ok(said.text)
+    }
+
+    /// The answers that a history gives, read in pieces if it is too long for the judge.
+    fn answers(&mut self, conversation: &Conversation) -> Result<Vec<String>, Failure> {
+        let messages: Vec<usize> = (0..conversation.messages.len()).collect();
+        let entries = transcript::render(conversation, &messages, &|_| None, RESULT);
+        let mut pieces = Vec::new();
+        for piece in transcript::chunks(&entries, self.judge.most_bytes()) {
+            let written = self.ask(&probe::ask(&piece))?;
+            let unread = || Failure::Said("the judge: it gave no answer to any question".to_owned());
+            pieces.push(probe::answers(&written).ok_or_else(unread)?);
+        }
+        Ok(probe::join(&pieces))
+    }
+}
