@@ -221,16 +221,25 @@ impl<'a> Request<'a> {
     fn due(&self, sent: &Facts) -> Option<Prospect> {
         let summaries = self.core.summaries.as_ref().filter(|_| !self.core.observe)?;
         let (place, level) = (sent.place.as_ref()?, sent.level?);
-        // What was changed just now is measured first.
-        let model = self.model();
-        if sent.event.is_some() || sent.state == State::SetAside {
+        if self.compaction == Some(Compaction::Asked) {
+            summaries.abandon(place);
             return None;
         }
+        let tuning = sent.tuning.as_ref()?;
+        let terms = &tuning.terms;
+        // Where its own summary may come any moment, a second one is not paid for.
+        let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
+        let compacts = is_late && self.caller.client.as_deref().is_some_and(compaction::is_done_by);
+        // What was changed just now is measured first.
+        if compacts || sent.event.is_some() || sent.state == State::SetAside {
+            return None;
+        }
+        let model = self.model();
         summaries.due(Seen {
             protocol: self.protocol,
             conversation: &self.conversation,
             place,
-            terms: &sent.tuning.as_ref()?.terms,
+            terms,
             applied: &sent.applied,
             splice: sent.splice.as_deref(),
             level,

@@ -26,6 +26,15 @@ impl Compaction {
     }
 }
 
+/// Words in the names of agents that compact their own history when the window is nearly full.
+const AGENTS: &[&str] = &["claude", "codex", "opencode"];
+
+/// Whether a client, by the name it gives itself, compacts its own history: agents of the command line do.
+pub fn is_done_by(client: &str) -> bool {
+    let name = client.split('/').next().unwrap_or_default().to_ascii_lowercase();
+    name.split(['-', '_']).any(|word| word.ends_with("cli") || AGENTS.contains(&word))
+}
+
 /// Words of requests for a summary.
 const ASKED: &[&str] = &[
     "CRITICAL: Respond with TEXT ONLY",
@@ -167,6 +176,16 @@ mod tests {
             let protocol = protocol::named("openai-chat").unwrap();
             let conversation = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             assert_eq!(of(&conversation), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn clients_that_compact_by_themselves() {
+        for client in ["claude-cli/2.1.197", "codex_cli_rs/0.50", "opencode/1.0", "SomeCLI/0.56"] {
+            assert!(is_done_by(client), "{client}");
+        }
+        for client in ["", "OpenAI/Python", "Anthropic/JS", "mini-swe-agent/1", "curl/8", "http-client/1"] {
+            assert!(!is_done_by(client), "{client}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -155,6 +156,9 @@ pub enum Failure {
     /// The money for this hour is spent.
     #[error("the money for this hour is spent")]
     Spent,
+    /// The client sums its history up by itself.
+    #[error("the client made a summary of its own")]
+    Unwanted,
 }
 
 /// How a job ended.
@@ -177,23 +181,34 @@ const RESTING: u64 = 4096;
 /// The longest rest, as a multiple of the first.
 const LONGEST_REST: u32 = 64;
 
+/// A job under way.
+struct Running {
+    /// The channel closes when it ends.
+    end: watch::Receiver<()>,
+    /// Nobody wants what it makes any more.
+    unwanted: Arc<AtomicBool>,
+}
+
 /// What jobs and the handle share.
 struct Desk {
     limits: Limits,
     prices: Arc<Catalogue>,
     report: Report,
     purse: Purse,
-    /// The threads that have a job now; the channel closes when it ends.
-    running: Mutex<HashMap<String, watch::Receiver<()>>>,
+    /// The threads that have a job now.
+    running: Mutex<HashMap<String, Running>>,
     ready: Cache<String, Arc<Summary>>,
     /// How often in a row it came to nothing, and since when.
     resting: Cache<String, (u32, tokio::time::Instant)>,
 }
 
+/// A job, what closes when it ends, and whether it is wanted no more.
+type Begun = (Job, watch::Sender<()>, Arc<AtomicBool>);
+
 /// The handle. Dropping it abandons what is under way.
 pub struct Summarizer {
     desk: Arc<Desk>,
-    jobs: Option<mpsc::Sender<(Job, watch::Sender<()>)>>,
+    jobs: Option<mpsc::Sender<Begun>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -231,9 +246,9 @@ impl Summarizer {
     pub fn begin(&self, job: Job) -> bool {
         let (Some(jobs), true) = (&self.jobs, self.takes(&job.thread)) else { return false };
         let (ended, end) = watch::channel(());
-        let thread = job.thread.clone();
-        self.desk.running().insert(thread.clone(), end);
-        let taken = jobs.try_send((job, ended)).is_ok();
+        let (thread, unwanted) = (job.thread.clone(), Arc::<AtomicBool>::default());
+        self.desk.running().insert(thread.clone(), Running { end, unwanted: Arc::clone(&unwanted) });
+        let taken = jobs.try_send((job, ended, unwanted)).is_ok();
         if !taken {
             self.desk.running().remove(&thread);
         }
@@ -255,9 +270,16 @@ impl Summarizer {
         self.desk.running().contains_key(thread)
     }
 
+    /// Lets the job for this thread make no further call. The one under way is on the bill when it is answered.
+    pub fn abandon(&self, thread: &str) {
+        if let Some(running) = self.desk.running().get(thread) {
+            running.unwanted.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Waits until the job for this thread has ended, but no longer than `most`; at once if there is none.
     pub async fn wait(&self, thread: &str, most: Duration) {
-        let end = self.desk.running().get(thread).cloned();
+        let end = self.desk.running().get(thread).map(|running| running.end.clone());
         if let Some(mut end) = end {
             // It ends with an error: the sender is gone.
             let _ = tokio::time::timeout(most, end.changed()).await;
@@ -274,17 +296,17 @@ impl Drop for Summarizer {
     }
 }
 
-async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<(Job, watch::Sender<()>)>) {
+async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
     let https = Arc::new(Https::new());
     let mut under_way = tokio::task::JoinSet::new();
-    while let Some((job, ended)) = inbox.recv().await {
+    while let Some((job, ended, unwanted)) = inbox.recv().await {
         while under_way.try_join_next().is_some() {}
         https.sweep();
         let (desk, https) = (Arc::clone(&desk), Arc::clone(&https));
         under_way.spawn(async move {
             // Whatever happens in there, the thread is free for the next job.
             let _free = Free { desk: &desk, thread: job.thread.clone(), _ended: ended };
-            let done = work::run(job, &*https, &desk.limits, &desk.purse, &desk.prices).await;
+            let done = work::run(job, &*https, &desk.limits, (&desk.purse, &desk.prices), &unwanted).await;
             desk.end(&done);
         });
     }
@@ -319,7 +341,7 @@ impl Desk {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<()>>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -20,6 +20,8 @@ enum Reply {
     CutOff,
     Breaks,
     Hangs,
+    /// Says nothing of use, and the client sums up by itself meanwhile.
+    Late,
 }
 
 const GOOD: &str = "<summary>\n## Done\n- the parser\n## Next\n- the printer\n</summary>";
@@ -30,11 +32,16 @@ const OVERFLOW: &str = r#"{"error":{"message":"too long","code":"context_length_
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
     prompts: Mutex<Vec<String>>,
+    unwanted: AtomicBool,
 }
 
 impl Script {
     fn new(replies: &[Reply]) -> Self {
-        Self { replies: Mutex::new(replies.iter().cloned().collect()), prompts: Mutex::default() }
+        Self {
+            replies: Mutex::new(replies.iter().cloned().collect()),
+            prompts: Mutex::default(),
+            unwanted: AtomicBool::default(),
+        }
     }
 
     fn prompts(&self) -> Vec<String> {
@@ -68,6 +75,10 @@ impl Line for Script {
             Reply::Status(status, body) => Ok((status, Bytes::from(body))),
             Reply::Breaks => Err("the connection broke".to_owned()),
             Reply::Hangs => std::future::pending().await,
+            Reply::Late => {
+                self.unwanted.store(true, Ordering::Relaxed);
+                answer("I would rather not.", "stop")
+            }
         }
     }
 }
@@ -128,14 +139,14 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
     runtime.block_on(async {
         let (began, purse) = (Instant::now(), Purse::new(limits.per_hour));
         let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-        let done = work::run(job, script, limits, &purse, &prices).await;
+        let done = work::run(job, script, limits, (&purse, &prices), &script.unwanted).await;
         (done, began.elapsed().as_secs())
     })
 }
 
 #[test]
 fn what_servers_do() {
-    use Reply::{Breaks, CutOff, Hangs, Says, Status};
+    use Reply::{Breaks, CutOff, Hangs, Late, Says, Status};
     let garbage = Says("I would rather not.");
     let failed = |why: &str| Err(why.to_owned());
     for (script, expected, calls, seconds) in [
@@ -150,6 +161,8 @@ fn what_servers_do() {
         (vec![Breaks], failed("the connection broke"), 3, 3),
         (vec![Hangs], failed("not done in time"), 1, 100),
         (vec![garbage], failed("what the model wrote is no summary: no summary between its tags"), 3, 3),
+        // What was answered is on the bill, and nothing else is asked.
+        (vec![Late], failed("the client made a summary of its own"), 1, 1),
         // Then in two halves.
         (vec![Status(400, OVERFLOW), Says(GOOD)], Ok(()), 3, 0),
         (vec![Status(400, OVERFLOW)], failed("the history is too long for the summariser"), 3, 0),

@@ -1,6 +1,7 @@
 //! What a job does: read, ask, judge.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,10 +33,10 @@ pub(super) async fn run<L: Line>(
     job: Job,
     line: &L,
     limits: &Limits,
-    purse: &Purse,
-    prices: &Catalogue,
+    (purse, prices): (&Purse, &Catalogue),
+    unwanted: &AtomicBool,
 ) -> Done {
-    let mut errand = Errand { job: &job, line, limits, purse, prices, answered: Vec::new() };
+    let mut errand = Errand { job: &job, line, limits, purse, prices, unwanted, answered: Vec::new() };
     let outcome = tokio::time::timeout(limits.timeout, errand.make()).await;
     let outcome = outcome.unwrap_or(Err(Failure::TimedOut));
     let answered = errand.answered;
@@ -49,6 +50,7 @@ struct Errand<'a, L> {
     limits: &'a Limits,
     purse: &'a Purse,
     prices: &'a Catalogue,
+    unwanted: &'a AtomicBool,
     answered: Vec<Answered>,
 }
 
@@ -133,6 +135,9 @@ impl<L: Line> Errand<'_, L> {
     async fn ask(&mut self, text: &str) -> Result<Outline, Missed> {
         let (mut attempt, mut pause) = (0, PAUSE);
         loop {
+            if self.unwanted.load(Ordering::Relaxed) {
+                return Err(Missed::Surely(Failure::Unwanted));
+            }
             if self.purse.is_empty() {
                 return Err(Missed::Surely(Failure::Spent));
             }

@@ -270,6 +270,13 @@ impl Summaries {
         self.summarizer.begin(job);
     }
 
+    /// Makes no further calls for the threads of a request: its client sums the history up by itself.
+    pub(super) fn abandon(&self, place: &Place) {
+        for thread in [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten() {
+            self.summarizer.abandon(thread);
+        }
+    }
+
     /// The newest summary that stands for the beginning of a history.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [Some(&place.thread.id), place.thread.parent.as_ref()];
