@@ -159,7 +159,12 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             split(root.get_mut("system").expect("instructions"), *bytes as usize, *mark);
         }
     }
-    let Some(Tree::List(messages)) = root.get_mut(subject.list()) else { panic!("no messages: {body}") };
+    let list = root.get_mut(subject.list()).expect("messages");
+    if list.is_string() {
+        *list = more_words(list, plan);
+        return root;
+    }
+    let Tree::List(messages) = list else { panic!("no messages: {body}") };
     let mut dropped = vec![false; messages.len()];
     let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];
     let mut omitted = Vec::new();
@@ -213,6 +218,18 @@ fn split(system: &mut Tree, bytes: usize, mark: Option<bool>) {
 
 fn cache_control(long: bool) -> Tree {
     Tree::parse(if long { r#"{"type":"ephemeral","ttl":"1h"}"# } else { r#"{"type":"ephemeral"}"# })
+}
+
+/// A prompt that is one string: all that a plan can do about it is to say more.
+fn more_words(prompt: &Tree, plan: &Plan) -> Tree {
+    let mut text = prompt.text().expect("a text").clone();
+    for op in &plan.ops {
+        match op {
+            Op::Append { text: more, .. } => text.push_str(more),
+            op => panic!("{op:?} of a string"),
+        }
+    }
+    Tree::Text(text)
 }
 
 /// Says more at the end of a text: of a string, or of a block's text.
@@ -287,5 +304,17 @@ mod tests {
             assert!(!tree.same(&Tree::parse(other)), "{other}");
         }
         assert!(Tree::Text("a".to_owned()).same(&Tree::parse(r#""\u0061""#)));
+    }
+
+    #[test]
+    fn more_is_said_behind_a_prompt_of_one_string() {
+        let op = |text: &str| Op::Append {
+            part: crate::conversation::PartId { message: 0, part: 0 },
+            leaf: 0,
+            text: text.into(),
+        };
+        let plan = Plan { ops: vec![op(" there"), op("!")] };
+        let said = more_words(&Tree::parse("\"hi\""), &plan);
+        assert!(said.same(&Tree::parse("\"hi there!\"")), "{said:?}");
     }
 }
