@@ -149,7 +149,7 @@ impl Follow {
             prompt_tokens_estimate: level.prompt_tokens,
             tokens: level.gauge.map(|gauge| gauge.window),
             reserved: level.gauge.map(|gauge| gauge.reserve),
-            history_budget: None,
+            history_budget_estimate: None,
             zone: level.gauge.map(|gauge| gauge.zone(settings).as_str().to_owned()),
             velocity: reading.map(|reading| reading.velocity.round() as i64),
             steps_until_red: reading.and_then(until_red).map(|steps| steps.floor() as u64),

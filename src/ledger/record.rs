@@ -317,7 +317,7 @@ pub struct Window {
     pub reserved: Option<u64>,
     /// What instructions, definitions of tools, a summary and the answer leave of it for the history: an estimate; null
     /// when the window is not known.
-    pub history_budget: Option<u64>,
+    pub history_budget_estimate: Option<u64>,
     /// `green`, `yellow`, `orange`, `red`.
     pub zone: Option<String>,
     /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
@@ -450,7 +450,7 @@ mod tests {
                 prompt_tokens_estimate: 42_000,
                 tokens: Some(200_000),
                 reserved: Some(4096),
-                history_budget: None,
+                history_budget_estimate: None,
                 zone: text("green"),
                 velocity: Some(1200),
                 steps_until_red: Some(114),
@@ -524,7 +524,7 @@ mod tests {
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
-            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget":null,"zone":"green","velocity":1200,"#,
+            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"zone":"green","velocity":1200,"#,
             r#""steps_until_red":114,"spike":false},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,

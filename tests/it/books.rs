@@ -111,7 +111,7 @@ fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
     // Instructions, tools, a summary (there is none), the answer and what is left make up the window.
     let window = &records[1]["window"];
     let number = |value: &Value| value.as_u64().unwrap();
-    let regions = [&made["system"], &made["tools"], &window["reserved"], &window["history_budget"]];
+    let regions = [&made["system"], &made["tools"], &window["reserved"], &window["history_budget_estimate"]];
     assert_eq!(regions.into_iter().map(number).sum::<u64>(), number(&window["tokens"]), "{window}");
 }
 

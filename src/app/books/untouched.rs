@@ -150,6 +150,6 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
         && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
     {
         let left = history_budget(tokens, shares.system, summary, shares.tools, reserved);
-        window.history_budget = Some(left);
+        window.history_budget_estimate = Some(left);
     }
 }
