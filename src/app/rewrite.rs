@@ -74,8 +74,8 @@ impl Core {
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn(headers);
-        if let Some(Err(fault)) = &request.opening {
-            return request.refused(fault);
+        if let Some(refused) = request.without_opening() {
+            return refused;
         }
         if let Some(refused) = request.over_budget() {
             return refused;
@@ -138,7 +138,8 @@ impl<'a> Request<'a> {
         let checkpoint = opening::asked(headers);
         principal.extend_from_slice(checkpoint.unwrap_or_default().as_bytes());
         let begins = !conversation.messages.iter().any(|message| message.index.role == Role::Assistant);
-        let opening = checkpoint.filter(|_| begins).map(|name| opening::text(&core.checkpoints, name));
+        let opening =
+            checkpoint.filter(|_| begins && !core.observe).map(|name| opening::text(&core.checkpoints, name));
         let root = Chain::root(protocol.name(), &principal);
         let compaction = compaction::of(&conversation);
         let tuning = core.tunings.of(&config::Request {
@@ -300,11 +301,16 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The request as it came, which is not to be sent.
-    fn refused(&self, fault: &Fault) -> Rewritten {
-        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
-        let fault = Some(fault.clone());
-        Rewritten { facts, fault, ..Rewritten::default() }
+    /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
+    /// before.
+    fn without_opening(&self) -> Option<Rewritten> {
+        let Some(Err(fault)) = &self.opening else { return None };
+        let place = self.place().ok();
+        if place.as_ref().is_some_and(|place| place.sent > 0) {
+            return None;
+        }
+        let facts = self.facts(place, State::Unchanged, None, InForce::default());
+        Some(Rewritten { facts, fault: Some(fault.clone()), ..Rewritten::default() })
     }
 
     /// The request as it came, if it is not to be sent at all.

@@ -64,6 +64,11 @@ fn it_stands_below_the_first_words_ever_after() {
         if turn == 0 {
             begins = first;
             fs::remove_dir_all(home.path().join("plimsoll/checkpoints")).unwrap();
+            // Made again, it is what it was.
+            let gateway = self::gateway(home.path(), &upstream);
+            assert_eq!(gateway.post("/v1/messages", &HEADERS, &body(&messages)).0, 200);
+            gateway.stop();
+            assert_eq!(first_words(&upstream.received().last().unwrap().text()), begins);
         } else {
             assert_eq!(first, begins);
         }
@@ -98,4 +103,9 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
     }
     gateway.stop();
     assert_eq!(upstream.received().len(), 0);
+    // Who only observes refuses nothing.
+    let config = format!("mode = 'observe'\n{CONFIG}");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
+    gateway.stop();
 }
