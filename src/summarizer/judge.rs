@@ -57,16 +57,15 @@ impl Judge {
     /// When there is none after all attempts, or it is not whole.
     pub fn ask(&self, text: &str, prices: &Catalogue) -> Result<Said, Failure> {
         self.runtime.block_on(async {
-            let mut pause = PAUSE;
-            for attempt in 1.. {
+            let (mut attempt, mut pause) = (1, PAUSE);
+            loop {
                 let asked = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
                 match asked.unwrap_or(Err((Failure::TimedOut, true))) {
                     Err((_, true)) if attempt < self.attempts => tokio::time::sleep(pause).await,
                     done => return done.map_err(|(failure, _)| failure),
                 }
-                pause *= 2;
+                (attempt, pause) = (attempt + 1, pause * 2);
             }
-            Err(Failure::Incomplete)
         })
     }
 
