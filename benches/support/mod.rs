@@ -138,16 +138,7 @@ impl Case {
 
     fn plan(&self, conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
         let mut standing = self.standing.lock().expect("nobody panics with it");
-        let past = Past {
-            sent,
-            applied,
-            recover: &|_| None,
-            standing: standing.take(),
-            splice: None,
-            stable: None,
-            ready: None,
-            opening: None,
-        };
+        let past = Past { sent, applied, standing: standing.take(), ..Past::nothing() };
         let recall = |id: &str| format!("full output: /home/me/.local/state/plimsoll/outputs/{id}");
         let mut outcome = planner::plan(conversation, past, &self.policy, &Facts::default(), &recall);
         *standing = Some(std::mem::take(&mut outcome.standing));

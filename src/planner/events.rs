@@ -81,16 +81,8 @@ impl Thread {
     ) -> Outcome {
         let standing = self.standing.take().filter(|_| memory);
         let (splice, ready) = (self.splice.clone(), self.ready.take());
-        let past = Past {
-            sent: self.sent,
-            applied: &self.applied,
-            recover: &|_| None,
-            standing,
-            splice,
-            stable: None,
-            ready,
-            opening: None,
-        };
+        let past =
+            Past { sent: self.sent, applied: &self.applied, standing, splice, ready, ..Past::nothing() };
         let outcome = plan(talk, past, policy, facts, &|_| "full output: /o".to_owned());
         self.sent = talk.messages.len();
         self.applied.clone_from(&outcome.applied);

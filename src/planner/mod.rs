@@ -71,6 +71,22 @@ pub struct Past<'a> {
     pub opening: Option<&'a str>,
 }
 
+impl Past<'_> {
+    /// Nothing is known.
+    pub const fn nothing() -> Self {
+        Self {
+            sent: 0,
+            applied: &[],
+            recover: &|_| None,
+            standing: None,
+            splice: None,
+            stable: None,
+            ready: None,
+            opening: None,
+        }
+    }
+}
+
 /// What shall be done with a request.
 #[derive(Debug, Default)]
 pub struct Outcome {

@@ -73,16 +73,7 @@ mod tests {
     }
 
     fn planned(conversation: &Conversation, sent: usize, applied: &[Applied], text: Option<&str>) -> Outcome {
-        let past = Past {
-            sent,
-            applied,
-            recover: &|_| None,
-            standing: None,
-            splice: None,
-            stable: None,
-            ready: None,
-            opening: text,
-        };
+        let past = Past { sent, applied, opening: text, ..Past::nothing() };
         let mut policy = Policy::default();
         policy.marks.marks = false;
         plan(conversation, past, &policy, &Facts::default(), &|_| String::new())

@@ -226,12 +226,10 @@ impl Thread {
         let past = Past {
             sent: self.sent,
             applied: &self.applied,
-            recover: &|_| None,
             standing: self.standing.take(),
             splice: self.splice.clone(),
-            stable: None,
             ready,
-            opening: None,
+            ..Past::nothing()
         };
         let mut policy = Policy::default();
         policy.shape.repeat = false;

@@ -10,8 +10,6 @@ use crate::plan::LeafEdit;
 use crate::protocol;
 use crate::shape::settings::Tools;
 
-const NOTHING: &dyn Fn(PartKey) -> Option<Decision> = &|_| None;
-
 /// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
@@ -70,20 +68,7 @@ fn settings() -> Settings {
 }
 
 fn run(conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
-    plan_with(
-        conversation,
-        &Past {
-            sent,
-            applied,
-            recover: NOTHING,
-            standing: None,
-            splice: None,
-            stable: None,
-            ready: None,
-            opening: None,
-        },
-        &settings(),
-    )
+    plan_with(conversation, &Past { sent, applied, ..Past::nothing() }, &settings())
 }
 
 fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) -> Outcome {
@@ -143,16 +128,7 @@ fn stored_decisions_come_first_and_are_kept() {
         },
         ..settings()
     };
-    let past = Past {
-        sent: 5,
-        applied: &again.applied,
-        recover: NOTHING,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 5, applied: &again.applied, ..Past::nothing() };
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
 }
 
@@ -171,16 +147,7 @@ fn results_in_unknown_histories_are_recovered() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
     let known = Decision::clone(&first.applied[0].decision);
     let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
-    let past = Past {
-        sent: 0,
-        applied: &[],
-        recover: &recover,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
     let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
     let outcome = plan_with(&request, &past, &settings());
     assert_eq!((decided(&outcome), outcome.fresh), (vec!["2 truncate".to_owned(), "6 repeat".to_owned()], 2));
@@ -193,28 +160,10 @@ fn results_in_unknown_histories_are_recovered() {
         assert!(plan_with(&talk(other), &past, &settings()).plan.is_empty(), "{other}");
     }
     let lying = |_: PartKey| Some(known.clone());
-    let past = Past {
-        sent: 0,
-        applied: &[],
-        recover: &lying,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 0, applied: &[], recover: &lying, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
     // What was sent before as it is stays as it is.
-    let past = Past {
-        sent: 3,
-        applied: &[],
-        recover: &recover,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 3, applied: &[], recover: &recover, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
 }
 
@@ -226,16 +175,7 @@ fn pointers_are_not_recovered() {
     assert!(!pointer.applied[0].decision.stands_alone());
     let known = Decision::clone(&pointer.applied[0].decision);
     let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
-    let past = Past {
-        sent: 0,
-        applied: &[],
-        recover: &recover,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
     assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
 }
 
@@ -307,16 +247,7 @@ fn what_cannot_be_read_or_told_stays() {
 
 #[test]
 fn settings_are_obeyed() {
-    let past = Past {
-        sent: 3,
-        applied: &[],
-        recover: NOTHING,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 3, applied: &[], ..Past::nothing() };
     let exempt = |repeat| {
         let mut settings = Settings { repeat, ..settings() };
         settings.truncate.exempt = Tools::new(["bash"]).unwrap();
@@ -356,16 +287,7 @@ fn channels_stay_when_their_text_goes() {
     let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
     let mut settings = settings();
     settings.truncate.base.keep = crate::shape::settings::Keep::Head;
-    let past = Past {
-        sent: 0,
-        applied: &[],
-        recover: NOTHING,
-        standing: None,
-        splice: None,
-        stable: None,
-        ready: None,
-        opening: None,
-    };
+    let past = Past { sent: 0, applied: &[], ..Past::nothing() };
     let outcome = plan_with(&conversation, &past, &settings);
     protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();
     let decision = &outcome.applied[0].decision;

@@ -191,16 +191,7 @@ impl<'a> Session<'a> {
     ) -> Option<Conversation> {
         let standing = thread.standing.take();
         let splice = thread.splice.take();
-        let past = Past {
-            sent: asked.sent,
-            applied: &thread.applied,
-            recover: &|_| None,
-            standing,
-            splice,
-            stable: None,
-            ready: None,
-            opening: None,
-        };
+        let past = Past { sent: asked.sent, applied: &thread.applied, standing, splice, ..Past::nothing() };
         let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);
         thread.standing = Some(std::mem::take(&mut outcome.standing));
         let mut edited = self.carry_out(original, &outcome);

@@ -35,16 +35,7 @@ pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let mut applied = Vec::new();
     for sent in [0, conversation.messages.len().saturating_sub(1)] {
         applied.retain(|applied: &Applied| (applied.part.message as usize) < sent);
-        let past = || Past {
-            sent,
-            applied: &applied,
-            recover: &|_| None,
-            standing: None,
-            splice: None,
-            stable: None,
-            ready: None,
-            opening: None,
-        };
+        let past = || Past { sent, applied: &applied, ..Past::nothing() };
         let outcome = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
         let again = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
         assert_eq!(outcome.plan, again.plan, "plans are determined by their input");
