@@ -1,6 +1,6 @@
 //! The memory of indexed messages.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::sync::Arc;
 
 use moka::sync::Cache;
@@ -12,7 +12,28 @@ use crate::conversation::{Memo, MessageIndex};
 /// two messages collide.
 pub(super) struct Indexes {
     seed: u64,
-    known: Cache<u128, Arc<MessageIndex>>,
+    known: Cache<u128, Arc<MessageIndex>, Hashed>,
+}
+
+/// Keys are hashes already.
+type Hashed = BuildHasherDefault<Folded>;
+
+/// A key's two halves in one.
+#[derive(Default)]
+pub(super) struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for half in bytes.chunks(8) {
+            let mut whole = [0; 8];
+            whole[..half.len()].copy_from_slice(half);
+            self.0 ^= u64::from_ne_bytes(whole);
+        }
+    }
 }
 
 impl Indexes {
@@ -22,7 +43,7 @@ impl Indexes {
             |_: &u128, index: &Arc<MessageIndex>| u32::try_from(index.weight() + 64).unwrap_or(u32::MAX);
         Self {
             seed: RandomState::new().hash_one("memo"),
-            known: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
+            known: Cache::builder().weigher(weigher).max_capacity(bytes).build_with_hasher(Hashed::default()),
         }
     }
 }

@@ -11,6 +11,7 @@ mod tools;
 pub use fingerprint::{Chain, Digest, Fingerprint};
 pub use memo::{Memo, NoMemo};
 pub use model::{
-    Arguments, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role, Slots,
+    Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,
+    Slots,
 };
 pub use tools::Tools;

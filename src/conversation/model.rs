@@ -4,11 +4,12 @@
 //! from the start of the message, so that one index serves wherever the message stands.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::{Digest, Fingerprint};
+use crate::json::scan::Member;
 use crate::json::{self, Span};
 
 /// Who speaks.
@@ -113,7 +114,7 @@ impl Part {
 }
 
 /// What was read from one message. Positions count from the message's first byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct MessageIndex {
     /// Who speaks.
     pub role: Role,
@@ -121,9 +122,38 @@ pub struct MessageIndex {
     pub parts: Box<[Part]>,
     /// What it says.
     pub fingerprint: Fingerprint,
+    /// Made when it is first asked for.
+    blocks: OnceLock<Box<[BlockKey]>>,
 }
 
+/// What a provider's prompt cache knows a part by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockKey {
+    /// A hash of what the part says, its mark excluded.
+    pub key: u128,
+    /// Whether the part carries a cache mark; `true`: one that lasts for long.
+    pub mark: Option<bool>,
+}
+
+impl PartialEq for MessageIndex {
+    fn eq(&self, other: &Self) -> bool {
+        (self.role, &self.parts, self.fingerprint) == (other.role, &other.parts, other.fingerprint)
+    }
+}
+
+impl Eq for MessageIndex {}
+
 impl MessageIndex {
+    /// What was read.
+    pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
+        Self { role, parts: parts.into(), fingerprint, blocks: OnceLock::new() }
+    }
+
+    /// The keys of its parts, in order. `make` depends on the message's bytes alone.
+    pub fn blocks(&self, make: impl FnOnce() -> Box<[BlockKey]>) -> &[BlockKey] {
+        self.blocks.get_or_init(make)
+    }
+
     /// Roughly the memory it takes, in bytes.
     pub fn weight(&self) -> usize {
         let parts: usize = self.parts.iter().map(Part::weight).sum();
@@ -153,12 +183,13 @@ impl Part {
             + text(&self.call_id)
             + text(&self.tool)
             + std::mem::size_of_val(&*self.leaves)
+            + std::mem::size_of::<BlockKey>()
             + self.slots.as_ref().map_or(0, |slots| std::mem::size_of_val(&*slots.items))
     }
 }
 
 /// A message of a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Where it stands in the body.
     pub span: Span,
@@ -199,10 +230,12 @@ impl Marks {
 }
 
 /// The index of one request body.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     /// The body it was read from.
     pub body: Bytes,
+    /// The members of the outermost object.
+    pub members: Box<[Member]>,
     /// The array of messages, brackets included.
     pub array: Span,
     /// The messages in order.

@@ -1,12 +1,14 @@
 //! What all dialects read alike: the outermost object, the list of messages, the memo.
+//!
+//! A body that was edited within its messages is not read anew: only these messages are.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::conversation::{Memo, Message, MessageIndex};
+use crate::conversation::{Conversation, Memo, Message, MessageIndex};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
-use crate::json::{Odd, string};
+use crate::json::{Edits, Odd, Span, string};
 
 /// Why a body is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,47 +24,90 @@ pub enum Unread {
     Shape,
 }
 
-/// The outermost object of a body.
-pub(crate) struct Frame<'a> {
-    bytes: &'a [u8],
-    members: Vec<Member>,
-    /// The items of the list of messages, if there is one.
-    pub(crate) items: Option<Vec<Value>>,
+/// A body, and where its outermost values stand.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The body.
+    pub(crate) bytes: Bytes,
+    /// The members of the outermost object.
+    pub(crate) members: Box<[Member]>,
+    items: Option<Vec<Item>>,
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the object and finds the items of the list that is named `list`.
-    pub(crate) fn read(bytes: &'a [u8], list: &str) -> Result<Self, Unread> {
-        if std::str::from_utf8(bytes).is_err() {
-            return Err(Unread::NotText);
-        }
+/// An item of the list of messages.
+#[derive(Debug, Clone)]
+struct Item {
+    span: Span,
+    /// What was read from these very bytes already.
+    known: Option<Arc<MessageIndex>>,
+}
+
+impl Document {
+    /// Reads the outermost object and finds the items of the list that is named `list`.
+    ///
+    /// # Errors
+    /// [`Unread`] when the body is not one object of plain JSON.
+    pub fn read(bytes: &Bytes, list: &str) -> Result<Self, Unread> {
+        is_text(bytes)?;
         let Listing { members, items } = scan::listing(bytes, list)?;
-        Ok(Self { bytes, members, items })
+        let item = |item: Value| Item { span: item.span, known: None };
+        let items = items.map(|items| items.into_iter().map(item).collect());
+        Ok(Self { bytes: bytes.clone(), members: members.into(), items })
+    }
+
+    /// The body of a request after edits within its messages: what they did not touch is not read again. `None`
+    /// where an edit reaches beyond a message; the body must then be read anew.
+    ///
+    /// # Errors
+    /// [`Unread`] when a message that was edited is not one value of plain JSON any more.
+    pub(crate) fn edited(before: &Conversation, edits: &Edits) -> Option<Result<Self, Unread>> {
+        let (items, shift) = moved(before, edits)?;
+        let bytes = Bytes::from(edits.apply(&before.body));
+        let at = |place: u32| if place >= before.array.end { shift.of(place) } else { Some(place) };
+        let span = |span: Span| Some(Span { start: at(span.start)?, end: at(span.end)? });
+        let member = |member: &Member| {
+            let value = Value { kind: member.value.kind, span: span(member.value.span)? };
+            Some(Member { key: span(member.key)?, value })
+        };
+        let members = before.members.iter().map(member).collect::<Option<_>>()?;
+        let fresh = items.iter().filter(|item| item.known.is_none());
+        let read = fresh.map(|item| {
+            let raw = item.span.of(&bytes);
+            is_text(raw)?;
+            let whole = scan::document(raw)?.span.len() == raw.len();
+            if whole && !raw.is_empty() { Ok(()) } else { Err(Unread::Shape) }
+        });
+        Some(read.collect::<Result<(), _>>().map(|()| Self { bytes, members, items: Some(items) }))
+    }
+
+    /// Whether it has the list of messages.
+    pub(crate) fn has_list(&self) -> bool {
+        self.items.is_some()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
-        scan::get(self.bytes, &self.members, key)
+        scan::get(&self.bytes, &self.members, key)
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
-        text(self.bytes, self.get(key)?)
+        text(&self.bytes, self.get(key)?)
     }
 
     pub(crate) fn is_true(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
+        self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"true")
     }
 
     /// A whole number.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
-        number(self.bytes, self.get(key)?)
+        number(&self.bytes, self.get(key)?)
     }
 
     /// A whole number in an object in the frame, under either of two names. One that can be read in two ways is
     /// none.
     pub(crate) fn inner_number(&self, keys: [&str; 2], inner: [&str; 2]) -> Option<u64> {
         let object = keys.iter().find_map(|key| self.get(key)).filter(|value| value.kind == Kind::Object)?;
-        let object = Object::read(self.bytes, object).ok()?;
-        inner.iter().find_map(|key| number(self.bytes, object.get(key)?))
+        let object = Object::read(&self.bytes, object).ok()?;
+        inner.iter().find_map(|key| number(&self.bytes, object.get(key)?))
     }
 
     /// A text in an object in the frame.
@@ -71,9 +116,45 @@ impl<'a> Frame<'a> {
     /// When the object can be read in two ways.
     pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Result<Option<Box<str>>, Unread> {
         match self.get(key) {
-            Some(value) if value.kind == Kind::Object => Ok(Object::read(self.bytes, value)?.text(inner)),
+            Some(value) if value.kind == Kind::Object => Ok(Object::read(&self.bytes, value)?.text(inner)),
             _ => Ok(None),
         }
+    }
+
+    /// Reads the list of messages, those seen before from the memo. `index` reads one message from its own bytes.
+    ///
+    /// # Errors
+    /// [`Unread::Shape`] without a list; what `index` says of a message.
+    pub(crate) fn messages(
+        &self,
+        dialect: &str,
+        memo: &dyn Memo,
+        index: &ReadMessage<'_>,
+    ) -> Result<Vec<Message>, Unread> {
+        let items = self.items.as_ref().ok_or(Unread::Shape)?;
+        let message = |item: &Item| match &item.known {
+            Some(known) => Ok(Message { span: item.span, index: Arc::clone(known) }),
+            None => self.message(item.span, dialect, memo, index),
+        };
+        items.iter().map(message).collect()
+    }
+
+    /// Reads one message, or takes it from the memo.
+    pub(crate) fn message(
+        &self,
+        span: Span,
+        dialect: &str,
+        memo: &dyn Memo,
+        index: &ReadMessage<'_>,
+    ) -> Result<Message, Unread> {
+        let raw = span.of(&self.bytes);
+        let key = memo.key(dialect, raw);
+        if let Some(index) = memo.get(key) {
+            return Ok(Message { span, index });
+        }
+        let index = Arc::new(index(raw)?);
+        memo.put(key, &index);
+        Ok(Message { span, index })
     }
 }
 
@@ -89,30 +170,45 @@ pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
     string::decode(value.span.of(bytes)).map(Box::from)
 }
 
-/// Reads the list of messages, those seen before from the memo. `index` reads one message from its own bytes.
-pub(crate) fn messages(
-    dialect: &str,
-    body: &Bytes,
-    items: &[Value],
-    memo: &dyn Memo,
-    index: &dyn Fn(&[u8]) -> Result<MessageIndex, Unread>,
-) -> Result<Vec<Message>, Unread> {
-    let mut messages = Vec::with_capacity(items.len());
-    for item in items {
-        let raw = item.span.of(body);
-        let key = memo.key(dialect, raw);
-        let known = memo.get(key);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let index = Arc::new(index(raw)?);
-                memo.put(key, &index);
-                index
-            }
-        };
-        messages.push(Message { span: item.span, index });
+/// Reads one message from its own bytes.
+type ReadMessage<'r> = dyn Fn(&[u8]) -> Result<MessageIndex, Unread> + 'r;
+
+/// How far what stands behind some edits has moved.
+#[derive(Default, Clone, Copy)]
+struct Shift {
+    added: usize,
+    removed: usize,
+}
+
+impl Shift {
+    /// Where a place stands now; `None` beyond what spans can say.
+    fn of(self, place: u32) -> Option<u32> {
+        u32::try_from((place as usize + self.added).checked_sub(self.removed)?).ok()
     }
-    Ok(messages)
+}
+
+/// Where the messages of a request stand after edits, and how far what is behind them moves. `None` where an edit
+/// reaches beyond a message.
+fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
+    let (mut edits, mut shift) = (edits.iter().peekable(), Shift::default());
+    let mut items = Vec::with_capacity(before.messages.len());
+    for message in &before.messages {
+        let (was, mut is_edited) = (message.span, false);
+        let start = shift.of(was.start)?;
+        while let Some(edit) = edits.next_if(|edit| was.start < edit.at.start && edit.at.end < was.end) {
+            shift.added += edit.text.len();
+            shift.removed += edit.at.len();
+            is_edited = true;
+        }
+        let known = (!is_edited).then(|| Arc::clone(&message.index));
+        items.push(Item { span: Span { start, end: shift.of(was.end)? }, known });
+    }
+    shift.of(before.body.len() as u32)?;
+    edits.next().is_none().then_some((items, shift))
+}
+
+fn is_text(bytes: &[u8]) -> Result<(), Unread> {
+    std::str::from_utf8(bytes).map(|_| ()).map_err(|_| Unread::NotText)
 }
 
 /// The members of one message or block, which must be an object.

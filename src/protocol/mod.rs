@@ -32,7 +32,7 @@ use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
 pub use ask::{Ask, Asked};
-pub use body::Unread;
+pub use body::{Document, Unread};
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::has_opened;
 pub use sieve::Sieve;
@@ -52,11 +52,19 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Reads a request whose outermost values are known.
+    ///
+    /// # Errors
+    /// [`Unread`] for anything that is not certainly understood; the request then passes through.
+    fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread>;
+
     /// Reads a request body.
     ///
     /// # Errors
     /// [`Unread`] for anything that is not certainly understood; the request then passes through.
-    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread>;
+    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        self.conversation(Document::read(body, self.list())?, memo)
+    }
 
     /// A message with one text, as it is written on the wire.
     fn message(&self, role: Role, text: &str) -> String;
@@ -170,8 +178,10 @@ pub fn rewritten(
     memo: &dyn Memo,
 ) -> Result<Conversation, Unsafe> {
     let edits = protocol.lower(conversation, plan)?;
-    let body = Bytes::from(edits.apply(&conversation.body));
-    let after = protocol.index(&body, memo)?;
+    let after = match Document::edited(conversation, &edits) {
+        Some(document) => protocol.conversation(document?, memo)?,
+        None => protocol.index(&Bytes::from(edits.apply(&conversation.body)), memo)?,
+    };
     plan::verify(conversation, plan, &after)?;
     Ok(after)
 }

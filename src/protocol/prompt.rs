@@ -1,13 +1,13 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
-//! Hashes and lengths only, in one pass at memory speed: it is made twice for every request, of the original and
-//! of what was sent. A block's key does not depend on the cache mark that it carries, nor on whether a text
+//! Hashes and lengths only: it is made twice for every request, of the original and of what was sent. A message is
+//! hashed once and remembers its keys. A block's key does not depend on the cache mark that it carries, nor on whether a text
 //! stands alone or as the only member of a block. What cannot be read still is a block; nothing here fails.
 
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{BlockKey, Conversation, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -149,9 +149,15 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = Prompt::default();
     frame(conversation, layout, &mut prompt);
     for at in 0..conversation.messages.len() {
-        let role = conversation.messages[at].index.role;
-        for (id, part) in conversation.parts_of(at) {
-            prompt.blocks.push(part_block(conversation, id, role, part, layout));
+        let index = &conversation.messages[at].index;
+        let keys = index.blocks(|| {
+            conversation
+                .parts_of(at)
+                .map(|(id, part)| part_key(conversation, id, index.role, part, layout))
+                .collect()
+        });
+        for ((id, part), key) in conversation.parts_of(at).zip(keys) {
+            prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
         }
     }
     prompt
@@ -193,7 +199,7 @@ fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Blo
     Block { key, bytes: raw.len() as u32, counted: None, span: value.span, mark, part: None, share }
 }
 
-fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> Block {
+fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> BlockKey {
     let raw = conversation.bytes_of(id.message, part.span);
     let (key, mark) = match (part.kind, part.leaves.first()) {
         (PartKind::Text, Some(leaf)) => {
@@ -202,6 +208,17 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         (PartKind::ToolResult, _) => result_key(conversation, id, part, layout),
         _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
     };
+    BlockKey { key, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+}
+
+fn part_block(
+    conversation: &Conversation,
+    id: PartId,
+    role: Role,
+    part: &Part,
+    known: &BlockKey,
+    layout: &Layout,
+) -> Block {
     let bytes = part_len(part, layout).min(u32::MAX as usize) as u32;
     let share = match (part.kind, role) {
         (PartKind::ToolResult, _) => Share::Results,
@@ -212,7 +229,8 @@ fn part_block(conversation: &Conversation, id: PartId, role: Role, part: &Part, 
         (_, Role::Tool) => Share::Results,
     };
     let span = conversation.absolute(id.message, part.span);
-    Block { key, bytes, counted: None, span, mark, part: Some(id), share }
+    let mark = known.mark.map(|long| if long { Ttl::OneHour } else { Ttl::FiveMinutes });
+    Block { key: known.key, bytes, counted: None, span, mark, part: Some(id), share }
 }
 
 /// The key of a text: of its literal, and of what else its block says, if anything.

@@ -3,7 +3,9 @@
 //! The marks are words of the clients' own prompts. A false alarm costs one event that is made a request later; so
 //! only the beginnings and ends of texts are looked at, as they are spelled.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use crate::conversation::{Conversation, PartKind, Role};
 
@@ -35,25 +37,38 @@ pub fn is_done_by(client: &str) -> bool {
     name.split(['-', '_']).any(|word| word.ends_with("cli") || AGENTS.contains(&word))
 }
 
+/// Finds any of some words; made once, since that costs more than to look.
+type Words = LazyLock<Box<[Finder<'static>]>>;
+
 /// Words of requests for a summary.
-const ASKED: &[&str] = &[
-    "CRITICAL: Respond with TEXT ONLY",
-    "CONTEXT CHECKPOINT COMPACTION",
-    "generate the <state_snapshot>",
-    "Generate the <state_snapshot>",
-    "generate a new <state_snapshot>",
-    "Provide a detailed prompt for continuing our conversation above",
-    "anchored summary",
-    "create a detailed summary of the conversation so far",
-];
+static ASKED: Words = LazyLock::new(|| {
+    [
+        "CRITICAL: Respond with TEXT ONLY",
+        "CONTEXT CHECKPOINT COMPACTION",
+        "generate the <state_snapshot>",
+        "Generate the <state_snapshot>",
+        "generate a new <state_snapshot>",
+        "Provide a detailed prompt for continuing our conversation above",
+        "anchored summary",
+        "create a detailed summary of the conversation so far",
+    ]
+    .iter()
+    .map(|word| Finder::new(word.as_bytes()))
+    .collect()
+});
 
 /// Words that summaries begin with.
-const CONTINUED: &[&str] = &[
-    "This session is being continued from a previous conversation",
-    "Another language model started to solve this problem and produced a summary",
-    "<state_snapshot>",
-    "What did we do so far?",
-];
+static CONTINUED: Words = LazyLock::new(|| {
+    [
+        "This session is being continued from a previous conversation",
+        "Another language model started to solve this problem and produced a summary",
+        "<state_snapshot>",
+        "What did we do so far?",
+    ]
+    .iter()
+    .map(|word| Finder::new(word.as_bytes()))
+    .collect()
+});
 
 /// Bytes at either end of a text that are looked at.
 const NEAR: usize = 400;
@@ -62,16 +77,16 @@ const NEAR: usize = 400;
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
     let messages = &conversation.messages;
     let newest = messages.len().checked_sub(1)?;
-    if says(conversation, newest, ASKED) {
+    if says(conversation, newest, &ASKED) {
         return Some(Compaction::Asked);
     }
     let head = messages.iter().position(|message| message.index.role == Role::Assistant);
-    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, CONTINUED));
+    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, &CONTINUED));
     begins.then_some(Compaction::Continued)
 }
 
 /// Whether one of the user's own texts in a message has any of the words near its beginning or end.
-fn says(conversation: &Conversation, message: usize, words: &[&str]) -> bool {
+fn says(conversation: &Conversation, message: usize, words: &[Finder<'static>]) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
@@ -80,7 +95,7 @@ fn says(conversation: &Conversation, message: usize, words: &[&str]) -> bool {
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
         let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
-        words.iter().any(|word| ends.iter().any(|end| memmem::find(end, word.as_bytes()).is_some()))
+        words.iter().any(|word| ends.iter().any(|end| word.find(end).is_some()))
     })
 }
 

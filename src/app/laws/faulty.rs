@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bytes::Bytes;
-
 use crate::conversation::{Chain, Conversation, Memo, Role};
 use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
-    AnswerReader, Ask, Asked, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
+    AnswerReader, Ask, Asked, Document, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
 };
 use crate::store::{
     Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
@@ -135,8 +133,8 @@ impl Protocol for Clumsy {
         self.inner.list()
     }
 
-    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        self.inner.index(body, memo)
+    fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        self.inner.conversation(document, memo)
     }
 
     fn message(&self, role: Role, text: &str) -> String {

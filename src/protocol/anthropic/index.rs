@@ -1,13 +1,11 @@
 //! Request bodies to conversations.
 
-use bytes::Bytes;
-
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
-use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -25,13 +23,11 @@ const HOSTED_RESULTS: &[&str] = &[
     "mcp_tool_result",
 ];
 
-pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes, "messages")?;
-    let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
-    let messages = body::messages("anthropic", bytes, items, memo, &message)?;
-    let marks = marks::read(bytes, list.span, &messages);
+pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let messages = frame.messages("anthropic", memo, &message)?;
+    let list = frame.get("messages").ok_or(Unread::Shape)?;
+    let marks = marks::read(&frame.bytes, list.span, &messages);
     Ok(Conversation {
-        body: bytes.clone(),
         array: list.span,
         messages,
         model: frame.text("model"),
@@ -41,10 +37,12 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         continues: continues(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),
+        body: frame.bytes,
+        members: frame.members,
     })
 }
 
-fn continues(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     if frame.inner_text("thread", "type")?.as_deref() != Some("continue") {
         return Ok(None);
     }
@@ -87,7 +85,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+    Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {

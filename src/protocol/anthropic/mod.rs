@@ -9,11 +9,9 @@ mod error;
 mod index;
 mod marks;
 
-use bytes::Bytes;
-
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Fault, Protocol, Refused, Unread, between};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -48,8 +46,8 @@ impl Protocol for Anthropic {
         between(path, "/models/", ':').or_else(|| between(path, "/model/", '/'))
     }
 
-    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        index::conversation(body, memo)
+    fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(document, memo)
     }
 
     fn message(&self, role: Role, text: &str) -> String {

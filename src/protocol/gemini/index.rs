@@ -1,26 +1,22 @@
 //! Request bodies to conversations.
 
-use bytes::Bytes;
-
 use super::pair::pair;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::Odd;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
-use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, seal_result, text_part};
 
 /// Left out of fingerprints: a signature does not change what is said, and clients spell it anew.
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
 
-pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes, "contents")?;
-    let (Some(list), Some(items)) = (frame.get("contents"), &frame.items) else { return Err(Unread::Shape) };
-    let mut messages = body::messages("gemini", bytes, items, memo, &content)?;
+pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let mut messages = frame.messages("gemini", memo, &content)?;
     pair(&mut messages);
+    let list = frame.get("contents").ok_or(Unread::Shape)?;
     Ok(Conversation {
-        body: bytes.clone(),
         array: list.span,
         messages,
         model: None,
@@ -33,6 +29,8 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         continues: None,
         system: None,
         marks: None,
+        body: frame.bytes,
+        members: frame.members,
     })
 }
 
@@ -50,7 +48,7 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let items = scan::items(raw, list.span)?;
     let parts: Vec<Part> =
         items.into_iter().map(|item| part(raw, item, &mut hash)).collect::<Result<_, _>>()?;
-    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+    Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
 /// A part of a content: an object with one member that says what it is, and others beside it.
@@ -160,10 +158,11 @@ fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
 mod tests {
     use super::*;
     use crate::conversation::{NoMemo, PartId};
+    use crate::protocol::Protocol as _;
 
     fn read(part: &str) -> Conversation {
         let body = format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#);
-        conversation(&Bytes::from(body), &NoMemo).unwrap()
+        super::super::Gemini.index(&body.into(), &NoMemo).unwrap()
     }
 
     /// A decision names leaves by number: two parts that say the same must have the same leaves.

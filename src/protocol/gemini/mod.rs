@@ -10,11 +10,11 @@ mod error;
 mod index;
 mod pair;
 
-use bytes::Bytes;
-
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Fault, Lowering, Protocol, Refused, Unread, between, splice};
+use super::{
+    AnswerReader, Ask, Asked, Document, Fault, Lowering, Protocol, Refused, Unread, between, splice,
+};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
 use crate::plan::{self, Op, Plan, Refusal};
@@ -46,8 +46,8 @@ impl Protocol for Gemini {
         "contents"
     }
 
-    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        index::conversation(body, memo)
+    fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(document, memo)
     }
 
     /// `…/models/MODEL:verb`.

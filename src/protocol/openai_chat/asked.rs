@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::json::scan::{self, Kind};
 use crate::json::{Edit, Edits};
 use crate::protocol::Unread;
-use crate::protocol::body::{Frame, Object};
+use crate::protocol::body::{Document, Object};
 
 /// The body with the question, if it is a stream's and leaves it open.
 pub(super) fn ask(body: &Bytes) -> Option<Bytes> {
@@ -15,8 +15,8 @@ pub(super) fn ask(body: &Bytes) -> Option<Bytes> {
 
 fn question(body: &Bytes) -> Result<Option<Edit>, Unread> {
     const ASKED: &str = r#""include_usage":true"#;
-    let frame = Frame::read(body, "messages")?;
-    if frame.items.is_none() || !frame.is_true("stream") {
+    let frame = Document::read(body, "messages")?;
+    if !frame.has_list() || !frame.is_true("stream") {
         return Ok(None);
     }
     let Some(options) = frame.get("stream_options") else {

@@ -1,12 +1,10 @@
 //! Request bodies to conversations.
 
-use bytes::Bytes;
-
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
-use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
 
 /// Left out of fingerprints: marks that some servers pass on to other providers.
@@ -15,12 +13,10 @@ const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
 /// Members of an assistant message that carry reasoning, whatever the server calls it.
 const REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_details"];
 
-pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes, "messages")?;
-    let (Some(list), Some(items)) = (frame.get("messages"), &frame.items) else { return Err(Unread::Shape) };
-    let messages = body::messages("openai-chat", bytes, items, memo, &message)?;
+pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let messages = frame.messages("openai-chat", memo, &message)?;
+    let list = frame.get("messages").ok_or(Unread::Shape)?;
     Ok(Conversation {
-        body: bytes.clone(),
         array: list.span,
         messages,
         model: frame.text("model"),
@@ -33,6 +29,8 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         continues: None,
         system: None,
         marks: None,
+        body: frame.bytes,
+        members: frame.members,
     })
 }
 
@@ -55,7 +53,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         parts.extend(calls(&object, &mut hash)?);
         parts
     };
-    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+    Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
 /// Reasoning has no part in a fingerprint: clients drop it from old turns.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Fault, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -43,8 +43,8 @@ impl Protocol for OpenAiChat {
         "messages"
     }
 
-    fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        index::conversation(body, memo)
+    fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+        index::conversation(document, memo)
     }
 
     fn message(&self, role: Role, text: &str) -> String {

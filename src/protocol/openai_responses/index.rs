@@ -4,13 +4,11 @@
 //! client. So items that clients add (results, instructions, settings) are never the model's, and an item of an
 //! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
 
-use bytes::Bytes;
-
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
-use crate::protocol::body::{self, Frame, Object};
+use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, seal_result, text_part};
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -72,18 +70,14 @@ const ITEMS: &[(&str, Item)] = &[
     ("mcp_approval_response", Item::Aside),
 ];
 
-pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let frame = Frame::read(bytes, "input")?;
+pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let input = frame.get("input").ok_or(Unread::Shape)?;
-    let messages = match &frame.items {
-        Some(items) => body::messages("openai-responses", bytes, items, memo, &item)?,
-        None if input.kind == Kind::String => {
-            body::messages("openai-responses text", bytes, &[input], memo, &prompt)?
-        }
-        None => return Err(Unread::Shape),
+    let messages = if input.kind == Kind::String {
+        vec![frame.message(input.span, "openai-responses text", memo, &prompt)?]
+    } else {
+        frame.messages("openai-responses", memo, &item)?
     };
     Ok(Conversation {
-        body: bytes.clone(),
         array: input.span,
         messages,
         model: frame.text("model"),
@@ -93,10 +87,12 @@ pub(super) fn conversation(bytes: &Bytes, memo: &dyn Memo) -> Result<Conversatio
         continues: continues(&frame)?,
         system: None,
         marks: None,
+        body: frame.bytes,
+        members: frame.members,
     })
 }
 
-fn continues(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     let kept = |key| frame.get(key).is_some_and(|value| value.kind != Kind::Null);
     if !kept("previous_response_id") && !kept("conversation") {
         return Ok(None);
@@ -110,7 +106,7 @@ fn continues(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
 }
 
 /// What is called a session is believed before the key of a cache, which may be shared.
-fn session(frame: &Frame<'_>) -> Result<Option<Box<str>>, Unread> {
+fn session(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     let given = [
         frame.inner_text("client_metadata", "session_id")?,
         frame.inner_text("metadata", "session_id")?,
@@ -125,7 +121,7 @@ fn prompt(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let mut hash = Hasher::default();
     hash.update(&[Role::User as u8]);
     let part = text_part(raw, text, text.span, &mut hash);
-    Ok(MessageIndex { role: Role::User, parts: [part].into(), fingerprint: hash.finish() })
+    Ok(MessageIndex::new(Role::User, vec![part], hash.finish()))
 }
 
 fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
@@ -145,7 +141,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
         Item::Hosted => vec![Part { kind: PartKind::Hosted, ..opaque(&object, &mut hash)? }],
         _ => vec![opaque(&object, &mut hash)?],
     };
-    Ok(MessageIndex { role, parts: parts.into(), fingerprint: hash.finish() })
+    Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
 fn role(object: &Object<'_>, kind: &str, item: Item) -> Result<Role, Unread> {
@@ -262,10 +258,11 @@ fn opaque(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
 mod tests {
     use super::*;
     use crate::conversation::NoMemo;
+    use crate::protocol::Protocol as _;
 
     fn read(items: &[&str]) -> Conversation {
         let body = format!(r#"{{"input":[{}]}}"#, items.join(","));
-        conversation(&Bytes::from(body), &NoMemo).unwrap()
+        super::super::OpenAiResponses.index(&body.into(), &NoMemo).unwrap()
     }
 
     /// Behind the last item of the model stands what the client added, whatever its type.
@@ -340,7 +337,7 @@ mod tests {
             assert!(group.iter().all(|one| *one == group[0]), "{:?}", same[at]);
             assert!(all[..at].iter().all(|other| other[0] != group[0]), "{:?}", same[at]);
         }
-        let text = conversation(&Bytes::from(r#"{"input":"x"}"#), &NoMemo).unwrap();
+        let text = super::super::OpenAiResponses.index(&r#"{"input":"x"}"#.into(), &NoMemo).unwrap();
         assert_eq!(text.messages[0].index.fingerprint, of(same[0][0]));
     }
 }
