@@ -5,7 +5,7 @@
 //! for a release build (`PLIMSOLL_STEPS=600 cargo test --release --test it endless`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use bytes::Bytes;
 use plimsoll::conversation::NoMemo;
@@ -62,6 +62,8 @@ enum Writer {
     FailsHalf,
     Garbage,
     Silent,
+    /// Answers when the agent has made so many requests more.
+    Late(u64),
 }
 
 #[derive(Clone, Copy)]
@@ -80,6 +82,9 @@ struct Case {
 struct Seen {
     peak: AtomicU64,
     summaries: AtomicU64,
+    /// Requests of the agent's own.
+    requests: Mutex<u64>,
+    more: Condvar,
     last: Mutex<String>,
     wrong: Mutex<Vec<String>>,
 }
@@ -176,6 +181,12 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
         let number = seen.summaries.fetch_add(1, Ordering::Relaxed);
         return match case.writer {
             Writer::FailsHalf if number.is_multiple_of(2) => (503, "{}".to_owned()),
+            Writer::Late(requests) => {
+                let so_far = seen.requests.lock().unwrap();
+                let due = *so_far + requests;
+                drop(seen.more.wait_while(so_far, |now| *now < due));
+                (200, answer(dialect, model, &summary(&text), tokens))
+            }
             Writer::Good | Writer::FailsHalf => (200, answer(dialect, model, &summary(&text), tokens)),
             Writer::Garbage => (200, answer(dialect, model, "As a language model I like trains.", tokens)),
             Writer::Silent => loop {
@@ -183,6 +194,8 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
             },
         };
     }
+    *seen.requests.lock().unwrap() += 1;
+    seen.more.notify_all();
     seen.peak.fetch_max(tokens, Ordering::Relaxed);
     let protocol = protocol::named(dialect).unwrap();
     let valid = protocol.index(&Bytes::from(text.clone()), &NoMemo).map_err(|unread| unread.to_string());
@@ -204,7 +217,7 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
     let Case { dialect, writer, turn, clears, scale } = case;
     let shared = Arc::clone(&seen);
     let upstream = Upstream::start(move |received| serve(&case, &shared, received));
-    let wait = if writer == Writer::Silent { "50ms" } else { "20s" };
+    let wait = if matches!(writer, Writer::Silent | Writer::Late(_)) { "50ms" } else { "20s" };
     let config = format!(
         "{CONFIG}[clear]\nenabled = {clears}\ngate = ['window']\n[summarize]\nmax_wait = '{wait}'\n{}",
         scale.summarize
@@ -282,10 +295,10 @@ fn check(dialect: &'static str, writer: Writer, turn: usize) {
     let (last, records) = play_well(Case { dialect, writer, turn, clears: false, scale });
     let used = records.iter().filter(|record| spliced(record)).count();
     let own: Vec<&Value> = records.iter().filter(|record| !record["own"].is_null()).collect();
+    assert!(last.contains(MODEL_DECISION), "{dialect}: the model's decision is gone");
+    assert!(turn > scale.steps || last.contains(USER_DECISION), "{dialect}: the user's decision is gone");
     if writer == Writer::Good {
         assert!(used >= 2, "{dialect}: {used} summaries were used");
-        assert!(last.contains(MODEL_DECISION), "{dialect}: the model's decision is gone");
-        assert!(turn > scale.steps || last.contains(USER_DECISION), "{dialect}: the user's decision is gone");
         let made: Vec<_> = own.iter().filter(|record| record["own"]["messages"] != json!(0)).collect();
         assert!(made.len() >= used && made.iter().all(|record| record["own"]["score"].is_number()));
         assert!(own.iter().all(|record| record["cost"]["total"].as_i64() > Some(0)));
@@ -330,6 +343,11 @@ fn with_a_writer_that_fails_half_of_the_time() {
 #[test]
 fn with_a_writer_of_garbage() {
     check("anthropic", Writer::Garbage, 9);
+}
+
+#[test]
+fn with_a_writer_that_is_slow() {
+    check("gemini", Writer::Late(8), 9);
 }
 
 #[test]
