@@ -19,6 +19,8 @@ pub enum Class {
     Search,
     /// Asks a version control system.
     Versions,
+    /// Shows changes to files, line by line.
+    Diff,
     /// Runs something.
     Run,
     /// Hands work to another agent.
@@ -103,10 +105,12 @@ pub struct Outcome {
     pub shown: u32,
     /// How often later calls named its files.
     pub references: u32,
-    /// A file that it shows was changed before it was read.
+    /// A file that it shows was changed before it was read; a diff: any file was.
     pub of_edited: bool,
     /// A file that it shows was changed since.
     pub edited: bool,
+    /// The request that changed one of its files last, if any was changed since.
+    pub changed: u32,
     /// What it says stands further down again: the same text, or a later view of the same lines.
     pub superseded: bool,
     /// The call that it answers was made again later.
@@ -229,7 +233,9 @@ impl History {
             self.showing(path, |result| {
                 result.references += u32::from(result.named < step);
                 (result.named, result.named_turn) = (step, turn);
-                result.edited |= changes;
+                if changes {
+                    (result.edited, result.changed) = (true, step);
+                }
             });
         }
         for path in &deed.edits {
@@ -262,6 +268,7 @@ impl History {
             earlier.superseded = true;
         }
         self.calls.insert(result.deed.call, at);
+        result.of_edited |= result.deed.class == Class::Diff && !self.edited.is_empty();
         if !result.is_error {
             for view in &result.deed.views {
                 self.showing(&view.path, |earlier| {
@@ -340,11 +347,12 @@ mod tests {
             history.result(part, 100, result);
         }
         let mut out = Vec::new();
-        for (_, step, _, result) in history.results_mut().filter(|(.., result)| !result.deed.views.is_empty())
-        {
+        let shows_code = |result: &Outcome| matches!(result.deed.class, Class::View | Class::Diff);
+        for (_, step, _, result) in history.results_mut().filter(|(.., result)| shows_code(result)) {
+            let edited = format!("edited at {}", result.changed);
             let flags = [
                 (result.superseded, "superseded"),
-                (result.edited, "edited"),
+                (result.edited, &edited),
                 (result.of_edited, "of edited"),
                 (result.recalled, "recalled"),
             ];
@@ -361,7 +369,7 @@ mod tests {
             (&[(Class::View, "a.rs", ALL)][..], &["1-1 x0 "][..]),
             (&[(Class::View, "a.rs", ALL), (Class::Run, "b.rs", ALL)], &["1-1 x0 "]),
             (&[(Class::View, "a.rs", ALL), (Class::Run, "/w/a.rs", ALL)], &["1-2 x1 "]),
-            (&[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-2 x1 edited"]),
+            (&[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-2 x1 edited at 2"]),
             (&[(Class::View, "a.rs", (5, 9)), (Class::View, "a.rs", ALL)], &["1-2 x1 superseded", "2-2 x0 "]),
             (&[(Class::View, "a.rs", ALL), (Class::View, "a.rs", (5, 9))], &["1-2 x1 ", "2-2 x0 "]),
             (
@@ -369,6 +377,15 @@ mod tests {
                 &["1-2 x1 superseded recalled", "2-2 x0 "],
             ),
             (&[(Class::Edit, "a.rs", ALL), (Class::View, "a.rs", ALL)], &["2-2 x0 of edited"]),
+            (&[(Class::Edit, "b.rs", ALL), (Class::View, "a.rs", ALL)], &["2-2 x0 "]),
+            (
+                &[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL), (Class::Run, "a.rs", ALL)],
+                &["1-3 x2 edited at 2"],
+            ),
+            // A diff says what it is of only when it is read: whatever was changed may be in it.
+            (&[(Class::Diff, "a.rs", ALL)], &["1-1 x0 "]),
+            (&[(Class::Edit, "b.rs", ALL), (Class::Diff, "a.rs", ALL)], &["2-2 x0 of edited"]),
+            (&[(Class::Diff, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-1 x0 "]),
         ] {
             assert_eq!(notes(calls), expected, "{calls:?}");
         }

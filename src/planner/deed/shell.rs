@@ -13,6 +13,12 @@ const VIEWERS: &[&str] = &["cat", "nl", "head", "tail", "bat", "batcat", "less",
 const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
 /// Commands that ask or change a repository.
 const VERSIONS: &[&str] = &["git", "gh", "glab"];
+/// Their subcommands that show changes line by line, unless an option asks for less.
+const DIFFS: &[&str] = &["diff", "show", "blame"];
+const LESS: &[&str] =
+    &["--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--check", "--quiet"];
+/// Options that ask for the lines.
+const LINES: &[&str] = &["-p", "-u", "--patch"];
 /// Commands that do nothing to speak of.
 const NEUTRAL: &[&str] = &["cd", "export", "set", "pwd", "echo", "printf", "true"];
 /// Words before the command itself.
@@ -69,9 +75,9 @@ pub(super) fn deed(script: &str) -> Deed {
     }
 }
 
-/// A script that shows a file is a view whatever else it does; then what runs something counts.
+/// A script that shows code is for that whatever else it does; then what runs something counts.
 fn heavier(a: Class, b: Class) -> Class {
-    let order = [Class::View, Class::Run, Class::Versions, Class::Search];
+    let order = [Class::View, Class::Diff, Class::Run, Class::Versions, Class::Search];
     order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
 }
 
@@ -101,12 +107,23 @@ fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
             && words.get(1).is_some_and(|word| matches!(word.as_str(), "grep" | "ls-files")));
     let class = if searches {
         Class::Search
+    } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(&words[1..stage])) {
+        Class::Diff
     } else if VERSIONS.contains(&program) {
         Class::Versions
     } else {
         Class::Run
     };
     Some((class, Vec::new()))
+}
+
+/// Whether a version control system that is called so prints changed lines.
+fn shows_lines(words: &[String]) -> bool {
+    let has = |known: &[&str]| {
+        words.iter().any(|word| known.contains(&word.split_once('=').map_or(word.as_str(), |(name, _)| name)))
+    };
+    let asks = has(LINES);
+    (has(DIFFS) && (asks || !has(LESS))) || (has(&["log"]) && asks)
 }
 
 fn without_prefixes(words: &[String]) -> &[String] {

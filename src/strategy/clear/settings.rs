@@ -120,7 +120,7 @@ impl Default for Settings {
             patience: 0.9,
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30, duplicate: 0.0 },
-            regret_tokens: 220_000,
+            regret_tokens: 270_000,
             most_loss: 0.1,
         }
     }

@@ -6,7 +6,10 @@
 //! results that are doubtful to clear do not push for an event.
 //!
 //! The rates were fitted to recorded sessions of many agents: views of files make nearly all quotes, those of
-//! files that were changed since a tenth as many, and outputs of commands next to none.
+//! files that were changed since a tenth as many, and outputs of commands next to none. A diff is a view of code
+//! that somebody else wrote, as long as nothing was changed; afterwards it shows what the agent itself has written,
+//! and that stands in its calls. Parts of a file are of use while the agent is at work on that file. What shows no
+//! code is quoted soon or never.
 
 use std::sync::LazyLock;
 
@@ -19,20 +22,28 @@ use crate::strategy::history::{Class, Deed, History, Outcome};
 const VIEW: f64 = 0.12;
 const VIEW_OF_CHANGED: f64 = 0.16;
 const SUPERSEDED: f64 = 0.004;
-const LISTING: f64 = 0.03;
+const DIFF: f64 = 0.12;
+const DIFF_OF_OWN: f64 = 0.005;
+const LISTING: f64 = 0.02;
 const REST: f64 = 0.001;
 /// What is left of the rate where the file had been changed before it was read.
 const AFTER_CHANGE: f64 = 0.5;
 /// What is left of the rate for views of a part of a file.
 const PART: f64 = 0.5;
 const PART_OF_CHANGED: f64 = 0.25;
+/// How much likelier it is that a part of a file is quoted when the file was changed in so many of the last
+/// requests: what comes next is often next to it.
+const OF_LATE: f64 = 3.0;
+const LATE: u32 = 3;
 /// What is left of it for documents, data, and files that are not the project's own.
 const DOCUMENT: f64 = 0.5;
 const FOREIGN: f64 = 0.4;
 /// How the rate grows with size, and falls with idle time and age.
 const BY_SIZE: f64 = 0.8;
-const BY_IDLE: f64 = -1.3;
-const BY_AGE: f64 = -0.5;
+const BY_IDLE: f64 = -1.1;
+const BY_AGE: f64 = -0.7;
+/// The same for what shows no code: it is quoted soon or never.
+const BY_AGE_OF_REST: f64 = -1.0;
 /// A thread is expected to go on for as many requests as it has had, within bounds.
 const HORIZON: (f64, f64) = (5.0, 60.0);
 /// Losing a result must be this much cheaper than keeping it.
@@ -59,6 +70,7 @@ struct Powers(Vec<f64>);
 
 static IDLE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_IDLE));
 static AGE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_AGE));
+static AGE_OF_REST: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_AGE_OF_REST));
 
 impl Powers {
     const MOST: usize = 2048;
@@ -87,24 +99,39 @@ pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
 ///
 /// `busy` grows with the edits of the last requests: an agent that edits quotes.
 fn rate(result: &Outcome, now: u32, busy: f64) -> (f64, u32) {
-    let born = result.shown;
+    let (class, born) = (result.deed.class, result.shown);
     let (size, file) = result.weight;
-    let is_view = result.deed.class == Class::View;
-    let is_part = result.deed.views.iter().any(super::super::View::is_range);
-    let part = |share: f64| if is_part { share } else { 1.0 };
-    let first = match result.deed.class {
-        _ if result.superseded => SUPERSEDED * size,
-        Class::View if result.edited => {
-            let again = if result.of_edited { AFTER_CHANGE } else { 1.0 };
-            VIEW_OF_CHANGED * size * file * part(PART_OF_CHANGED) * again
-        }
-        Class::View => VIEW * size * file * part(PART) * busy,
-        Class::Search | Class::Versions => LISTING * size * busy,
-        _ => REST * size * busy,
+    let first = match class {
+        _ if result.superseded => SUPERSEDED,
+        Class::View if result.edited => of_changed(result, now) * file,
+        Class::View if is_part(result) => VIEW * PART * file * busy,
+        Class::View => VIEW * file * busy,
+        Class::Diff if result.of_edited => DIFF_OF_OWN * busy,
+        Class::Diff => DIFF * busy,
+        Class::Search => LISTING * busy,
+        _ => REST * busy,
     };
-    let last = if is_view && !result.superseded { result.named.max(born) } else { born };
+    let is_view = class == Class::View && !result.superseded;
+    let last = if is_view { result.named.max(born) } else { born };
     let (idle, age) = (1 + now.saturating_sub(last), 1 + now.saturating_sub(born));
-    (first * IDLE.of(idle) * AGE.of(age), idle)
+    let shows_code = matches!(class, Class::View | Class::Diff);
+    let by_age = if shows_code { &AGE } else { &AGE_OF_REST };
+    (first * size * IDLE.of(idle) * by_age.of(age), idle)
+}
+
+/// The rate for a view of a file that was changed since.
+fn of_changed(result: &Outcome, now: u32) -> f64 {
+    let again = if result.of_edited { AFTER_CHANGE } else { 1.0 };
+    let part = match is_part(result) {
+        true if now.saturating_sub(result.changed) <= LATE => PART_OF_CHANGED * OF_LATE,
+        true => PART_OF_CHANGED,
+        false => 1.0,
+    };
+    VIEW_OF_CHANGED * part * again
+}
+
+fn is_part(result: &Outcome) -> bool {
+    result.deed.views.iter().any(super::super::View::is_range)
 }
 
 fn busy(history: &History) -> f64 {
@@ -146,4 +173,48 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
         due.then_some(at)
     });
     old.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::View;
+    use std::sync::Arc;
+
+    /// A result of the request 10, of a thousand tokens.
+    fn result(class: Class, views: &[(&str, u32, u32)]) -> Outcome {
+        let view = |&(path, first, last): &(&str, u32, u32)| View { path: path.into(), first, last };
+        let deed = Deed { class, views: views.iter().map(view).collect(), ..Deed::default() };
+        let weight = weight(4000, &deed);
+        Outcome { weight, deed: Arc::new(deed), shown: 10, named: 10, clearable: true, ..Outcome::default() }
+    }
+
+    /// From the results that are quoted most to those that are quoted least, thirty requests later.
+    #[test]
+    fn what_is_likelier_to_be_quoted() {
+        const ALL: (&str, u32, u32) = ("a.rs", 1, u32::MAX);
+        const PART: (&str, u32, u32) = ("a.rs", 5, 90);
+        let at = |changed, views: &[_]| {
+            let named = changed;
+            Outcome { edited: true, changed, named, ..result(Class::View, views) }
+        };
+        let of_late = |class| Outcome { named: 40, ..result(class, &[ALL]) };
+        let rows = [
+            ("named of late", of_late(Class::View)),
+            ("changed of late", at(38, &[ALL])),
+            ("a part, changed of late", at(38, &[PART])),
+            ("a part, changed before", at(30, &[PART])),
+            ("a view", result(Class::View, &[ALL])),
+            ("a document", result(Class::View, &[("a.md", 1, u32::MAX)])),
+            ("a diff of own changes", Outcome { of_edited: true, ..result(Class::Diff, &[]) }),
+            ("a listing", result(Class::Search, &[])),
+            ("a run", of_late(Class::Run)),
+        ];
+        let rates = rows.map(|(name, result)| (name, rate(&result, 40, 1.0).0));
+        for pair in rates.windows(2) {
+            assert!(pair[0].1 > pair[1].1, "{rates:?}");
+        }
+        let diff = rate(&result(Class::Diff, &[]), 40, 1.0).0;
+        assert!((diff / rates[4].1 - 1.0).abs() < 0.01, "a diff is a view: {diff}, {rates:?}");
+    }
 }
