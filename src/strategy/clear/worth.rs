@@ -206,8 +206,8 @@ mod tests {
             ("a part, changed before", at(30, &[PART])),
             ("a view", result(Class::View, &[ALL])),
             ("a document", result(Class::View, &[("a.md", 1, u32::MAX)])),
-            ("a diff of own changes", Outcome { of_edited: true, ..result(Class::Diff, &[]) }),
             ("a listing", result(Class::Search, &[])),
+            ("a diff of own changes", Outcome { of_edited: true, ..result(Class::Diff, &[]) }),
             ("a run", of_late(Class::Run)),
         ];
         let rates = rows.map(|(name, result)| (name, rate(&result, 40, 1.0).0));
