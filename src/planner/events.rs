@@ -202,6 +202,18 @@ fn rungs() {
     }
 }
 
+#[test]
+fn what_was_cut_frees_no_more_than_is_left() {
+    let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
+    let facts = Facts { window: Some(8_000), ..Facts::default() };
+    let [remembered, read_back] = [true, false].map(|memory| {
+        let mut thread = Thread::default();
+        let mut send = |short: &str| thread.send(&talk(&words(short)), &policy, &facts, memory).event;
+        ["u", "u 40000", "u 40000 9000 9000"].map(|talk| send(talk).map(|event| event.freed_bytes))
+    });
+    assert_eq!(remembered, read_back);
+}
+
 /// A long run in a small window: room is made again and again, never too often, and what was sent stays so
 /// between events.
 #[test]

@@ -290,7 +290,12 @@ fn old_parts(
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }
+        let cuts = change.event.cut > 0;
         outcome.put(change);
+        if cuts {
+            let (known, splice) = ((&*outcome.applied, past.sent), outcome.splice.as_deref());
+            standing.refold(conversation, known, splice, rates, &policy.clear);
+        }
     }
     let begins = past.sent == 0 && !conversation.messages.iter().any(|message| message.index.has_results());
     if !begins {

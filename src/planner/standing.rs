@@ -97,6 +97,24 @@ impl Standing {
         self.history.forget(|part| splice.drops(part.message as usize))
     }
 
+    /// Results of the step in progress are sent shorter after all, and some messages not at all: folds the history
+    /// anew, by the decisions and the splice that are in force now.
+    pub(super) fn refold(
+        &mut self,
+        conversation: &Conversation,
+        known: (&[Applied], usize),
+        splice: Option<&Splice>,
+        rates: Rates,
+        settings: &Settings,
+    ) {
+        let mut anew = Self::default();
+        anew.advance(conversation, known, 0, rates, settings);
+        self.history = anew.history;
+        if let Some(splice) = splice {
+            self.history.forget(|part| splice.drops(part.message as usize));
+        }
+    }
+
     /// Roughly the memory it takes, in bytes.
     pub fn weight(&self) -> usize {
         self.history.items().len() * 200 + self.calls.len() * 300
