@@ -80,9 +80,11 @@ impl Core {
         if let Some(refused) = request.over_budget() {
             return refused;
         }
-        let mut rewritten = match request.attempt().await {
+        // Of all the attempts at a request, the first alone may wait.
+        let waits = asked.overflow.is_none();
+        let mut rewritten = match request.attempt(waits).await {
             // Another gateway on the same store was first: what it decided is there now.
-            Err(StoreError::Raced) => request.attempt().await,
+            Err(StoreError::Raced) => request.attempt(false).await,
             done => done,
         }
         .unwrap_or_else(|error| request.untouched(error.to_string()));
@@ -198,8 +200,8 @@ impl<'a> Request<'a> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little.
-    async fn plan(&self, place: &Place) -> Outcome {
+    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may.
+    async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
@@ -210,7 +212,10 @@ impl<'a> Request<'a> {
         let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
         match summaries {
             Some(summaries)
-                if is_full && !self.core.observe && summaries.wait(terms, &place.thread.id).await =>
+                if is_full
+                    && waits
+                    && !self.core.observe
+                    && summaries.wait(terms, &place.thread.id).await =>
             {
                 plan(None)
             }
@@ -322,13 +327,13 @@ impl<'a> Request<'a> {
         Some(Rewritten { facts, ..Rewritten::default() })
     }
 
-    async fn attempt(&self) -> Result<Rewritten, StoreError> {
+    async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
         let place = self.place()?;
         if place.thread.observe {
             self.remember(&place, &InForce::default());
             return Ok(self.done(place, None, State::SetAside, InForce::default()));
         }
-        let mut outcome = self.plan(&place).await;
+        let mut outcome = self.plan(&place, waits).await;
         let mut standing = Some(std::mem::take(&mut outcome.standing));
         // What an event leaves behind holds only if the event does.
         if outcome.event.is_none() {
