@@ -112,14 +112,30 @@ pub(super) struct Script {
 }
 
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
+    scripts_of(outputs())
+}
+
+/// Agents whose tools say so.
+pub(super) fn scripts_of(
+    outputs: impl Strategy<Value = String> + Clone + 'static,
+) -> impl Strategy<Value = Script> {
+    scripts_for(outputs, 3)
+}
+
+/// Agents that never change their mind, and how many requests they make at most.
+pub(super) fn sittings() -> impl Strategy<Value = (Script, usize)> {
+    (scripts_for(outputs(), 1), 4_usize..18)
+}
+
+fn scripts_for(
+    outputs: impl Strategy<Value = String> + Clone + 'static,
+    talks: usize,
+) -> impl Strategy<Value = Script> {
     let spelling =
         prop_oneof![2 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 1 => Just(Spelling::Wild)];
     let mark = prop_oneof![2 => Just(Mark::None), 2 => Just(Mark::Short), 1 => Just(Mark::Long)];
-    (prop::collection::vec(talks(outputs()), 3), mark, spelling).prop_map(|(talks, mark, spelling)| Script {
-        talks,
-        mark,
-        spelling,
-    })
+    (prop::collection::vec(self::talks(outputs), talks), mark, spelling)
+        .prop_map(|(talks, mark, spelling)| Script { talks, mark, spelling })
 }
 
 /// A message, or several that belong together, and whether a request may end there.
@@ -132,6 +148,7 @@ struct Entry {
 }
 
 /// An agent at work.
+#[derive(Clone)]
 pub(super) struct Client {
     subject: &'static dyn Subject,
     script: Script,
@@ -191,6 +208,20 @@ impl Client {
         let text = format!("{text} {}", self.interruptions);
         let said = self.user(&text);
         self.history.push(said);
+        true
+    }
+
+    /// Edits the history: something was said after an earlier request, and all else stays. `false` when there is
+    /// none.
+    pub(super) fn alter(&mut self, moment: Index) -> bool {
+        let before = self.history.len().saturating_sub(1);
+        let ends: Vec<usize> = (0..before).filter(|at| self.history[*at].ends).collect();
+        if ends.is_empty() {
+            return false;
+        }
+        self.interruptions += 1;
+        let said = self.user(&format!("by the way {}", self.interruptions));
+        self.history.insert(moment.get(&ends) + 1, said);
         true
     }
 

@@ -4,6 +4,7 @@
 mod client;
 mod faulty;
 mod rig;
+mod room;
 mod unmark;
 mod witness;
 
@@ -22,7 +23,7 @@ use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;
 use crate::strategy::gate::Reason;
 
-use client::{Client, Event, Script, Way, events, quiet_events, scripts};
+use client::{Client, Event, Script, Way, events, quiet_events, scripts, sittings};
 use faulty::{Clumsy, FAILURES, Faulty};
 use rig::{QUIET, Rig, SETTINGS, headers, policy, prices};
 use unmark::unmarked;
@@ -178,20 +179,24 @@ fn keys() -> impl Fn() -> String {
 fn law_01_identity_of_the_whole_way() {
     let (rig, key) = (Rig::new(), keys());
     let store = rig.store("laws.db");
-    for_all(32, lives, |subject, (script, .., events)| {
-        let gateway = rig.core(Arc::clone(&store), policy(QUIET), prices(QUIET));
-        let mut client = Client::new(subject, script, 0);
-        let headers = headers(&key(), "s");
-        for _ in &events {
-            if !client.advance() {
-                break;
+    for_all(
+        32,
+        |_| sittings().boxed(),
+        |subject, (script, requests)| {
+            let gateway = rig.core(Arc::clone(&store), policy(QUIET), prices(QUIET));
+            let mut client = Client::new(subject, script, 0);
+            let headers = headers(&key(), "s");
+            for _ in 0..requests {
+                if !client.advance() {
+                    break;
+                }
+                let body = client.body().expect("a request");
+                let sent = rig.rewrite(&gateway, subject.protocol(), &headers, &body);
+                prop_assert!(sent.body.is_none() && sent.facts.state == State::Unchanged);
             }
-            let body = client.body().expect("a request");
-            let sent = rig.send(&gateway, subject.protocol(), &headers, &body);
-            prop_assert!(sent.body.is_none() && sent.facts.state == State::Unchanged);
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
 }
 
 /// Two stores that saw the same requests give the same bytes.
@@ -259,15 +264,15 @@ impl Tally {
 fn law_09_fail_open_store() {
     let (rig, key) = (Rig::new(), keys());
     let store = rig.store("laws.db");
-    let strategy = |subject| (lives(subject), 1..=FAILURES, any::<prop::sample::Index>()).boxed();
-    for_all(48, strategy, |subject, ((script, .., events), failure, when)| {
+    let strategy = |_| (sittings(), 1..=FAILURES, any::<prop::sample::Index>()).boxed();
+    for_all(48, strategy, |subject, ((script, requests), failure, when)| {
         let faulty = Arc::new(Faulty::new(Arc::clone(&store)));
         let gateway = rig.core(Arc::clone(&faulty) as Arc<dyn Store>, policy(0), prices(0));
         let mut client = Client::new(subject, script, 0);
         let headers = headers(&key(), "s");
-        let when = when.index(events.len());
+        let when = when.index(requests);
         let mut sent_before: HashSet<String> = HashSet::new();
-        for at in 0..events.len() {
+        for at in 0..requests {
             if !client.advance() {
                 break;
             }
@@ -305,18 +310,18 @@ fn messages(subject: &dyn Subject, body: &Bytes) -> Vec<String> {
 fn law_09_fail_open_dialect() {
     let (rig, key) = (Rig::new(), keys());
     let store = rig.store("laws.db");
-    let (changed, strategy) = (Cell::new(0), |subject| (lives(subject), 0..Clumsy::WAYS).boxed());
-    for_all(32, strategy, |subject, ((script, .., events), how)| {
+    let (changed, strategy) = (Cell::new(0), |_| (sittings(), 0..Clumsy::WAYS).boxed());
+    for_all(32, strategy, |subject, ((script, requests), how)| {
         let gateway = rig.core(Arc::clone(&store), policy(0), prices(0));
         let clumsy = Clumsy::new(subject.protocol(), how);
         let mut client = Client::new(subject, script, 0);
         let headers = headers(&key(), "s");
-        for _ in &events {
+        for _ in 0..requests {
             if !client.advance() {
                 break;
             }
             let body = client.body().expect("a request");
-            let sent = rig.send(&gateway, clumsy, &headers, &body);
+            let sent = rig.rewrite(&gateway, clumsy, &headers, &body);
             changed.set(changed.get() + u32::from(sent.facts.why.is_some()));
             prop_assert!(sent.body.is_none(), "{:?} gave {:?}", how, sent.body);
         }

@@ -16,7 +16,7 @@ use crate::app::meter::Meter;
 use crate::app::rewrite::Asked;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
-use crate::app::summaries::Terms;
+use crate::app::summaries::{Summaries, Terms};
 use crate::app::touched::Touched;
 use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
@@ -30,6 +30,7 @@ use crate::shape::{self};
 use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
+use crate::summarizer::Limits;
 use crate::usage::{Catalogue, Price, Rate};
 
 /// How many different [`settings`] there are.
@@ -43,6 +44,11 @@ thread_local! {
 /// Sets the clock.
 pub(super) fn set_clock(now_ms: i64) {
     NOW.set(now_ms);
+}
+
+/// The clock's reading.
+pub(super) fn clock() -> i64 {
+    NOW.get()
 }
 
 /// Time passes.
@@ -73,11 +79,26 @@ impl Rig {
         [self.store(file), self.store(file)]
     }
 
-    /// A gateway that has just started.
+    /// A gateway that has just started, and makes no summaries.
     pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
+        self.summarising(store, policy, prices, &config::Summarize::default(), None)
+    }
+
+    /// A gateway that has just started, and this is how summaries are made and used.
+    pub(super) fn summarising(
+        &self,
+        store: Arc<dyn Store>,
+        policy: Policy,
+        prices: Catalogue,
+        terms: &config::Summarize,
+        limits: Option<Limits>,
+    ) -> Core {
         let prices = Arc::new(prices);
-        let terms = Terms::new(&config::Summarize::default(), None, policy.window);
+        let terms = Terms::new(terms, None, policy.window);
         let lost: Arc<AtomicU64> = Arc::default();
+        let summaries = limits.map(|limits| {
+            Summaries::start(limits, Arc::clone(&store), Arc::clone(&prices), Arc::clone(&lost)).unwrap()
+        });
         let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
         let means = Means {
             store: Arc::clone(&store),
@@ -102,7 +123,7 @@ impl Rig {
             recover: Recover::default(),
             recall: Recall::Path,
             prices,
-            summaries: None,
+            summaries,
             books: Books::start(means, 16).unwrap(),
             budget,
             observe: false,
@@ -125,13 +146,37 @@ impl Rig {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Rewritten {
-        self.runtime.block_on(async {
-            let rewritten = core
-                .rewrite(protocol, headers, body, Asked { model: Some("gemini-2.5-pro"), ..Asked::default() })
-                .await;
-            let _ = core.store.commit(Batch::default()).await;
-            rewritten
-        })
+        let rewritten = self.rewrite(core, protocol, headers, body);
+        let _ = self.runtime.block_on(core.store.commit(Batch::default()));
+        rewritten
+    }
+
+    /// The same in a hurry: what is written down may still be under way. For gateways that have the store to
+    /// themselves.
+    pub(super) fn rewrite(
+        &self,
+        core: &Core,
+        protocol: &'static dyn Protocol,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Rewritten {
+        let asked = Asked { model: Some("gemini-2.5-pro"), ..Asked::default() };
+        self.runtime.block_on(core.rewrite(protocol, headers, body, asked))
+    }
+
+    /// Stores something, and waits until it is.
+    pub(super) fn store_now(&self, store: &dyn Store, batch: Batch) {
+        self.runtime.block_on(store.commit(batch)).unwrap();
+    }
+
+    /// Copies a store that nobody has open.
+    pub(super) fn copy(&self, from: &str, to: &str) {
+        std::fs::copy(self.home.path().join(from), self.home.path().join(to)).unwrap();
+    }
+
+    /// Removes a store that nobody has open.
+    pub(super) fn remove(&self, file: &str) {
+        std::fs::remove_file(self.home.path().join(file)).unwrap();
     }
 }
 

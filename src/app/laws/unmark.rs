@@ -28,22 +28,25 @@ pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, 
         }
     }
     if added > 0 {
-        let marks: Vec<bool> = ["tools", "system", subject.list()]
-            .iter()
-            .filter_map(|member| wire.get(member))
-            .flat_map(marks_of)
-            .collect();
-        assert!(marks.len() <= MOST, "{} marks", marks.len());
-        assert!(
-            !marks.windows(2).any(|pair| !pair[0] && pair[1]),
-            "a long mark behind a short one: {marks:?}"
-        );
+        judge(subject, &wire);
     }
     (bare, added)
 }
 
+/// How many cache marks a body has.
+///
+/// # Panics
+/// When there are too many, or they last in the wrong order.
+pub(super) fn judge(subject: &dyn Subject, wire: &Tree) -> usize {
+    let members = ["tools", "system", subject.list()];
+    let marks: Vec<bool> = members.iter().filter_map(|member| wire.get(member)).flat_map(marks_of).collect();
+    assert!(marks.len() <= MOST, "{} marks", marks.len());
+    assert!(!marks.windows(2).any(|pair| !pair[0] && pair[1]), "a long mark behind a short one: {marks:?}");
+    marks.len()
+}
+
 /// Takes the marks off one message that were not there.
-fn unmark(message: &Tree, wired: &mut Tree) -> usize {
+pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
     let (Some(was), Some(is)) = (message.get("content"), wired.get_mut("content")) else { return 0 };
     if was.is_string() {
         let Tree::List(blocks) = &*is else { return 0 };

@@ -65,10 +65,10 @@ impl Witness {
         event: Option<&Event>,
     ) -> Result<(), TestCaseError> {
         let pair = self.pair(body, bare)?;
-        self.frame_is_kept(body, bare)?;
-        self.rules_are_kept(&pair, wire)?;
-        self.pairs_are_kept(&pair)?;
-        self.only_results_change(&pair)?;
+        frame_is_kept(self.subject, body, bare)?;
+        rules_are_kept(self.subject, &pair.conversation, wire)?;
+        pairs_are_kept(self.subject, &pair.messages, &pair.wire)?;
+        only_results_change(self.subject, &pair.messages, &pair.wire)?;
         let cleared = self.cleared(&pair, event);
         self.sent_is_a_prefix(&pair, event)?;
         self.cleared_well(&pair, &cleared, event)?;
@@ -95,76 +95,6 @@ impl Witness {
         });
         let seen = seen.collect();
         Ok(Pair { conversation, messages, wire, seen })
-    }
-
-    fn frame_is_kept(&self, body: &Bytes, bare: &Tree) -> Result<(), TestCaseError> {
-        let frame = |mut root: Tree| {
-            *root.get_mut(self.subject.list()).expect("a list of messages") = Tree::List(Vec::new());
-            root
-        };
-        prop_assert!(frame(Tree::parse(super::text(body))).same(&frame(bare.clone())));
-        Ok(())
-    }
-
-    /// What the provider would have accepted, it accepts.
-    fn rules_are_kept(&self, pair: &Pair, wire: &Bytes) -> Result<(), TestCaseError> {
-        let protocol = self.subject.protocol();
-        if protocol.valid(&pair.conversation).is_ok() {
-            let wire = protocol.index(wire, &NoMemo).expect("what is sent can be read");
-            prop_assert_eq!(protocol.valid(&wire), Ok(()));
-        }
-        Ok(())
-    }
-
-    fn pairs_are_kept(&self, pair: &Pair) -> Result<(), TestCaseError> {
-        if self.subject.validate(&pair.messages).is_ok() {
-            prop_assert_eq!(self.subject.validate(&pair.wire), Ok(()));
-        }
-        Ok(())
-    }
-
-    /// Laws 6 and 8: nothing but the texts of results differs, and what differs is shorter.
-    fn only_results_change(&self, pair: &Pair) -> Result<(), TestCaseError> {
-        let mut thinks = false;
-        for (message, wired) in pair.messages.iter().zip(&pair.wire) {
-            let (before, after) = (thoughts(message), thoughts(wired));
-            prop_assert!(after == before || (after == 0 && !thinks), "reasoning behind a gap: {:?}", wired);
-            thinks |= after > 0;
-            if message.same(wired) {
-                continue;
-            }
-            let (mut old_contents, mut new_contents) = (Vec::new(), Vec::new());
-            for (part, _, content) in self.subject.results(message) {
-                let (_, _, after) = find(self.subject, wired, part);
-                let (old, new) = (texts(&content), texts(&after));
-                if old != new {
-                    let (old, new) = (old.concat(), new.concat());
-                    prop_assert!(new.len() < old.len(), "not shorter: {:?} {:?}", old, new);
-                    prop_assert!(tokens(&new) <= tokens(&old), "more tokens: {:?} {:?}", old, new);
-                    prop_assert!(!new.trim().is_empty(), "nothing left of {:?}", old);
-                }
-                old_contents.push(content);
-                new_contents.push(after);
-            }
-            let mut message = message.clone();
-            if after < before {
-                without_thoughts(&mut message);
-            }
-            let was = self.without(&message, old_contents);
-            let is = self.without(wired, new_contents);
-            prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
-        }
-        Ok(())
-    }
-
-    /// A message without what its results say. One may say what is a piece of another: the largest goes first.
-    fn without(&self, message: &Tree, mut contents: Vec<Tree>) -> Tree {
-        let mut left = message.clone();
-        contents.sort_by_key(|content| std::cmp::Reverse(format!("{content:?}").len()));
-        for content in &contents {
-            blank(&mut left, content, &self.subject.blank(content));
-        }
-        left
     }
 
     /// The longest of the earlier requests that this one goes on from; those that were made again count each.
@@ -290,6 +220,90 @@ impl Witness {
     }
 }
 
+/// What stands outside of the messages stays as it is.
+pub(super) fn frame_is_kept(subject: &dyn Subject, body: &Bytes, bare: &Tree) -> Result<(), TestCaseError> {
+    let frame = |mut root: Tree| {
+        *root.get_mut(subject.list()).expect("a list of messages") = Tree::List(Vec::new());
+        root
+    };
+    prop_assert!(frame(Tree::parse(super::text(body))).same(&frame(bare.clone())));
+    Ok(())
+}
+
+/// What the provider would have accepted, it accepts.
+pub(super) fn rules_are_kept(
+    subject: &dyn Subject,
+    conversation: &Conversation,
+    wire: &Bytes,
+) -> Result<(), TestCaseError> {
+    let protocol = subject.protocol();
+    if protocol.valid(conversation).is_ok() {
+        let wire = protocol.index(wire, &NoMemo).expect("what is sent can be read");
+        prop_assert_eq!(protocol.valid(&wire), Ok(()));
+    }
+    Ok(())
+}
+
+/// The same, said by someone who does not know the gateway's own rules.
+pub(super) fn pairs_are_kept(
+    subject: &dyn Subject,
+    messages: &[Tree],
+    wire: &[Tree],
+) -> Result<(), TestCaseError> {
+    if subject.validate(messages).is_ok() {
+        prop_assert_eq!(subject.validate(wire), Ok(()));
+    }
+    Ok(())
+}
+
+/// Laws 6 and 8: nothing but the texts of results differs, and what differs is shorter.
+pub(super) fn only_results_change(
+    subject: &dyn Subject,
+    messages: &[Tree],
+    wire: &[Tree],
+) -> Result<(), TestCaseError> {
+    let mut thinks = false;
+    for (message, wired) in messages.iter().zip(wire) {
+        let (before, after) = (thoughts(message), thoughts(wired));
+        prop_assert!(after == before || (after == 0 && !thinks), "reasoning behind a gap: {:?}", wired);
+        thinks |= after > 0;
+        if message.same(wired) {
+            continue;
+        }
+        let (mut old_contents, mut new_contents) = (Vec::new(), Vec::new());
+        for (part, _, content) in subject.results(message) {
+            let (_, _, after) = find(subject, wired, part);
+            let (old, new) = (texts(&content), texts(&after));
+            if old != new {
+                let (old, new) = (old.concat(), new.concat());
+                prop_assert!(new.len() < old.len(), "not shorter: {:?} {:?}", old, new);
+                prop_assert!(tokens(&new) <= tokens(&old), "more tokens: {:?} {:?}", old, new);
+                prop_assert!(!new.trim().is_empty(), "nothing left of {:?}", old);
+            }
+            old_contents.push(content);
+            new_contents.push(after);
+        }
+        let mut message = message.clone();
+        if after < before {
+            without_thoughts(&mut message);
+        }
+        let was = without(subject, &message, old_contents);
+        let is = without(subject, wired, new_contents);
+        prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
+    }
+    Ok(())
+}
+
+/// A message without what its results say. One may say what is a piece of another: the largest goes first.
+fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tree {
+    let mut left = message.clone();
+    contents.sort_by_key(|content| std::cmp::Reverse(format!("{content:?}").len()));
+    for content in &contents {
+        blank(&mut left, content, &subject.blank(content));
+    }
+    left
+}
+
 /// How many blocks of reasoning stand in a list of blocks.
 fn thoughts(message: &Tree) -> usize {
     match message.get("content") {
@@ -369,7 +383,7 @@ fn blank(tree: &mut Tree, content: &Tree, left: &Tree) {
     }
 }
 
-fn hash(tree: &Tree) -> u64 {
+pub(super) fn hash(tree: &Tree) -> u64 {
     let mut hasher = DefaultHasher::new();
     tree.hash(&mut hasher);
     hasher.finish()

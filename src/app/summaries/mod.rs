@@ -5,6 +5,8 @@
 
 mod bill;
 #[cfg(test)]
+mod made;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

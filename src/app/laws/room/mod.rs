@@ -1,0 +1,196 @@
+//! The same laws where there is little room: the ladder is on, and summaries get ready in the background while
+//! agents go on, go back, try again and edit their histories, and gateways start anew.
+
+mod settings;
+mod view;
+mod wait;
+mod witness;
+mod world;
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::client::{Event, Script, Way, outputs, scripts_of};
+use super::keys;
+use super::rig::{self, Rig};
+use crate::protocol::conformance::{Subject, for_all};
+use crate::strategy::ladder::Rung;
+
+use settings::{Wants, wants};
+use world::{Past, Tally, World};
+
+/// Something that happens.
+#[derive(Debug, Clone)]
+enum Moment {
+    /// To an agent or a gateway.
+    Usual(Event),
+    /// One of the summaries that are being made is ready.
+    Ready(Index),
+    /// One that was ready is found under another thread's name.
+    Misfiled(Index, Index),
+    /// A client edits its history.
+    Edited(Index, Way),
+}
+
+/// What two agents say, what the gateways may want, whether summaries are written at once, and what happens.
+type Life = ([Script; 2], Vec<Wants>, bool, Vec<Moment>);
+
+/// How many sets of wishes there are.
+const WISHES: usize = 4;
+
+fn moments() -> impl Strategy<Value = Vec<Moment>> {
+    let way = || prop_oneof![6 => Just(Way::Through(0)), 2 => Just(Way::Through(1)), 1 => Just(Way::Bypass)];
+    let (index, wishes) = (any::<Index>, 0..WISHES as u8);
+    let moment = prop_oneof![
+        24 => way().prop_map(|way| Moment::Usual(Event::Next(way))),
+        2 => way().prop_map(|way| Moment::Usual(Event::Retry(way))),
+        3 => (index(), 0_u8..3).prop_map(|(at, script)| Moment::Usual(Event::Rewind(at, script))),
+        1 => (index(), way()).prop_map(|(from, way)| Moment::Usual(Event::Compact(from, way))),
+        1 => ("[a-z]{1,9}", way()).prop_map(|(text, way)| Moment::Usual(Event::Interrupt(text, way))),
+        2 => (0_u8..2, wishes).prop_map(|(gateway, wants)| Moment::Usual(Event::Restart(gateway, wants))),
+        1 => Just(Moment::Usual(Event::Switch)),
+        1 => (1_u8..120).prop_map(|minutes| Moment::Usual(Event::Pause(minutes))),
+        14 => index().prop_map(Moment::Ready),
+        2 => (index(), index()).prop_map(|(of, to)| Moment::Misfiled(of, to)),
+        2 => (index(), way()).prop_map(|(at, way)| Moment::Edited(at, way)),
+    ];
+    prop::collection::vec(moment, 8..40)
+}
+
+/// Results that fill windows, too.
+fn results() -> impl Strategy<Value = String> + Clone {
+    let large = (40_usize..220, "[a-z ]{20,50}").prop_map(|(count, text)| {
+        (0..count).map(|at| format!("{at} {text} {}\n", at * 7)).collect::<Vec<_>>().concat()
+    });
+    prop_oneof![4 => outputs(), 1 => large]
+}
+
+fn lives(_: &'static dyn Subject) -> BoxedStrategy<Life> {
+    let scripts = (scripts_of(results()), scripts_of(results())).prop_map(<[Script; 2]>::from);
+    (scripts, prop::collection::vec(wants(), WISHES), any::<bool>(), moments()).boxed()
+}
+
+/// Whatever agents and gateways do, and whenever a summary is ready: between events what is sent only grows, every
+/// request is valid, no summary stands in a conversation that it was not made of, and where room can be made there
+/// is room.
+#[test]
+fn law_07_append_only_with_little_room() {
+    let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));
+    let stores = rig.two_stores("laws.db");
+    for_all(32, lives, |subject, (scripts, wants, at_once, moments)| {
+        rig::set_clock(0);
+        let past = Past::new(subject, key(), &scripts);
+        let mut world = World::new(&rig, &stores, subject, &wants, past);
+        world.at_once = at_once;
+        world.live(&moments)?;
+        tally.borrow_mut().add(&world.tally);
+        Ok(())
+    });
+    let tally = tally.into_inner();
+    for rung in [Rung::Clear, Rung::Turns, Rung::Half, Rung::Cut] {
+        let count = tally.rungs.get(&rung).copied().unwrap_or_default();
+        assert!(count >= 3, "hardly any event of {rung:?}: {tally:?}");
+    }
+    assert!(tally.ready >= 10, "hardly a summary was there: {tally:?}");
+}
+
+/// A fresh gateway on a copy of the store sends the same bytes, summaries and all.
+#[test]
+fn law_04_determinism_with_little_room() {
+    let (rig, key, used) = (Rig::new(), keys(), std::cell::Cell::new(0));
+    let strategy = |subject| (lives(subject), any::<Index>()).boxed();
+    for_all(16, strategy, |subject, ((scripts, wants, at_once, moments), half)| {
+        rig::set_clock(0);
+        let key = key();
+        let (first, second) = (format!("{key}.db"), format!("{key}-copy.db"));
+        let (before, after) = moments.split_at(half.index(moments.len() + 1));
+        let mut past = Past::new(subject, key, &scripts);
+        {
+            let stores = rig.two_stores(&first);
+            let mut world = World::new(&rig, &stores, subject, &wants, past);
+            world.at_once = at_once;
+            world.live(before)?;
+            past = world.life;
+        }
+        rig.copy(&first, &second);
+        let now = rig::clock();
+        let live = |file: &str| -> Result<_, TestCaseError> {
+            rig::set_clock(now);
+            let stores = rig.two_stores(file);
+            let mut world = World::new(&rig, &stores, subject, &wants, past.clone());
+            world.at_once = at_once;
+            world.live(after)?;
+            used.set(used.get() + world.tally.used);
+            Ok(world.life.wire)
+        };
+        prop_assert_eq!(live(&first)?, live(&second)?);
+        rig.remove(&first);
+        rig.remove(&second);
+        Ok(())
+    });
+    assert!(used.get() >= 1, "hardly a summary was there: {used:?}");
+}
+
+/// How a conversation comes to differ from the one that summaries were made of.
+#[derive(Debug, Clone)]
+enum Branch {
+    /// It goes on from an earlier request with other words.
+    Other(Index, u8),
+    /// Something was said in the middle, and all else is the same.
+    Within(Index),
+    /// It begins with a summary of the client's own.
+    Compacted(Index),
+    /// Somebody else says the very same.
+    Stranger,
+    /// It does not.
+    Same,
+}
+
+fn branches() -> impl Strategy<Value = Branch> {
+    prop_oneof![
+        3 => (any::<Index>(), 0_u8..3).prop_map(|(at, script)| Branch::Other(at, script)),
+        3 => any::<Index>().prop_map(Branch::Within),
+        1 => any::<Index>().prop_map(Branch::Compacted),
+        1 => Just(Branch::Stranger),
+        2 => Just(Branch::Same),
+    ]
+}
+
+/// A conversation with summaries of all its lengths, and others that begin like it: whatever is filed under whose
+/// name, a summary stands only in what begins with all that it was made of.
+#[test]
+fn a_summary_stays_with_what_it_was_made_of() {
+    let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));
+    let stores = rig.two_stores("laws.db");
+    let scripts = || (scripts_of(results()), scripts_of(results())).prop_map(<[Script; 2]>::from);
+    let wants = || prop::collection::vec(wants(), WISHES);
+    let branches = || prop::collection::vec((branches(), 1_usize..5), 1..5);
+    let strategy = |_| (scripts(), wants(), 2_usize..14, branches(), any::<Index>()).boxed();
+    for_all(32, strategy, |subject, (scripts, wants, requests, branches, which)| {
+        rig::set_clock(0);
+        let mut world = World::new(&rig, &stores, subject, &wants, Past::new(subject, key(), &scripts));
+        world.at_once = true;
+        for _ in 0..requests {
+            world.go_on()?;
+        }
+        let trunk = world.life.clone();
+        for (at, (branch, more)) in branches.iter().enumerate() {
+            world.life.clients.clone_from(&trunk.clients);
+            let stranger = matches!(branch, Branch::Stranger).then(|| world.life.clone());
+            world.branch(branch, at);
+            for step in 0..*more {
+                world.go_on()?;
+                world.misfile(which, step);
+            }
+            if let Some(life) = stranger {
+                world.life = life;
+            }
+        }
+        tally.borrow_mut().add(&world.tally);
+        Ok(())
+    });
+    let tally = tally.into_inner();
+    assert!(tally.used >= 5 && tally.tempted >= 5, "hardly a summary was there: {tally:?}");
+}

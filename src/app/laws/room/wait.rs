@@ -1,0 +1,130 @@
+//! However long a summary takes to be made, a request waits for it no longer than it may.
+
+use std::cell::Cell;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use proptest::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+use super::results;
+use super::settings::{Wants, wants};
+use crate::app::Core;
+use crate::app::laws::client::{Client, scripts_of};
+use crate::app::laws::faulty::Faulty;
+use crate::app::laws::keys;
+use crate::app::laws::rig::{self, Rig, headers};
+use crate::app::rewrite::Asked;
+use crate::planner::Overflow;
+use crate::protocol::Protocol;
+use crate::protocol::conformance::for_all;
+use crate::store::{Batch, Store};
+use crate::upstream::{self, Upstream};
+
+/// How a request fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It goes through.
+    Plain,
+    /// Another gateway is always first to decide.
+    Raced,
+    /// The provider finds it too long, this often.
+    Refused(u8),
+}
+
+impl Fate {
+    const fn refusals(self) -> u8 {
+        if let Self::Refused(times) = self { times } else { 0 }
+    }
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate =
+        prop_oneof![4 => Just(Fate::Plain), 2 => Just(Fate::Raced), 1 => (1_u8..3).prop_map(Fate::Refused)];
+    prop::collection::vec(fate, 2..20)
+}
+
+/// Whoever is to write summaries takes the call and says nothing.
+struct Silence {
+    upstream: Arc<Upstream>,
+    _listener: TcpListener,
+}
+
+impl Silence {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let upstream = Arc::new(Upstream::new(upstream::Settings::new("silent", base)));
+        Self { upstream, _listener: listener }
+    }
+}
+
+/// A gateway whose clock stands still while something is done.
+struct Patience {
+    runtime: Runtime,
+    core: Core,
+    silence: Silence,
+}
+
+impl Patience {
+    /// Sends a request, again where the provider refuses it, and begins the summary that is due then. Tells how long
+    /// it has waited in all.
+    fn of(&self, protocol: &'static dyn Protocol, headers: &HeaderMap, body: &Bytes, fate: Fate) -> Duration {
+        let model = Some("gemini-2.5-pro");
+        let send = |overflow| {
+            self.core.rewrite(protocol, headers, body, Asked { model, overflow, ..Asked::default() })
+        };
+        self.runtime.block_on(async {
+            let began = Instant::now();
+            let mut sent = send(None).await;
+            for _ in 0..fate.refusals() {
+                sent = send(Some(Overflow::default())).await;
+            }
+            let waited = began.elapsed();
+            self.core.store.commit(Batch::default()).await.unwrap();
+            let summaries = self.core.summaries.as_ref().expect("they are on");
+            let like = Some("/v1/any".to_owned());
+            let job = sent.prospect.and_then(|due| summaries.job(due, &self.silence.upstream, like, headers));
+            if let Some(job) = job {
+                summaries.begin(job);
+            }
+            waited
+        })
+    }
+}
+
+/// Whatever happens to a request while its summary is being made, it waits no longer for it than `max_wait`.
+#[test]
+fn no_request_waits_longer_than_it_may() {
+    let (rig, key, waited) = (Rig::new(), keys(), Cell::new(0));
+    let store = rig.store("laws.db");
+    let strategy = |_| (scripts_of(results()), wants(), fates(), 1_u64..20).boxed();
+    for_all(32, strategy, |subject, (script, wants, fates, seconds)| {
+        rig::set_clock(0);
+        let (wants, most) = (wants.narrow(), Duration::from_secs(seconds));
+        let (faulty, silence) = (Arc::new(Faulty::new(Arc::clone(&store))), Silence::new());
+        let summarize = crate::config::Summarize { max_wait: most, ..wants.summarize() };
+        let limits = Some(Wants::limits());
+        let held = Arc::clone(&faulty) as Arc<dyn Store>;
+        let core = rig.summarising(held, wants.policy(), wants.prices(), &summarize, limits);
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let patience = Patience { runtime, core, silence };
+        let (mut client, headers) = (Client::new(subject, script, 0), headers(&key(), "s"));
+        for fate in fates {
+            if !client.advance() {
+                break;
+            }
+            let body = client.body().expect("a request");
+            faulty.fail(if fate == Fate::Raced { 5 } else { 0 });
+            let took = patience.of(subject.protocol(), &headers, &body, fate);
+            prop_assert!(took <= most, "{:?} waited {:?} of {:?}", fate, took, most);
+            waited.set(waited.get() + u32::from(!took.is_zero()));
+        }
+        Ok(())
+    });
+    assert!(waited.get() >= 3, "hardly a request has waited: {waited:?}");
+}

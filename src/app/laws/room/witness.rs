@@ -1,0 +1,235 @@
+//! Sees what is sent where there is little room, and judges it by what was sent before.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::view::View;
+use crate::app::laws::text;
+use crate::app::laws::unmark::{judge, unmark};
+use crate::app::laws::witness::{
+    frame_is_kept, hash, only_results_change, pairs_are_kept, plain, rules_are_kept,
+};
+use crate::app::rewritten::Facts;
+use crate::conversation::{Conversation, NoMemo, PartKind};
+use crate::planner::Cut;
+use crate::planner::splice::cuts;
+use crate::protocol::conformance::Subject;
+use crate::protocol::conformance::tree::Tree;
+
+/// Results of the step in progress are not cut below so many bytes.
+const FLOOR: u64 = 2048;
+/// Bytes that the note and the marks of what was cut may take, and what the estimates of an event may be wrong by.
+const SLACK: u64 = 1200;
+
+/// What one principal has sent.
+#[derive(Clone)]
+pub(super) struct Witness {
+    subject: &'static dyn Subject,
+    sent: Vec<Sent>,
+    /// What each summary says, and the messages that it was made of.
+    summaries: Vec<(String, Vec<u64>)>,
+}
+
+/// A request that was sent.
+#[derive(Clone)]
+struct Sent {
+    /// What the client said.
+    said: Vec<u64>,
+    /// The same as it left; `None`: it did not.
+    kept: Vec<Option<u64>>,
+    /// The messages that left.
+    wire: Vec<Wired>,
+    /// What stood for the messages that did not leave.
+    splice: Option<Box<str>>,
+    whole: Bytes,
+}
+
+/// A message as it left.
+#[derive(Clone)]
+struct Wired {
+    /// What it says.
+    says: u64,
+    raw: Box<[u8]>,
+    /// How the client spelled it; `None`: the gateway says it.
+    came: Option<u64>,
+}
+
+/// One request.
+pub(super) struct Exchange<'a> {
+    pub(super) body: &'a Bytes,
+    pub(super) wire: &'a Bytes,
+    pub(super) facts: &'a Facts,
+    pub(super) bytes_per_token: f64,
+}
+
+impl Witness {
+    pub(super) fn new(subject: &'static dyn Subject) -> Self {
+        Self { subject, sent: Vec::new(), summaries: Vec::new() }
+    }
+
+    /// Somebody who has sent nothing, and of whose words no summary was made.
+    pub(super) fn of_a_stranger(&self) -> Self {
+        let nobodys = |(says, _): &(String, Vec<u64>)| (says.clone(), vec![0]);
+        let summaries = self.summaries.iter().map(nobodys).collect();
+        Self { subject: self.subject, sent: Vec::new(), summaries }
+    }
+
+    /// What the client says in each message, cache marks aside.
+    pub(super) fn said(&self, body: &Bytes) -> Vec<u64> {
+        let root = Tree::parse(text(body));
+        self.subject.messages_of(&root).iter().map(|message| hash(&plain(self.subject, message))).collect()
+    }
+
+    /// A summary of exactly these messages says `text`, and nobody else does.
+    pub(super) fn made(&mut self, text: &str, of: &[u64]) {
+        self.summaries.push((text.to_owned(), of.to_vec()));
+    }
+
+    /// A request went through a gateway. Tells whether a summary stands in it.
+    pub(super) fn through(&mut self, exchange: &Exchange<'_>) -> Result<bool, TestCaseError> {
+        let Exchange { body, wire, facts, .. } = exchange;
+        let subject = self.subject;
+        let root = Tree::parse(text(wire));
+        judge(subject, &root);
+        frame_is_kept(subject, body, &root)?;
+        let conversation = subject.protocol().index(body, &NoMemo).expect("bodies are read");
+        rules_are_kept(subject, &conversation, wire)?;
+        let came = Tree::parse(text(body));
+        let (messages, left) = (subject.messages_of(&came), subject.messages_of(&root));
+        pairs_are_kept(subject, messages, left)?;
+        let mut view = View::of(subject, messages, left, facts.splice.as_deref())?;
+        if subject.protocol().name() == "anthropic" {
+            for (message, wired) in view.messages.iter().zip(&mut view.wire) {
+                unmark(message, wired);
+            }
+        }
+        only_results_change(subject, &view.messages, &view.wire)?;
+        let sent = self.sent_of(exchange, left, &view);
+        let used = self.summaries_are_carried(&sent, wire)?;
+        self.grows(&sent, facts)?;
+        self.fits(&sent, exchange, &conversation)?;
+        self.sent.push(sent);
+        Ok(used)
+    }
+
+    fn sent_of(&self, exchange: &Exchange<'_>, left: &[Tree], view: &View) -> Sent {
+        let said = self.said(exchange.body);
+        let mut kept = vec![None; said.len()];
+        for (at, wired) in view.kept.iter().zip(&view.wire) {
+            kept[*at] = Some(hash(&plain(self.subject, wired)));
+        }
+        let index = self.subject.protocol().index(exchange.wire, &NoMemo).expect("what is sent can be read");
+        let came = Tree::parse(text(exchange.body));
+        let came = self.subject.messages_of(&came);
+        let wired = |(at, message): (usize, &Tree)| Wired {
+            says: hash(&plain(self.subject, message)),
+            raw: index.messages[at].span.of(&index.body).into(),
+            came: view.origin(at).map(|origin| hash(&came[origin])),
+        };
+        let wire = left.iter().enumerate().map(wired).collect();
+        let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
+        Sent { said, kept, wire, splice, whole: exchange.wire.clone() }
+    }
+
+    /// A summary stands only where the request says all that it was made of, and for nothing else.
+    fn summaries_are_carried(&self, sent: &Sent, wire: &Bytes) -> Result<bool, TestCaseError> {
+        let mut used = false;
+        for (says, of) in self.summaries.iter().filter(|(says, _)| text(wire).contains(&**says)) {
+            prop_assert!(sent.said.starts_with(of), "{} was made of another conversation", says);
+            let gone = sent.kept.iter().rposition(Option::is_none);
+            prop_assert!(gone.is_some_and(|gone| gone < of.len()), "{} stands for more: {:?}", says, gone);
+            used = true;
+        }
+        Ok(used)
+    }
+
+    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
+    fn before(&self, sent: &Sent) -> Vec<&Sent> {
+        let prefixes: Vec<&Sent> =
+            self.sent.iter().filter(|earlier| sent.said.starts_with(&earlier.said)).collect();
+        let longest = prefixes.iter().map(|earlier| earlier.said.len()).max();
+        prefixes.into_iter().filter(|earlier| Some(earlier.said.len()) == longest).collect()
+    }
+
+    /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
+    /// event, what stands before the first message that it changes stays.
+    fn grows(&self, sent: &Sent, facts: &Facts) -> Result<(), TestCaseError> {
+        for earlier in self.before(sent) {
+            let is_again = earlier.said.len() == sent.said.len();
+            prop_assert!(!is_again || facts.event.is_none(), "an event when a request is made again");
+            if let Some(event) = &facts.event {
+                let first = (event.first_message as usize).min(earlier.said.len());
+                for at in (0..first).filter(|at| earlier.kept[*at].is_some()) {
+                    prop_assert_eq!(earlier.kept[at], sent.kept[at], "message {} of {}", at, first);
+                }
+                continue;
+            }
+            prop_assert_eq!(&earlier.splice, &sent.splice, "an event that nobody has recorded");
+            prop_assert!(earlier.wire.len() <= sent.wire.len());
+            for (at, (was, is)) in earlier.wire.iter().zip(&sent.wire).enumerate() {
+                let [was_sent, is_sent] = [was, is].map(|one| String::from_utf8_lossy(&one.raw));
+                prop_assert!(is.goes_on_from(was), "message {}: {} was {}", at, is_sent, was_sent);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the provider sees is no longer than it takes, unless all that may go is too little. What was sent before,
+    /// alone or within a longer request, is left to the provider's judgement.
+    fn fits(
+        &self,
+        sent: &Sent,
+        exchange: &Exchange<'_>,
+        conversation: &Conversation,
+    ) -> Result<(), TestCaseError> {
+        let before = self.before(sent);
+        let is_known =
+            before.is_empty() || self.sent.iter().any(|earlier| earlier.said.starts_with(&sent.said));
+        let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
+            return Ok(());
+        };
+        // What a splice has left standing within a turn goes only with a later one.
+        let splice = exchange.facts.splice.as_deref().filter(|_| !exchange.facts.spliced);
+        if splice.is_some() && cuts(conversation, splice, usize::MAX).is_empty() {
+            return Ok(());
+        }
+        let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
+        let left = sent.whole.len() as u64;
+        prop_assert!(
+            left <= usable + SLACK || least(conversation) + SLACK > usable,
+            "{} bytes of {}, of which {} had to stay, where {} may be: {:?} {:?}",
+            left,
+            exchange.body.len(),
+            least(conversation),
+            usable,
+            exchange.facts.level,
+            exchange.facts.event
+        );
+        Ok(())
+    }
+}
+
+impl Wired {
+    /// Whether it is the same, byte for byte, but for cache marks and what the client spells otherwise itself.
+    fn goes_on_from(&self, earlier: &Self) -> bool {
+        let is_marked = |one: &Self| memchr::memmem::find(&one.raw, b"cache_control").is_some();
+        let may_differ = is_marked(self) || is_marked(earlier) || self.came != earlier.came;
+        self.raw == earlier.raw || (may_differ && self.says == earlier.says)
+    }
+}
+
+/// Bytes of a request without all that the ladder may drop or cut.
+fn least(conversation: &Conversation) -> u64 {
+    let whole = conversation.body.len() as u64;
+    let dropped = cuts(conversation, None, usize::MAX).last().map_or(0, Cut::bytes);
+    let tail = conversation.tail()..conversation.messages.len();
+    let results = tail.flat_map(|message| conversation.parts_of(message));
+    let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);
+    let size = |(id, part): (_, &crate::conversation::Part)| -> u64 {
+        (0..part.leaves.len())
+            .map(|leaf| conversation.text(id, leaf).map_or(0, |text| text.len() as u64))
+            .sum()
+    };
+    let cut: u64 = results.map(|result| size(result).saturating_sub(FLOOR)).sum();
+    whole.saturating_sub(dropped + cut)
+}

@@ -1,0 +1,39 @@
+//! What a job would bring back, without the job: the laws say when a summary is ready, and what it says.
+
+use std::sync::Arc;
+
+use super::{Prospect, Summaries};
+use crate::store::Summary;
+
+impl Prospect {
+    /// The thread that it is for.
+    pub(in crate::app) fn thread(&self) -> &str {
+        &self.thread
+    }
+
+    /// The summary that a job would make of it, if the model wrote `text`; `None` if that would free nothing.
+    pub(in crate::app) fn written(&self, text: &str) -> Option<Summary> {
+        let made = Summary {
+            chain: self.chain,
+            end: self.cut.end,
+            thread: self.thread.clone(),
+            conversation: self.conversation_id.clone(),
+            goal: String::new(),
+            text: text.to_owned(),
+            outline: text.to_owned(),
+            model: "m".to_owned(),
+            recipe: self.terms.recipe,
+            generation: self.previous.as_ref().map_or(0, |previous| previous.generation) + 1,
+            score: None,
+            at_ms: self.now_ms,
+        };
+        ((text.len() as u64) < self.bytes).then_some(made)
+    }
+}
+
+impl Summaries {
+    /// A summary is ready.
+    pub(in crate::app) fn file(&self, summary: Summary) {
+        self.summarizer.remember(Arc::new(summary));
+    }
+}
