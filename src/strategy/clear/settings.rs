@@ -117,10 +117,10 @@ impl Default for Settings {
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],
             at_turns: false,
             settle: 12,
-            patience: 0.9,
+            patience: 0.85,
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30, duplicate: 0.0 },
-            regret_tokens: 270_000,
+            regret_tokens: 240_000,
             most_loss: 0.1,
         }
     }
