@@ -24,7 +24,7 @@ use super::tap::Tap;
 
 /// What is there at the same time leaves as one piece, up to about so many bytes.
 const MERGED_BYTES: usize = 16 * 1024;
-/// And up to so many pieces, so that other connections get their turn.
+/// And up to so many pieces: then they are written before more is looked at, and other connections get their turn.
 const MERGED_PIECES: usize = 64;
 
 /// The body of any answer that the server gives.
@@ -50,6 +50,8 @@ pub(super) struct Relay {
 /// How an answer goes on.
 enum Next {
     More,
+    /// More, one turn later, so that what was handed on before is written first.
+    MoreLater,
     /// Too large to be worth merging with what came before it.
     Piece(Bytes),
     Trailers(HeaderMap),
@@ -99,7 +101,7 @@ impl Relay {
             }
         }
         match mem::replace(&mut self.next, Next::End) {
-            Next::More => {
+            Next::More | Next::MoreLater => {
                 self.next = Next::More;
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -130,8 +132,8 @@ impl Relay {
 
     /// What is there now, in one piece; empty if it is not data that comes next.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        let mut gathered = Gathered::new(0);
-        for _ in 0..MERGED_PIECES {
+        let (mut gathered, mut pieces) = (Gathered::new(0), 0);
+        while pieces < MERGED_PIECES {
             self.next = match Pin::new(&mut self.source).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) if gathered.len() > 0 && data.len() > MERGED_BYTES => Next::Piece(data),
@@ -149,9 +151,13 @@ impl Relay {
                 }
                 Poll::Pending => break,
             };
+            pieces += 1;
             if !matches!(self.next, Next::More) || gathered.len() >= MERGED_BYTES {
                 break;
             }
+        }
+        if pieces == MERGED_PIECES && matches!(self.next, Next::More) {
+            self.next = Next::MoreLater;
         }
         self.patience.heard();
         Poll::Ready(gathered.into_bytes())
