@@ -15,7 +15,7 @@ use proptest::sample::Index;
 use super::client::{Event, Script, Way, outputs, scripts_of};
 use super::keys;
 use super::rig::{self, Rig};
-use crate::protocol::conformance::{Subject, for_all};
+use crate::protocol::conformance::{Subject, cases, for_all};
 use crate::strategy::ladder::Rung;
 
 use settings::{Wants, wants};
@@ -72,6 +72,12 @@ fn lives(_: &'static dyn Subject) -> BoxedStrategy<Life> {
     (scripts, prop::collection::vec(wants(), WISHES), any::<bool>(), moments()).boxed()
 }
 
+/// Whether so many lives are played that what is rare must have come to pass: a summary that is used at just this
+/// moment, a request that waits. A few lives prove the laws for what they meet, and may meet none of it.
+fn is_telling() -> bool {
+    cases(0).cases >= 200
+}
+
 /// Whatever agents and gateways do, and whenever a summary is ready: between events what is sent only grows, every
 /// request is valid, no summary stands in a conversation that it was not made of, and where room can be made there
 /// is room.
@@ -91,9 +97,9 @@ fn law_07_append_only_with_little_room() {
     let tally = tally.into_inner();
     for rung in [Rung::Clear, Rung::Turns, Rung::Half, Rung::Cut] {
         let count = tally.rungs.get(&rung).copied().unwrap_or_default();
-        assert!(count >= 1, "hardly any event of {rung:?}: {tally:?}");
+        assert!(count >= 3 || !is_telling(), "hardly any event of {rung:?}: {tally:?}");
     }
-    assert!(tally.ready >= 3, "hardly a summary was there: {tally:?}");
+    assert!(tally.ready >= 3 || !is_telling(), "hardly a summary was there: {tally:?}");
 }
 
 /// A fresh gateway on a copy of the store sends the same bytes, summaries and all.
@@ -130,7 +136,7 @@ fn law_04_determinism_with_little_room() {
         rig.remove(&second);
         Ok(())
     });
-    assert!(used.get() >= 1, "hardly a summary was there: {used:?}");
+    assert!(used.get() >= 1 || !is_telling(), "hardly a summary was there: {used:?}");
 }
 
 /// How a conversation comes to differ from the one that summaries were made of.
@@ -192,5 +198,6 @@ fn a_summary_stays_with_what_it_was_made_of() {
         Ok(())
     });
     let tally = tally.into_inner();
-    assert!(tally.used >= 2 && tally.tempted >= 5, "hardly a summary was there: {tally:?}");
+    let is_tried = tally.used >= 2 && tally.tempted >= 5;
+    assert!(is_tried || !is_telling(), "hardly a summary was there: {tally:?}");
 }
