@@ -2,16 +2,21 @@
 //!
 //! Both are functions of the messages and of what was decided about them, so that they can be made again.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
+use crate::strategy::summary::text::{is_binding, is_wrapped, says_a_decision};
 
 use super::decision::{Applied, Decision};
 
-/// The most bytes of what was said that a note repeats, in all and of one message.
-const SAID: usize = 4096;
+/// The most bytes of what was said that a note repeats: one in so many of what it stands for, within these bounds,
+/// and of one message.
+const SAID_OF: usize = 50;
+const SAID_LEAST: usize = 4096;
+const SAID_MOST: usize = 16_384;
 const SAID_EACH: usize = 300;
 
 /// The messages as they were sent, with who said what.
@@ -66,7 +71,7 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
 }
 
 /// The note that stands for messages: how many there were, where they can be read, and the beginnings of what user
-/// and model said in them, the newest if there is too much.
+/// and model said in them. If there is too much: what binds first, then the newest.
 pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Option<&str>) -> String {
     let count = messages.len();
     let plural = if count == 1 { "" } else { "s" };
@@ -78,47 +83,92 @@ pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Opti
     if let Some(recall) = recall {
         let _ = write!(out, "; {recall}");
     }
-    let (mut said, mut left) = (Vec::new(), SAID);
-    for at in messages.iter().rev() {
-        let line = line(conversation, *at);
-        let Some(line) = line.filter(|line| line.len() <= left) else { continue };
-        left -= line.len();
-        said.push(line);
-    }
+    let said = said(conversation, messages, (bytes / SAID_OF).clamp(SAID_LEAST, SAID_MOST));
     if !said.is_empty() {
         out.push_str("; what was said in them begins so:");
-        for line in said.iter().rev() {
+        for line in said {
             out.push('\n');
-            out.push_str(line);
+            out.push_str(&line);
         }
     }
     out.push(']');
     out
 }
 
-/// The beginning of what a message says, on one line; `None` if it says nothing.
-fn line(conversation: &Conversation, at: usize) -> Option<String> {
-    let texts = conversation.parts_of(at).filter(|(_, part)| part.kind == PartKind::Text);
-    let mut said = String::new();
-    for (id, part) in texts {
-        for leaf in 0..part.leaves.len() {
-            let text = conversation.text(id, leaf).unwrap_or_default();
-            for word in text.split_whitespace() {
-                if said.len() + word.len() > SAID_EACH {
-                    return (!said.is_empty()).then(|| format!("- {}: {said} …", role(conversation, at)));
-                }
-                if !said.is_empty() {
-                    said.push(' ');
-                }
-                said.push_str(word);
-            }
-        }
-    }
-    (!said.is_empty()).then(|| format!("- {}: {said}", role(conversation, at)))
+/// How much depends on what a message says: what the user demands most, then what was decided, then whatever the
+/// user said.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Demand,
+    Decision,
+    User,
+    Other,
 }
 
-fn role(conversation: &Conversation, at: usize) -> &'static str {
-    who(conversation.messages[at].index.role)
+/// What was said in messages, a line each, in order, as much of it as fits into `most` bytes. What was said again is
+/// there once. Neither demands nor decisions crowd out the other: half of the room is for each, as far as it needs it.
+fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
+    let lines =
+        messages.iter().filter_map(|at| line(conversation, *at).map(|(rank, line)| (rank, *at, line)));
+    let mut open: Vec<(Rank, usize, String)> = lines.collect();
+    open.sort_by_key(|(rank, at, _)| (*rank, Reverse(*at)));
+    let mut known = HashSet::new();
+    open.retain(|(.., line)| known.insert(line.clone()));
+    let (mut kept, mut left) = (Vec::new(), most);
+    for (rank, share) in [(Rank::Demand, most / 2), (Rank::Decision, most / 2), (Rank::Other, most)] {
+        let mut room = share.min(left);
+        let fits = |(of, _, line): &mut (Rank, usize, String)| {
+            let fits = (*of == rank || rank == Rank::Other) && line.len() <= room;
+            room -= if fits { line.len() } else { 0 };
+            fits
+        };
+        let taken: Vec<_> = open.extract_if(.., fits).collect();
+        left -= taken.iter().map(|(.., line)| line.len()).sum::<usize>();
+        kept.extend(taken);
+    }
+    kept.sort_by_key(|(_, at, _)| *at);
+    kept.into_iter().map(|(.., line)| line).collect()
+}
+
+/// What a message says, on one line, and how much depends on it: its first decision if it says one, else its
+/// beginning; `None` if it says nothing.
+fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
+    let texts = conversation.parts_of(at).filter(|(_, part)| part.kind == PartKind::Text);
+    let leaves = texts.flat_map(|(id, part)| (0..part.leaves.len()).map(move |leaf| (id, leaf)));
+    let texts: Vec<_> = leaves
+        .filter_map(|(id, leaf)| conversation.text(id, leaf))
+        .filter(|text| !is_wrapped(text.trim()))
+        .collect();
+    let role = conversation.messages[at].index.role;
+    let mut lines = texts.iter().flat_map(|text| text.lines());
+    let decision = lines.clone().position(says_a_decision);
+    let rank = match role {
+        Role::User if texts.iter().any(|text| is_binding(text)) => Rank::Demand,
+        _ if decision.is_some() => Rank::Decision,
+        Role::User => Rank::User,
+        _ => Rank::Other,
+    };
+    if let (Some(before), false) = (decision.and_then(|at| at.checked_sub(1)), role == Role::User) {
+        lines.nth(before);
+    }
+    let said = beginning(lines.flat_map(str::split_whitespace))?;
+    Some((rank, format!("- {}: {said}", who(role))))
+}
+
+/// As many words as a note repeats of one message; `None` if there are none.
+fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
+    let mut said = String::new();
+    for word in words {
+        if said.len() + word.len() > SAID_EACH {
+            said.push_str(if said.is_empty() { "" } else { " …" });
+            break;
+        }
+        if !said.is_empty() {
+            said.push(' ');
+        }
+        said.push_str(word);
+    }
+    (!said.is_empty()).then_some(said)
 }
 
 const fn who(role: Role) -> &'static str {

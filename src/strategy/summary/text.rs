@@ -64,6 +64,7 @@ const BINDING: &[&str] = &[
     "remember",
     "important",
     "decid",
+    "decis",
     "agree",
     "make sure",
     "not allowed",
@@ -72,6 +73,18 @@ const BINDING: &[&str] = &[
     "use ",
     "no longer",
 ];
+
+/// Whether a text demands, forbids or decides something, as far as its words tell.
+pub fn is_binding(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    BINDING.iter().any(|word| lower.contains(word))
+}
+
+/// Whether a text says what was decided, as far as its words tell.
+pub fn says_a_decision(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    lower.contains("decid") || lower.contains("decis")
+}
 
 /// What the user said in these messages, in order: as much of it as fits. What demands, forbids or decides
 /// goes first, then what was said last.
@@ -86,9 +99,7 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
             let text = texts.map(std::borrow::Cow::into_owned).collect::<Vec<_>>().join("\n");
             let text = text.trim();
             if !text.is_empty() && !is_wrapped(text) {
-                let lower = text.to_lowercase();
-                let binding = BINDING.iter().any(|word| lower.contains(word));
-                all.push((all.len(), binding, shorten(text, SAID).into_owned()));
+                all.push((all.len(), is_binding(text), shorten(text, SAID).into_owned()));
             }
         }
     }
@@ -104,7 +115,7 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
 }
 
 /// Whether all of a text stands in one pair of tags: what clients put beside the user's words.
-fn is_wrapped(text: &str) -> bool {
+pub fn is_wrapped(text: &str) -> bool {
     let tag = text.strip_prefix('<').and_then(|rest| rest.split(['>', ' ', '\n']).next());
     tag.is_some_and(|tag| !tag.is_empty() && text.ends_with(&format!("</{tag}>")))
 }

@@ -1,0 +1,213 @@
+//! Where histories are cut, what stands there then, and that it stays so.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::splice::{NOTE, SUMMARY, cuts};
+use super::*;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::protocol::conformance::talk::{any_text, talks};
+use crate::protocol::conformance::write::write;
+use crate::protocol::conformance::{Subject, for_all, spellings};
+use crate::strategy::estimate::Estimate;
+use crate::strategy::gate::Reason;
+use crate::strategy::ladder::Rung;
+use crate::usage::Binding;
+
+mod notes;
+mod threads;
+
+/// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
+/// `w1` a search of the provider's own with what it found, `h1` one that has found nothing yet beside a call, `g1` what
+/// it found and a call,
+/// `c1` a call, `r1` its result, `t1` the same call behind reasoning, `T` nothing but reasoning.
+fn talk(short: &str) -> Conversation {
+    let messages: Vec<String> = short.split_whitespace().map(message).collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+    protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+fn message(word: &str) -> String {
+    let (kind, id) = word.split_at(1);
+    let call = format!(r#"{{"type":"tool_use","id":"t{id}","name":"n","input":{{}}}}"#);
+    match kind {
+        "u" => r#"{"role":"user","content":"hello"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"well"}"#.to_owned(),
+        "s" => r#"{"role":"system","content":"note"}"#.to_owned(),
+        "x" => r#"{"role":"assistant","content":[{"type":"new"}]}"#.to_owned(),
+        "c" => format!(r#"{{"role":"assistant","content":[{call}]}}"#),
+        "w" => format!(r#"{{"role":"assistant","content":[{},{}]}}"#, search(id), found(id)),
+        "h" => format!(r#"{{"role":"assistant","content":[{},{call}]}}"#, search("0")),
+        "g" => format!(r#"{{"role":"assistant","content":[{},{call}]}}"#, found("0")),
+        "T" => {
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x"}]}"#.to_owned()
+        }
+        "t" => format!(
+            r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"x"}},{call}]}}"#
+        ),
+        _ => format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":"{}"}}]}}"#,
+            "long ".repeat(200)
+        ),
+    }
+}
+
+fn search(id: &str) -> String {
+    format!(r#"{{"type":"server_tool_use","id":"s{id}","name":"web_search","input":{{}}}}"#)
+}
+
+fn found(id: &str) -> String {
+    format!(r#"{{"type":"web_search_tool_result","tool_use_id":"s{id}","content":[]}}"#)
+}
+
+/// What a request looks like with a plan: `N` the text, `[N]` the text at the end of another.
+fn shown(conversation: &Conversation, plan: &Plan) -> String {
+    let after = protocol::rewritten(protocol::named("anthropic").unwrap(), conversation, plan, &NoMemo);
+    let after = after.unwrap();
+    protocol::named("anthropic").unwrap().valid(&after).unwrap();
+    let word = |at: usize| {
+        let body = std::str::from_utf8(after.messages[at].span.of(&after.body)).unwrap();
+        match after.messages[at].index.role {
+            _ if body.contains("THE TEXT") && body.contains("hello") => "u[N]",
+            crate::conversation::Role::User if body.contains("THE TEXT") => "uN",
+            _ if body.contains("THE TEXT") => "aN",
+            _ if body.contains("tool_result") => "r",
+            _ if body.contains("thinking") && body.contains("tool_use") => "t",
+            _ if body.contains("thinking") => "T",
+            _ if body.contains("tool_use") => "c",
+            _ if body.contains("\"new\"") => "x",
+            crate::conversation::Role::User => "u",
+            crate::conversation::Role::System => "s",
+            _ => "a",
+        }
+    };
+    (0..after.messages.len()).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A splice at each cut of a talk, and what is sent then.
+#[test]
+fn cuts_and_what_is_left() {
+    for (short, sent, expected) in [
+        ("u", 1, &[][..]),
+        ("u a u", 3, &["2 u aN u"][..]),
+        ("u a u a u", 5, &["2 u aN u a u", "4 u aN u"]),
+        // Only what was sent before.
+        ("u a u a u", 3, &["2 u aN u a u"]),
+        // Within a turn: the step in progress stays, and the text is part of the user's first words.
+        ("u c1 r1 c2 r2 c3 r3", 7, &["3 u[N] c r c r", "5 u[N] c r"]),
+        ("u u c1 r1 c2 r2", 6, &["4 u u[N] c r"]),
+        ("u t1 r1 t2 r2", 5, &["3 u[N] t r"]),
+        // In a later turn, the newest words of the user stay too.
+        ("u a u c1 r1 c2 r2", 7, &["2 u aN u c r c r", "5 u aN u c r"]),
+        // Notes of the system's own stay.
+        ("u a s u a u", 6, &["3 u s aN u a u", "5 u s aN u"]),
+        // What is not understood stays, with all that belongs to it.
+        ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
+        ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
+        ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
+        // What the provider ran goes with what came of it.
+        ("u w1 u a u", 5, &["2 u aN u a u", "4 u aN u"]),
+        ("u h1 r1 g2 r2 c3 r3", 7, &["5 u[N] c r"]),
+        ("u h1 r1 g2 r2 u a u", 8, &["5 u aN u a u", "7 u aN u"]),
+        ("u h1 r1 c2 r2 u a u", 8, &["5 u c r aN u a u", "7 u c r aN u"]),
+        // A call that nothing answers is in the way.
+        ("u c1 u a u", 5, &[]),
+    ] {
+        let conversation = talk(short);
+        let splice = |cut: &Cut| {
+            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None)?;
+            assert_eq!((splice.end() <= cut.end, splice.bytes_after), (true, 8));
+            let plan = Plan { ops: splice.operations() };
+            Some(format!("{} {}", cut.end, shown(&conversation, &plan)))
+        };
+        let found: Vec<String> = cuts(&conversation, None, sent).iter().filter_map(splice).collect();
+        assert_eq!(found, expected, "{short}");
+    }
+}
+
+#[test]
+fn layouts() {
+    let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));
+    for (layout, short, expected) in [
+        (&Layout::Answer, "u a u a u", "u aN u"),
+        (&Layout::User, "u a u a u", "u uN u"),
+        (&Layout::Appended, "u a u a u", "u[N] u"),
+        (&ack, "u a u a u", "u uN a u"),
+        (&question, "u a u a u", "u u aN u"),
+        // Within a turn there is only one way.
+        (&ack, "u c1 r1 c2 r2 c3 r3", "u[N] c r"),
+    ] {
+        let conversation = talk(short);
+        let cut = cuts(&conversation, None, 9).pop().unwrap();
+        let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout, None).unwrap();
+        assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{layout:?}");
+    }
+}
+
+/// A splice takes all that the one before it took, and is not made again.
+#[test]
+fn the_next_one_takes_all_of_the_last() {
+    let conversation = talk("u a u a u a u");
+    let all = cuts(&conversation, None, 9);
+    let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer, None).unwrap();
+    let next = cuts(&conversation, Some(&first), 9);
+    assert_eq!(next.iter().map(|cut| cut.end).collect::<Vec<_>>(), [4, 6]);
+    assert!(
+        next.iter().all(|cut| first.drops.iter().all(|drop| cut.messages().any(|at| at == drop.0 as usize)))
+    );
+}
+
+/// In every dialect, wherever a history is cut and however the text stands there: the provider takes it, and
+/// the user's first and newest words are there as they were.
+#[test]
+fn every_provider_takes_what_is_left() {
+    let tally: RefCell<BTreeMap<&str, (u32, u32)>> = RefCell::default();
+    let bodies = |subject: &'static dyn Subject| {
+        let body = (talks(any_text()), spellings())
+            .prop_map(move |(talk, (spelling, seed))| write(&subject.node(&talk), spelling, seed));
+        (body, 0..5_usize).boxed()
+    };
+    for_all(96, bodies, |subject, (body, layout)| {
+        let protocol = subject.protocol();
+        let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
+        if protocol.valid(&conversation).is_err() {
+            return Ok(());
+        }
+        let layouts = [
+            Layout::Answer,
+            Layout::Appended,
+            Layout::User,
+            Layout::Acknowledged("fine".into()),
+            Layout::Asked("so?".into()),
+        ];
+        for cut in cuts(&conversation, None, usize::MAX) {
+            let splice = cut.splice(&conversation, NOTE, "\"gone\"\n", &layouts[layout], None);
+            let mut tally = tally.borrow_mut();
+            let (made, refused) = tally.entry(protocol.name()).or_default();
+            let Some(splice) = splice else {
+                *refused += 1;
+                continue;
+            };
+            *made += 1;
+            let plan = Plan { ops: splice.operations() };
+            let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
+            let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(protocol.valid(&after), Ok(()), "{:?}", splice);
+            let turns = |of: &Conversation| -> Vec<Bytes> {
+                let all = of.messages.iter().filter(|message| message.index.starts_turn());
+                all.map(|message| of.body.slice(message.span.range())).collect()
+            };
+            let (was, is) = (turns(&conversation), turns(&after));
+            prop_assert!(splice.layout == Layout::Appended || was.first() == is.first());
+            prop_assert!(splice.layout == Layout::Appended || was.last() == is.last());
+        }
+        Ok(())
+    });
+    for (name, (made, refused)) in tally.into_inner() {
+        assert!(made > 4 * refused && made > 50, "{name}: {made} made, {refused} refused");
+    }
+}

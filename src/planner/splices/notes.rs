@@ -1,0 +1,101 @@
+//! What the note says that stands for messages that are gone.
+
+use super::super::transcript::note;
+use super::*;
+
+/// A body of texts: `u TEXT` the user's, `a TEXT` the model's, `r TEXT` the result of a call.
+fn texts(all: &[String]) -> Conversation {
+    let message = |said: &String| {
+        let (who, text) = said.split_once(' ').unwrap();
+        let text = serde_json::to_string(text).unwrap();
+        match who {
+            "u" => format!(r#"{{"role":"user","content":{text}}}"#),
+            "a" => format!(r#"{{"role":"assistant","content":{text}}}"#),
+            _ => format!(
+                r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":{text}}}]}}"#
+            ),
+        }
+    };
+    let messages: Vec<String> = all.iter().map(message).collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+    protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+/// The lines of the note for all messages.
+fn lines(all: &[String]) -> Vec<String> {
+    let conversation = texts(all);
+    let messages: Vec<usize> = (0..all.len()).collect();
+    let note = note(&conversation, &messages, Some("see FILE"));
+    let note = note.strip_suffix(']').unwrap();
+    let mut lines = note.lines();
+    assert!(lines.next().unwrap().contains("; see FILE"), "{note}");
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_note_repeats_what_was_said() {
+    let long = "word ".repeat(90);
+    let cut = format!("{}…", "word ".repeat(60));
+    for (all, expected) in [
+        (
+            &["u please help", "a well\n  then", "r a result"][..],
+            &["- user: please help", "- model: well then"][..],
+        ),
+        // Again is once.
+        (&["u go", "a fine", "u go"], &["- model: fine", "- user: go"]),
+        // No more than so much of one.
+        (&[&format!("a {long}")], &[&format!("- model: {cut}")]),
+        // A model's decision is what counts, however late it says it; a user is heard from the beginning.
+        (
+            &[&format!("a {long}\nDecision: tabs.\nNext."), &format!("u {long}\nwe decided so")],
+            &["- model: Decision: tabs. Next.", &format!("- user: {cut}")],
+        ),
+        // What clients put beside the user's words is not theirs.
+        (&["u <hint>You must never.</hint>", "u go"], &["- user: go"]),
+        (&["r nothing was said"], &[]),
+        (&["a  "], &[]),
+    ] {
+        let all: Vec<String> = all.iter().map(|&text| text.to_owned()).collect();
+        assert_eq!(lines(&all), expected, "{all:?}");
+    }
+}
+
+/// However much is said, what binds is there, in order, and neither demands nor decisions take all of the room.
+#[test]
+fn a_note_keeps_what_binds() {
+    let filler = "and so on ".repeat(20);
+    let chat = |at| format!("a step {at} {filler}");
+    let often = |what: &str| (0..60).map(|at| format!("{what} {at} {filler}")).collect::<Vec<_>>();
+    let said = |parts: &[&[String]]| parts.concat();
+    let (one_demand, one_decision) =
+        (["u You must keep the API.".to_owned()], ["a I decided on SQLite.".to_owned()]);
+    let (chatter, users) = ((0..60).map(chat).collect::<Vec<_>>(), often("u fine, go on,"));
+    let (demands, decisions) = (often("u never touch file"), often("a decided on option"));
+    for (name, all) in [
+        ("chatter", said(&[&one_demand, &one_decision, &chatter])),
+        ("users", said(&[&one_decision, &one_demand, &users, &chatter])),
+        ("demands", said(&[&one_decision, &demands])),
+        ("decisions", said(&[&one_demand, &decisions])),
+        ("both", said(&[&demands, &chatter, &decisions])),
+    ] {
+        let lines = lines(&all);
+        let count = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+        let (of_users, of_models) = (count("must") + count("never"), count("decided"));
+        assert!(of_users > 0, "{name}: {lines:#?}");
+        assert!(of_models > 0, "{name}: {lines:#?}");
+        let places: Vec<usize> = lines
+            .iter()
+            .map(|line| {
+                let (_, text) = line.split_once(": ").unwrap();
+                all.iter().position(|said| said[2..].starts_with(text.trim_end_matches(" …"))).unwrap()
+            })
+            .collect();
+        assert!(places.is_sorted(), "{name}: {lines:#?}");
+        let bytes: usize = lines.iter().map(String::len).sum();
+        assert!((3_000..=4_096).contains(&bytes), "{name}: {bytes}");
+    }
+    // A longer past has more room.
+    let results: Vec<String> = (0..40).map(|at| format!("r {at} {}", filler.repeat(40))).collect();
+    let bytes: usize = lines(&said(&[&chatter, &results, &users])).iter().map(String::len).sum();
+    assert!((6_000..=16_384).contains(&bytes), "{bytes}");
+}
