@@ -1,0 +1,207 @@
+//! What files mean, and what is said about those that are wrong. The shipped file has tests of its own.
+
+use std::path::Path;
+
+use super::*;
+use crate::shape::settings::Keep;
+
+mod mistakes;
+
+/// A person's environment.
+fn at_home(name: &str) -> Option<String> {
+    let value = match name {
+        "HOME" => "/home/me",
+        "KEY" => "secret-key",
+        "CONTROL" => "a\u{7}b",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn good(text: &str) -> Config {
+    Config::from_toml(text, &at_home).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+fn check(text: &str, expected: &str) {
+    let actual = Config::from_toml(text, &at_home).err().map(|problems| problems.to_string());
+    assert_eq!(actual.unwrap_or_default().replace("gateway.toml:", ""), expected, "\n{text}");
+}
+
+#[test]
+fn state_directory() {
+    type Variables = &'static [(&'static str, &'static str)];
+    let cases: &[(Variables, &str, Result<&str, &str>)] = &[
+        (&[("HOME", "/home/me")], "", Ok("/home/me/.local/state/plimsoll")),
+        (&[("HOME", "/home/me"), ("XDG_STATE_HOME", "/state")], "", Ok("/state/plimsoll")),
+        (&[("HOME", "/home/me"), ("XDG_STATE_HOME", "state")], "", Ok("/home/me/.local/state/plimsoll")),
+        (&[("XDG_STATE_HOME", "/state")], "state.dir = '/var/p'", Ok("/var/p")),
+        (&[("HOME", "/home/me")], "state.dir = '~/p'", Ok("/home/me/p")),
+        (&[("HOME", "/home/me")], "state.dir = '~'", Ok("/home/me")),
+        (&[], "state.dir = '~/p'", Err("`state.dir`: `HOME` is not set, so \"~\" means nothing")),
+        (
+            &[("HOME", "")],
+            "",
+            Err("`state.dir`: nowhere to keep state: neither `XDG_STATE_HOME` nor `HOME` is set\n  \
+                 hint: set it to an absolute path"),
+        ),
+    ];
+    for (variables, text, expected) in cases {
+        let environment = |name: &str| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+        };
+        let actual = match Config::from_toml(text, &environment) {
+            Ok(config) => Ok(config.state.dir),
+            Err(problems) => Err(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+        };
+        let expected = expected.map(Into::into).map_err(str::to_owned);
+        assert_eq!(actual, expected, "{variables:?} {text}");
+    }
+}
+
+#[test]
+fn other_directories_are_below_the_state() {
+    let config = good("state.dir = '/s'\nledger.dir = 'books'\noutputs.dir = '~/out'");
+    assert_eq!(config.ledger.dir, Path::new("/s/books"));
+    assert_eq!(config.outputs.dir, Path::new("/home/me/out"));
+    assert_eq!(good("state.dir = '/s'").outputs.dir, Path::new("/s/outputs"));
+}
+
+#[test]
+fn upstreams_override_by_field_and_add_by_name() {
+    let config = good(
+        "[upstream.zeta]\nbase_url = 'http://zeta/api/'\nprotocols = ['openai-chat']\n\
+         [upstream.openai]\nbase_url = 'http://proxy:81'\n\
+         [upstream.alpha]\nbase_url = 'http://alpha'\nprotocols = []\nidle_timeout = '1h'\n\
+         [upstream.anthropic]\nca_file = '~/ca.pem'",
+    );
+    let shown: Vec<String> = config
+        .upstreams
+        .as_slice()
+        .iter()
+        .map(|upstream| {
+            let protocols: Vec<_> = upstream.protocols.iter().map(|protocol| protocol.as_str()).collect();
+            format!("{} {} {}", upstream.name, upstream.base_url, protocols.join("+"))
+        })
+        .collect();
+    let expected = [
+        "anthropic https://api.anthropic.com anthropic",
+        "openai http://proxy:81 openai-chat+openai-responses",
+        "gemini https://generativelanguage.googleapis.com gemini",
+        "zeta http://zeta/api openai-chat",
+        "alpha http://alpha ",
+    ];
+    assert_eq!(shown, expected);
+    let name_of = |protocol| config.upstreams.speaking(protocol).map(|upstream| upstream.name.as_str());
+    assert_eq!(name_of(Protocol::OpenaiChat), Some("openai"));
+    assert_eq!(config.upstreams.named("alpha").map(|upstream| upstream.idle_timeout.as_secs()), Some(3600));
+    assert_eq!(config.upstreams.named("beta"), None);
+    let ca_file = config.upstreams.named("anthropic").and_then(|upstream| upstream.ca_file.as_deref());
+    assert_eq!(ca_file, Some(Path::new("/home/me/ca.pem")));
+}
+
+#[test]
+fn a_single_upstream_takes_every_protocol() {
+    let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
+    for (_, protocol) in Protocol::WORDS {
+        let upstream = config.upstreams.speaking(*protocol).expect("an upstream");
+        assert_eq!(upstream.base_url.to_string(), "http://127.0.0.1:9/x");
+        assert!(upstream.protocols.contains(protocol));
+    }
+    assert!(matches!(config.upstreams, Upstreams::Single(_)));
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let config = good("upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }");
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+    let headers = &config.upstreams.named("openai").expect("built in").headers;
+    assert_eq!(headers[0].1, "secret-key");
+    assert_eq!(headers[1].1, "secret-b");
+}
+
+#[test]
+fn tool_overrides() {
+    let shipped = crate::shape::settings::SHELLS;
+    let shells = shipped.join(", ");
+    let text = "[truncate]\nmax_lines = 10\nkeep = 'tail'\n[truncate.tool.Zap]\nmax_bytes = 5\n\
+         [truncate.tool.'Bash, sh']\nkeep = 'head'\n";
+    let tools = good(text).tuning.policy.shape.truncate.tools;
+    let patterns: Vec<&[String]> = tools.iter().map(|(patterns, _)| patterns.patterns()).collect();
+    assert_eq!(patterns[..2], [&["Zap".to_owned()][..], &["Bash".to_owned(), "sh".to_owned()][..]]);
+    assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
+    let rules: Vec<_> = tools.iter().map(|(_, rule)| (rule.max_lines, rule.max_bytes, rule.keep)).collect();
+    let bytes = 50 << 10;
+    assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both)]);
+
+    let own =
+        good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).tuning.policy.shape.truncate.tools;
+    assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");
+    assert_eq!(own[0].1.keep, Keep::Tail);
+}
+
+#[test]
+fn price_overrides() {
+    let config = good(
+        "[prices.model.'My-*']\ninput = 3\noutput = 0.25\n[prices.model.x]\ninput = 1\noutput = 2\ncache_read = '1'",
+    );
+    let [mine, other] = &config.prices[..] else { panic!("{:?}", config.prices) };
+    let rate = crate::usage::Rate::from_picodollars;
+    assert_eq!((mine.pattern(), mine.input, mine.output), ("My-*", rate(3_000_000), rate(250_000)));
+    assert_eq!((mine.cache_read, mine.cache_write_5m, mine.cache_write_1h), (None, None, None));
+    assert_eq!((other.pattern(), other.cache_read), ("x", Some(rate(1_000_000))));
+}
+
+/// Every preset can be read, says something, and every name is one.
+#[test]
+fn presets_are_right_and_say_something() {
+    let default = format!("{:?}", good("").tuning);
+    let mut seen = vec![default.clone()];
+    for preset in Preset::all().filter(|preset| *preset != Preset::Default) {
+        let name = preset.as_str();
+        check(preset.fragment(), "");
+        let named = good(&format!("preset = '{name}'"));
+        assert_eq!(format!("{:?}", named.tuning), format!("{:?}", good(preset.fragment()).tuning), "{name}");
+        let first = preset.fragment().lines().next().unwrap_or_default();
+        assert!(first.starts_with("# "), "{name} opens with what it is taken from");
+        seen.push(format!("{:?}", named.tuning));
+    }
+    let all = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), all, "no two presets are the same");
+    assert_eq!(good("preset = 'gemini-cli'").preset, Preset::Gemini);
+    assert_eq!(format!("{:?}", good("preset = 'default'").tuning), default);
+}
+
+/// A file's own keys go before its preset's.
+#[test]
+fn a_file_goes_before_its_preset() {
+    let config = good("preset = 'codex'\n[truncate]\nmax_bytes = 500\n[cache]\nanchors = false");
+    let policy = &config.tuning.policy;
+    assert_eq!((policy.shape.truncate.base.max_bytes, policy.shape.truncate.base.keep), (500, Keep::Both));
+    assert!(!policy.clear.enabled && !policy.marks.anchors && policy.marks.marks);
+}
+
+/// The presets of systems that take old results out of their histories do it by those systems' figures.
+#[test]
+fn results_go_by_the_figures_of_their_systems() {
+    use crate::strategy::clear::{Policy, Protect, Within};
+    use crate::strategy::gate::Reason;
+    let clear = |name: &str| good(&format!("preset = '{name}'")).tuning.policy.clear;
+    for (name, protected, minimum, turns, at_turns) in
+        [("opencode", 40_000, 20_000, 2, true), ("gemini", 50_000, 29_999, 0, false)]
+    {
+        let clear = clear(name);
+        assert_eq!(
+            clear.protect,
+            Protect { view_tokens: protected, other_tokens: protected, turns },
+            "{name}"
+        );
+        assert_eq!((clear.minimum_tokens, clear.at_turns), (minimum, at_turns), "{name}");
+        assert_eq!((clear.policy, clear.within_step), (Policy::Oldest, Within::Backward), "{name}");
+        assert!(clear.enabled && clear.protect_together && clear.gate.contains(&Reason::Eager), "{name}");
+    }
+    assert_eq!(clear("cwm").policy, Policy::Hybrid);
+    assert!(!clear("opencode-2026").gate.contains(&Reason::Eager));
+}
