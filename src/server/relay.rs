@@ -38,8 +38,8 @@ pub(super) enum Answer {
 }
 
 /// An upstream's answer, passed on.
-pub(super) struct Relay {
-    source: Replay<Received>,
+pub(super) struct Relay<B = Received> {
+    source: Replay<B>,
     tap: Tap,
     patience: Patience,
     /// What comes after what was handed on last.
@@ -77,9 +77,9 @@ struct Patience {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Relay {
+impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Relay<B> {
     pub(super) fn new(
-        source: Replay<Received>,
+        source: Replay<B>,
         tap: Tap,
         idle_timeout: Duration,
         stats: &Arc<Stats>,
@@ -239,3 +239,6 @@ impl Body for Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
