@@ -23,6 +23,8 @@ const LINES: &[&str] = &["-p", "-u", "--patch"];
 const NEUTRAL: &[&str] = &["cd", "export", "set", "pwd", "echo", "printf", "true"];
 /// Words before the command itself.
 const PREFIXES: &[&str] = &["sudo", "rtk", "time", "command"];
+/// Options of git before its subcommand that take a value of their own.
+const GIT_VALUES: &[&str] = &["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 /// Subcommands of git that change files.
 const GIT_EDITS: &[&str] =
     &["checkout", "restore", "reset", "stash", "merge", "rebase", "cherry-pick", "pull", "apply", "switch"];
@@ -88,7 +90,7 @@ fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
     let program = program.rsplit('/').next().unwrap_or(program);
     let stage = words.iter().position(|word| word == "|").unwrap_or(words.len());
     let is_show = program == "git"
-        && words.iter().take(stage).any(|word| word == "show")
+        && subcommand(program, &words[1..stage]) == Some("show")
         && words.iter().take(stage).any(|word| word.contains(':'));
     if VIEWERS.contains(&program) || is_show {
         let range = range(words);
@@ -103,11 +105,10 @@ fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
         return None;
     }
     let searches = SEARCHERS.contains(&program)
-        || (program == "git"
-            && words.get(1).is_some_and(|word| matches!(word.as_str(), "grep" | "ls-files")));
+        || (program == "git" && matches!(subcommand(program, &words[1..stage]), Some("grep" | "ls-files")));
     let class = if searches {
         Class::Search
-    } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(&words[1..stage])) {
+    } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(program, &words[1..stage])) {
         Class::Diff
     } else if VERSIONS.contains(&program) {
         Class::Versions
@@ -117,13 +118,30 @@ fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
     Some((class, Vec::new()))
 }
 
+/// What a version control system is told to do: `diff` of `git -C /w diff src` and of `gh pr diff 39`.
+fn subcommand<'w>(program: &str, words: &'w [String]) -> Option<&'w str> {
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if program == "git" && GIT_VALUES.contains(&word) {
+            words.next();
+        } else if !word.starts_with('-') {
+            // Others name what it is about first.
+            return if program == "git" { Some(word) } else { words.find(|word| !word.starts_with('-')) };
+        }
+    }
+    None
+}
+
 /// Whether a version control system that is called so prints changed lines.
-fn shows_lines(words: &[String]) -> bool {
+fn shows_lines(program: &str, words: &[String]) -> bool {
     let has = |known: &[&str]| {
         words.iter().any(|word| known.contains(&word.split_once('=').map_or(word.as_str(), |(name, _)| name)))
     };
-    let asks = has(LINES);
-    (has(DIFFS) && (asks || !has(LESS))) || (has(&["log"]) && asks)
+    match subcommand(program, words) {
+        Some("log") => has(LINES),
+        Some(word) => DIFFS.contains(&word) && (has(LINES) || !has(LESS)),
+        None => false,
+    }
 }
 
 fn without_prefixes(words: &[String]) -> &[String] {
@@ -161,7 +179,7 @@ fn changes_files(words: &[String]) -> bool {
     };
     match program {
         "sed" | "perl" => option('i'),
-        "git" => words[1..].iter().any(|word| GIT_EDITS.contains(&word.as_str())),
+        "git" => subcommand(program, &words[1..]).is_some_and(|word| GIT_EDITS.contains(&word)),
         _ => {
             EDITORS.contains(&program)
                 || words.iter().any(|word| EDIT_OPTIONS.contains(&word.as_str()))
