@@ -40,9 +40,13 @@ pub fn is_done_by(client: &str) -> bool {
 /// Finds any of some words; made once, since that costs more than to look.
 type Words = LazyLock<Box<[Finder<'static>]>>;
 
+fn finders(words: &[&'static str]) -> Box<[Finder<'static>]> {
+    words.iter().map(|word| Finder::new(word.as_bytes())).collect()
+}
+
 /// Words of requests for a summary.
 static ASKED: Words = LazyLock::new(|| {
-    [
+    finders(&[
         "CRITICAL: Respond with TEXT ONLY",
         "CONTEXT CHECKPOINT COMPACTION",
         "generate the <state_snapshot>",
@@ -51,23 +55,17 @@ static ASKED: Words = LazyLock::new(|| {
         "Provide a detailed prompt for continuing our conversation above",
         "anchored summary",
         "create a detailed summary of the conversation so far",
-    ]
-    .iter()
-    .map(|word| Finder::new(word.as_bytes()))
-    .collect()
+    ])
 });
 
 /// Words that summaries begin with.
 static CONTINUED: Words = LazyLock::new(|| {
-    [
+    finders(&[
         "This session is being continued from a previous conversation",
         "Another language model started to solve this problem and produced a summary",
         "<state_snapshot>",
         "What did we do so far?",
-    ]
-    .iter()
-    .map(|word| Finder::new(word.as_bytes()))
-    .collect()
+    ])
 });
 
 /// Bytes at either end of a text that are looked at.

@@ -174,6 +174,11 @@ impl Client {
         true
     }
 
+    /// The next requests, at most so many.
+    pub(super) fn requests(&mut self, most: usize) -> impl Iterator<Item = Bytes> {
+        (0..most).map_while(|_| self.advance().then(|| self.body().expect("a request")))
+    }
+
     /// Forgets what came after an earlier request, and goes on with another script.
     pub(super) fn rewind(&mut self, moment: Index, script: u8) {
         let ends: Vec<usize> = (0..self.history.len()).filter(|at| self.history[*at].ends).collect();

@@ -186,11 +186,7 @@ fn law_01_identity_of_the_whole_way() {
             let gateway = rig.core(Arc::clone(&store), policy(QUIET), prices(QUIET));
             let mut client = Client::new(subject, script, 0);
             let headers = headers(&key(), "s");
-            for _ in 0..requests {
-                if !client.advance() {
-                    break;
-                }
-                let body = client.body().expect("a request");
+            for body in client.requests(requests) {
                 let sent = rig.rewrite(&gateway, subject.protocol(), &headers, &body);
                 prop_assert!(sent.body.is_none() && sent.facts.state == State::Unchanged);
             }
@@ -272,11 +268,7 @@ fn law_09_fail_open_store() {
         let headers = headers(&key(), "s");
         let when = when.index(requests);
         let mut sent_before: HashSet<String> = HashSet::new();
-        for at in 0..requests {
-            if !client.advance() {
-                break;
-            }
-            let body = client.body().expect("a request");
+        for (at, body) in client.requests(requests).enumerate() {
             faulty.fail(if at == when { failure } else { 0 });
             let send = || rig.send(&gateway, subject.protocol(), &headers, &body).body;
             let wire = match catch_unwind(AssertUnwindSafe(send)) {
@@ -316,11 +308,7 @@ fn law_09_fail_open_dialect() {
         let clumsy = Clumsy::new(subject.protocol(), how);
         let mut client = Client::new(subject, script, 0);
         let headers = headers(&key(), "s");
-        for _ in 0..requests {
-            if !client.advance() {
-                break;
-            }
-            let body = client.body().expect("a request");
+        for body in client.requests(requests) {
             let sent = rig.rewrite(&gateway, clumsy, &headers, &body);
             changed.set(changed.get() + u32::from(sent.facts.why.is_some()));
             prop_assert!(sent.body.is_none(), "{:?} gave {:?}", how, sent.body);

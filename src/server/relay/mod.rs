@@ -78,12 +78,7 @@ struct Patience {
 }
 
 impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Relay<B> {
-    pub(super) fn new(
-        source: Replay<B>,
-        tap: Tap,
-        idle_timeout: Duration,
-        stats: &Arc<Stats>,
-    ) -> Self {
+    pub(super) fn new(source: Replay<B>, tap: Tap, idle_timeout: Duration, stats: &Arc<Stats>) -> Self {
         let (patience, stats) = (Patience::new(idle_timeout), Arc::clone(stats));
         let mut relay = Self { source, tap, patience, next: Next::More, stats };
         if relay.source.is_end_stream() {
