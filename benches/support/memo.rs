@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use moka::sync::Cache;
-use plimsoll::conversation::{Memo, MessageIndex};
+use plimsoll::conversation::{Memo, MessageIndex, Trail};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// A fixed seed: the same keys in every run.
@@ -32,20 +32,26 @@ impl Hasher for Same {
 
 pub(crate) type Map = HashMap<u128, Arc<MessageIndex>, BuildHasherDefault<Same>>;
 
-/// What is known when a request comes: a plain table, or the kind of cache that the gateway itself has.
-pub(crate) enum Known {
+/// What is known when a request comes.
+pub(crate) struct Known {
+    messages: Messages,
+    trail: Option<Trail>,
+}
+
+/// A plain table, or the kind of cache that the gateway itself has.
+enum Messages {
     Table(Map),
     Cache(Cache<u128, Arc<MessageIndex>>),
 }
 
 impl Known {
     pub(crate) fn nothing() -> Self {
-        Self::Table(Map::default())
+        Self { messages: Messages::Table(Map::default()), trail: None }
     }
 
     /// The same knowledge in a cache.
     pub(crate) fn cached(self) -> Self {
-        let Self::Table(table) = self else { return self };
+        let Messages::Table(table) = self.messages else { return self };
         let cache = Cache::builder()
             .weigher(|_: &u128, index: &Arc<MessageIndex>| index.weight() as u32 + 64)
             .max_capacity(1 << 30)
@@ -54,13 +60,13 @@ impl Known {
             cache.insert(key, index);
         }
         cache.run_pending_tasks();
-        Self::Cache(cache)
+        Self { messages: Messages::Cache(cache), trail: self.trail }
     }
 
     fn get(&self, key: u128) -> Option<Arc<MessageIndex>> {
-        match self {
-            Self::Table(table) => table.get(&key).cloned(),
-            Self::Cache(cache) => cache.get(&key),
+        match &self.messages {
+            Messages::Table(table) => table.get(&key).cloned(),
+            Messages::Cache(cache) => cache.get(&key),
         }
     }
 }
@@ -69,16 +75,17 @@ impl Known {
 pub(crate) struct During<'a> {
     known: &'a Known,
     fresh: RefCell<Map>,
+    trail: RefCell<Option<Trail>>,
 }
 
 impl<'a> During<'a> {
     pub(crate) fn new(known: &'a Known) -> Self {
-        Self { known, fresh: RefCell::default() }
+        Self { known, fresh: RefCell::default(), trail: RefCell::default() }
     }
 
     /// What is known afterwards, if nothing was known before.
     pub(crate) fn learned(self) -> Known {
-        Known::Table(self.fresh.into_inner())
+        Known { messages: Messages::Table(self.fresh.into_inner()), trail: self.trail.into_inner() }
     }
 }
 
@@ -94,5 +101,13 @@ impl Memo for During<'_> {
 
     fn put(&self, key: u128, index: &Arc<MessageIndex>) {
         self.fresh.borrow_mut().insert(key, Arc::clone(index));
+    }
+
+    fn trail(&self, first: u128) -> Option<Trail> {
+        self.known.trail.clone().filter(|trail| trail[0].key == first)
+    }
+
+    fn follow(&self, trail: Trail) {
+        *self.trail.borrow_mut() = Some(trail);
     }
 }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use moka::sync::Cache;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use crate::conversation::{Memo, MessageIndex};
+use crate::conversation::{Memo, MessageIndex, Step, Trail};
 
 /// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
 /// two messages collide.
 pub(super) struct Indexes {
     seed: u64,
     known: Cache<u128, Arc<MessageIndex>, Hashed>,
+    /// Lists by the key of their first message.
+    trails: Cache<u128, Trail, Hashed>,
 }
 
 /// Keys are hashes already.
@@ -37,13 +39,19 @@ impl Hasher for Folded {
 }
 
 impl Indexes {
-    /// A memory of at most about `bytes`.
+    /// A memory of at most about `bytes`, half of them for what the last lists hold.
     pub(super) fn new(bytes: u64) -> Self {
-        let weigher =
+        let message =
             |_: &u128, index: &Arc<MessageIndex>| u32::try_from(index.weight() + 64).unwrap_or(u32::MAX);
+        let list = |_: &u128, trail: &Trail| {
+            let weight = |step: &Step| std::mem::size_of::<Step>() + step.index.weight();
+            u32::try_from(trail.iter().map(weight).sum::<usize>()).unwrap_or(u32::MAX)
+        };
+        let (known, trails) = (Cache::builder().weigher(message), Cache::builder().weigher(list));
         Self {
             seed: RandomState::new().hash_one("memo"),
-            known: Cache::builder().weigher(weigher).max_capacity(bytes).build_with_hasher(Hashed::default()),
+            known: known.max_capacity(bytes - bytes / 2).build_with_hasher(Hashed::default()),
+            trails: trails.max_capacity(bytes / 2).build_with_hasher(Hashed::default()),
         }
     }
 }
@@ -60,5 +68,15 @@ impl Memo for Indexes {
 
     fn put(&self, key: u128, index: &Arc<MessageIndex>) {
         self.known.insert(key, Arc::clone(index));
+    }
+
+    fn trail(&self, first: u128) -> Option<Trail> {
+        self.trails.get(&first)
+    }
+
+    fn follow(&self, trail: Trail) {
+        if let Some(first) = trail.first() {
+            self.trails.insert(first.key, trail);
+        }
     }
 }

@@ -12,6 +12,28 @@ pub trait Memo {
     fn get(&self, key: u128) -> Option<Arc<MessageIndex>>;
     /// Remembers an index.
     fn put(&self, key: u128, index: &Arc<MessageIndex>);
+
+    /// The list that began with the message of this key when it was last read, if it is remembered.
+    fn trail(&self, _first: u128) -> Option<Trail> {
+        None
+    }
+
+    /// Remembers a list that is not empty.
+    fn follow(&self, _trail: Trail) {}
+}
+
+/// The messages of a list, in order.
+pub type Trail = Arc<[Step]>;
+
+/// A message of a list that was read.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its raw bytes, an object's.
+    pub length: u32,
+    /// Their key.
+    pub key: u128,
+    /// What was read from them.
+    pub index: Arc<MessageIndex>,
 }
 
 /// Remembers nothing.

@@ -9,7 +9,7 @@ pub mod model;
 mod tools;
 
 pub use fingerprint::{Chain, Digest, Fingerprint};
-pub use memo::{Memo, NoMemo};
+pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
     Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,
     Slots,

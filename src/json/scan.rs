@@ -112,6 +112,18 @@ pub struct Listing {
 /// # Errors
 /// As these three; [`Odd::Syntax`] when the document is no object.
 pub fn listing(text: &[u8], list: &str) -> Result<Listing, Odd> {
+    listing_beyond(text, list, &mut |_, _| None)
+}
+
+/// Given the items of an array before a place, tells the length of the object there if the very same bytes were read
+/// as one before.
+pub type Known<'k> = &'k mut dyn FnMut(&[Value], usize) -> Option<usize>;
+
+/// What [`listing`] finds, stepping over items that are `known`.
+///
+/// # Errors
+/// As [`listing`].
+pub fn listing_beyond(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd> {
     if u32::try_from(text.len()).is_err() {
         return Err(Odd::TooLarge);
     }
@@ -123,7 +135,7 @@ pub fn listing(text: &[u8], list: &str) -> Result<Listing, Odd> {
             return cursor.value();
         }
         let start = cursor.at;
-        found = Some(cursor.items()?);
+        found = Some(cursor.items(known)?);
         Ok(Value { kind: Kind::Array, span: Span::new(start, cursor.at) })
     })?;
     cursor.space();
@@ -165,7 +177,7 @@ pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, O
 /// # Errors
 /// [`Odd::Syntax`] when `array` is no array.
 pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
-    Cursor::within(document, array).items()
+    Cursor::within(document, array).items(&mut |_, _| None)
 }
 
 /// The value of the member named `key`, if there is one.
@@ -225,7 +237,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn items(&mut self) -> Result<Vec<Value>, Odd> {
+    fn items(&mut self, known: Known<'_>) -> Result<Vec<Value>, Odd> {
         let mut found = Vec::new();
         self.expect(b'[')?;
         self.space();
@@ -234,7 +246,14 @@ impl<'a> Cursor<'a> {
         }
         loop {
             self.space();
-            found.push(self.value()?);
+            let start = self.at;
+            match known(&found, start) {
+                Some(length) => {
+                    self.at += length;
+                    found.push(Value { kind: Kind::Object, span: Span::new(start, self.at) });
+                }
+                None => found.push(self.value()?),
+            }
             self.space();
             if self.take(b']') {
                 return Ok(found);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::conversation::{Conversation, Memo, Message, MessageIndex};
+use super::trail::{LEAST, Walk};
+use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Step};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
 use crate::json::{Edits, Odd, Span, string};
 
@@ -32,6 +33,8 @@ pub struct Document {
     /// The members of the outermost object.
     pub(crate) members: Box<[Member]>,
     items: Option<Vec<Item>>,
+    /// Whether its list is one that requests go on from.
+    is_followed: bool,
 }
 
 /// An item of the list of messages.
@@ -40,19 +43,35 @@ struct Item {
     span: Span,
     /// What was read from these very bytes already.
     known: Option<Arc<MessageIndex>>,
+    /// The key of the bytes, if it was made already.
+    key: Option<u128>,
 }
 
 impl Document {
-    /// Reads the outermost object and finds the items of the list that is named `list`.
+    /// Reads the outermost object and finds the items of the list that is named `list`. Those of a list that `memo`
+    /// knows in a dialect need not be looked at.
     ///
     /// # Errors
     /// [`Unread`] when the body is not one object of plain JSON.
-    pub fn read(bytes: &Bytes, list: &str) -> Result<Self, Unread> {
+    pub fn read(bytes: &Bytes, list: &str, dialect: &str, memo: &dyn Memo) -> Result<Self, Unread> {
         is_text(bytes)?;
-        let Listing { members, items } = scan::listing(bytes, list)?;
-        let item = |item: Value| Item { span: item.span, known: None };
-        let items = items.map(|items| items.into_iter().map(item).collect());
-        Ok(Self { bytes: bytes.clone(), members: members.into(), items })
+        let mut walk = Walk::new(bytes, dialect, memo);
+        let Listing { members, items } =
+            scan::listing_beyond(bytes, list, &mut |before, at| walk.step(before, at))?;
+        let item = |(item, step): (Value, Option<Step>)| {
+            let (known, key) = step.map(|step| (step.index, step.key)).unzip();
+            Item { span: item.span, known, key }
+        };
+        let items = items.map(|items| items.into_iter().zip(walk.into_steps()).map(item).collect());
+        Ok(Self { bytes: bytes.clone(), members: members.into(), items, is_followed: true })
+    }
+
+    /// Reads the outermost object alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn frame(bytes: &Bytes, list: &str) -> Result<Self, Unread> {
+        Self::read(bytes, list, "", &NoMemo)
     }
 
     /// The body of a request after edits within its messages: what they did not touch is not read again. `None`
@@ -77,7 +96,12 @@ impl Document {
             let whole = scan::document(raw)?.span.len() == raw.len();
             if whole && !raw.is_empty() { Ok(()) } else { Err(Unread::Shape) }
         });
-        Some(read.collect::<Result<(), _>>().map(|()| Self { bytes, members, items: Some(items) }))
+        Some(read.collect::<Result<(), _>>().map(|()| Self {
+            bytes,
+            members,
+            items: Some(items),
+            is_followed: false,
+        }))
     }
 
     /// Whether it has the list of messages.
@@ -136,7 +160,16 @@ impl Document {
             Some(known) => Ok(Message { span: item.span, index: Arc::clone(known) }),
             None => self.message(item.span, dialect, memo, index),
         };
-        items.iter().map(message).collect()
+        let messages: Vec<Message> = items.iter().map(message).collect::<Result<_, _>>()?;
+        if self.is_followed && items.len() >= LEAST {
+            let step = |(item, message): (&Item, &Message)| Step {
+                length: item.span.len() as u32,
+                key: item.key.unwrap_or_else(|| memo.key(dialect, item.span.of(&self.bytes))),
+                index: Arc::clone(&message.index),
+            };
+            memo.follow(items.iter().zip(&messages).map(step).collect());
+        }
+        Ok(messages)
     }
 
     /// Reads one message, or takes it from the memo.
@@ -201,7 +234,7 @@ fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
             is_edited = true;
         }
         let known = (!is_edited).then(|| Arc::clone(&message.index));
-        items.push(Item { span: Span { start, end: shift.of(was.end)? }, known });
+        items.push(Item { span: Span { start, end: shift.of(was.end)? }, known, key: None });
     }
     shift.of(before.body.len() as u32)?;
     edits.next().is_none().then_some((items, shift))

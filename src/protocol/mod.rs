@@ -16,6 +16,7 @@ mod reader;
 mod refusal;
 mod sieve;
 mod splice;
+mod trail;
 mod valid;
 
 pub mod anthropic;
@@ -63,7 +64,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`Unread`] for anything that is not certainly understood; the request then passes through.
     fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        self.conversation(Document::read(body, self.list())?, memo)
+        self.conversation(Document::read(body, self.list(), self.name(), memo)?, memo)
     }
 
     /// A message with one text, as it is written on the wire.

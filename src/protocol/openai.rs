@@ -13,7 +13,7 @@ use crate::json::{Edit, Edits, scan, string};
 /// The body with a cache key, unless it has one.
 pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
     const NAME: &str = "prompt_cache_key";
-    let frame = Document::read(body, list).ok()?;
+    let frame = Document::frame(body, list).ok()?;
     if frame.get(list).is_none() || frame.get(NAME).is_some() {
         return None;
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::conversation::{Conversation, Memo, MessageIndex, NoMemo, PartKind};
+use crate::conversation::{Conversation, Memo, MessageIndex, NoMemo, PartKind, Trail};
 use crate::json::{Edit, Span};
 use crate::plan::{self, LeafEdit, Op, Plan};
 use crate::protocol::{self, Protocol, Unread};
@@ -167,7 +167,10 @@ fn law_03_mistakes_are_noticed() {
 
 /// Remembers all messages, as the gateway does.
 #[derive(Default)]
-struct Remembering(Mutex<HashMap<u128, Arc<MessageIndex>>>);
+struct Remembering {
+    messages: Mutex<HashMap<u128, Arc<MessageIndex>>>,
+    trails: Mutex<HashMap<u128, Trail>>,
+}
 
 impl Memo for Remembering {
     fn key(&self, dialect: &str, raw: &[u8]) -> u128 {
@@ -175,11 +178,19 @@ impl Memo for Remembering {
     }
 
     fn get(&self, key: u128) -> Option<Arc<MessageIndex>> {
-        self.0.lock().unwrap().get(&key).cloned()
+        self.messages.lock().unwrap().get(&key).cloned()
     }
 
     fn put(&self, key: u128, index: &Arc<MessageIndex>) {
-        self.0.lock().unwrap().insert(key, Arc::clone(index));
+        self.messages.lock().unwrap().insert(key, Arc::clone(index));
+    }
+
+    fn trail(&self, first: u128) -> Option<Trail> {
+        self.trails.lock().unwrap().get(&first).cloned()
+    }
+
+    fn follow(&self, trail: Trail) {
+        self.trails.lock().unwrap().insert(trail[0].key, trail);
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn ask(body: &Bytes) -> Option<Bytes> {
 
 fn question(body: &Bytes) -> Result<Option<Edit>, Unread> {
     const ASKED: &str = r#""include_usage":true"#;
-    let frame = Document::read(body, "messages")?;
+    let frame = Document::frame(body, "messages")?;
     if !frame.has_list() || !frame.is_true("stream") {
         return Ok(None);
     }

@@ -1,0 +1,162 @@
+//! Lists of messages that were read before, up to some message.
+//!
+//! Agents send their history again with every request. A message whose bytes stand where they stood in the request
+//! before is not scanned and not looked up again: that its bytes hash alike is enough to know all of it. A message
+//! that was changed in its place, as by a cache mark that moves, is read as any other, and what follows it is
+//! found again.
+
+use bytes::Bytes;
+
+use crate::conversation::{Memo, Step, Trail};
+use crate::json::scan::Value;
+
+/// Shorter lists are read as quickly.
+pub(super) const LEAST: usize = 8;
+/// After so many messages in a row that stand elsewhere, the rest of the list is another one.
+const MISSES: u32 = 4;
+
+/// Walks along a list beside the one that began alike.
+pub(super) struct Walk<'m> {
+    body: &'m Bytes,
+    dialect: &'m str,
+    memo: &'m dyn Memo,
+    trail: Option<Trail>,
+    misses: u32,
+    /// Of the messages so far, those that are known.
+    steps: Vec<Option<Step>>,
+}
+
+impl<'m> Walk<'m> {
+    pub(super) fn new(body: &'m Bytes, dialect: &'m str, memo: &'m dyn Memo) -> Self {
+        Self { body, dialect, memo, trail: None, misses: 0, steps: Vec::new() }
+    }
+
+    /// The length of the message at `at` if it is known, given the messages before it.
+    pub(super) fn step(&mut self, before: &[Value], at: usize) -> Option<usize> {
+        if let [first] = before {
+            self.trail = self.memo.trail(self.memo.key(self.dialect, first.span.of(self.body)));
+        }
+        let found = self.trail.as_ref().and_then(|trail| trail.get(before.len()));
+        let found = found.filter(|step| self.stands(step, at)).cloned();
+        let length = found.as_ref().map(|step| step.length as usize);
+        self.misses = if found.is_some() { 0 } else { self.misses + 1 };
+        self.trail.take_if(|_| self.misses > MISSES);
+        self.steps.push(found);
+        length
+    }
+
+    /// Whether the bytes of a message stand here.
+    fn stands(&self, step: &Step, at: usize) -> bool {
+        let raw = self.body.get(at..at + step.length as usize);
+        raw.is_some_and(|raw| raw.ends_with(b"}") && self.memo.key(self.dialect, raw) == step.key)
+    }
+
+    /// Of each message, what is known.
+    pub(super) fn into_steps(self) -> Vec<Option<Step>> {
+        self.steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use xxhash_rust::xxh3::xxh3_128;
+
+    use super::*;
+    use crate::conversation::{MessageIndex, NoMemo};
+    use crate::protocol;
+
+    /// Remembers lists only, and counts what had to be looked up.
+    #[derive(Default)]
+    struct Lists {
+        trails: RefCell<HashMap<u128, Trail>>,
+        looked_up: Cell<usize>,
+    }
+
+    impl Memo for Lists {
+        fn key(&self, _: &str, raw: &[u8]) -> u128 {
+            xxh3_128(raw)
+        }
+
+        fn get(&self, _: u128) -> Option<Arc<MessageIndex>> {
+            self.looked_up.set(self.looked_up.get() + 1);
+            None
+        }
+
+        fn put(&self, _: u128, _: &Arc<MessageIndex>) {}
+
+        fn trail(&self, first: u128) -> Option<Trail> {
+            self.trails.borrow().get(&first).cloned()
+        }
+
+        fn follow(&self, trail: Trail) {
+            self.trails.borrow_mut().insert(trail[0].key, trail);
+        }
+    }
+
+    /// A request: a message for each letter, with white space as told by `around`.
+    fn body(letters: &str, around: &str) -> Bytes {
+        let message = |letter: char| format!(r#"{{"role":"user","content":"{letter}}}\""}}"#);
+        let messages: Vec<String> = letters.chars().map(message).collect();
+        format!(r#"{{"model":"m{around}","messages":[{}],"stream":true}}"#, messages.join(around)).into()
+    }
+
+    /// How many messages of each list had to be looked up, after those before it.
+    #[test]
+    fn what_stood_there_before_is_not_read_again() {
+        for (lists, expected) in [
+            (&["abcdefgh", "abcdefgh"][..], &[8, 1][..]),
+            (&["abcdefgh", "abcdefghij", "abcdefghijk"], &[8, 3, 2]),
+            // Short ones are not followed.
+            (&["abcdefg", "abcdefg"], &[7, 7]),
+            (&["abcdefgh", "abcd", "abcdefgh"], &[8, 1, 1]),
+            // One or two were changed in their places.
+            (&["abcdefgh", "abcXefghi", "abcdefghi"], &[8, 3, 2]),
+            (&["abcdefgh", "abXXefghi"], &[8, 4]),
+            // Others from some place on, and back.
+            (&["abcdefgh", "abcUVWXYZ", "abcdefghi"], &[8, 7, 7]),
+            // One was taken out: nothing stands where it stood.
+            (&["abcdefghi", "abdefghi"], &[9, 7]),
+            (&["abcdefgh", "Xbcdefgh"], &[8, 8]),
+        ] {
+            for around in [",", " , "] {
+                let memo = Lists::default();
+                let protocol = protocol::named("anthropic").unwrap();
+                let looked_up = |list: &&str| {
+                    let body = body(list, around);
+                    memo.looked_up.set(0);
+                    let read = protocol.index(&body, &memo).unwrap();
+                    assert_eq!(read, protocol.index(&body, &NoMemo).unwrap(), "{list}");
+                    memo.looked_up.get()
+                };
+                assert_eq!(lists.iter().map(looked_up).collect::<Vec<_>>(), expected, "{lists:?}");
+            }
+        }
+    }
+
+    /// What is known of a list says nothing of a body that is broken behind it.
+    #[test]
+    fn what_is_broken_behind_a_known_list_is_not_read() {
+        let (memo, protocol) = (Lists::default(), protocol::named("anthropic").unwrap());
+        let whole = String::from_utf8(body("abcdefgh", ",").to_vec()).unwrap();
+        protocol.index(&Bytes::from(whole.clone()), &memo).unwrap();
+        for (from, to) in [
+            ("],", ","),
+            ("],", "]]"),
+            ("true}", "true} x"),
+            ("\"stream\"", "\"messages\""),
+            ("\"h}", "h}"),
+            ("],", ",{}],"),
+            ("],", " x],"),
+        ] {
+            let broken = Bytes::from(whole.replacen(from, to, 1));
+            assert_ne!(broken, whole);
+            let (with, without) = (protocol.index(&broken, &memo), protocol.index(&broken, &NoMemo));
+            assert!(with.is_err(), "{to}");
+            assert_eq!(with, without, "{to}");
+        }
+    }
+}
