@@ -122,6 +122,8 @@ pub struct MessageIndex {
     pub parts: Box<[Part]>,
     /// What it says.
     pub fingerprint: Fingerprint,
+    /// Whether cache marks may stand in it.
+    pub is_marked: bool,
     /// Made when it is first asked for.
     blocks: OnceLock<Box<[BlockKey]>>,
 }
@@ -146,7 +148,13 @@ impl Eq for MessageIndex {}
 impl MessageIndex {
     /// What was read.
     pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
-        Self { role, parts: parts.into(), fingerprint, blocks: OnceLock::new() }
+        Self { role, parts: parts.into(), fingerprint, is_marked: false, blocks: OnceLock::new() }
+    }
+
+    /// The same, with what is known of cache marks in it.
+    #[must_use]
+    pub fn marked(self, is_marked: bool) -> Self {
+        Self { is_marked, ..self }
     }
 
     /// The keys of its parts, in order. `make` depends on the message's bytes alone.

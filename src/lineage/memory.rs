@@ -3,7 +3,7 @@
 //! What was in force when a request left never changes afterwards, so an entry is true as long as it is kept,
 //! whatever another gateway does on the same store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use moka::sync::Cache;
 
@@ -30,7 +30,8 @@ pub struct Memory {
     threads: Cache<String, Thread>,
     /// Which thread an answer was given in.
     answers: Cache<Digest, String>,
-    standings: Cache<Chain, Arc<Standing>>,
+    /// Taken out once, so that it need not be copied: a cache goes on holding what is removed for a while.
+    standings: Cache<Chain, Arc<Mutex<Option<Standing>>>>,
 }
 
 impl Memory {
@@ -46,8 +47,10 @@ impl Memory {
             threads: Cache::builder().max_capacity(4096).build(),
             answers: Cache::builder().max_capacity(4096).build(),
             standings: Cache::builder()
-                .weigher(|_: &Chain, standing: &Arc<Standing>| {
-                    u32::try_from(standing.weight() + 256).unwrap_or(u32::MAX)
+                .weigher(|_: &Chain, standing: &Arc<Mutex<Option<Standing>>>| {
+                    let standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
+                    let weight = standing.as_ref().map_or(0, Standing::weight);
+                    u32::try_from(weight + 256).unwrap_or(u32::MAX)
                 })
                 .max_capacity(bytes)
                 .build(),
@@ -85,12 +88,13 @@ impl Memory {
     }
 
     pub(super) fn keep_standing(&self, chain: Chain, standing: Standing) {
-        self.standings.insert(chain, Arc::new(standing));
+        self.standings.insert(chain, Arc::new(Mutex::new(Some(standing))));
     }
 
     /// Hands out what the last request of a history left. It goes on with the next one only.
     pub(super) fn take_standing(&self, chain: Chain) -> Option<Standing> {
-        self.standings.remove(&chain).map(Arc::unwrap_or_clone)
+        let standing = self.standings.remove(&chain)?;
+        standing.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Thread> {

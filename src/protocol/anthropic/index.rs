@@ -85,7 +85,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(marks::may_stand_in(raw)))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {

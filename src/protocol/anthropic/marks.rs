@@ -19,24 +19,24 @@ pub(super) fn read(body: &[u8], list: Span, messages: &[Message]) -> Marks {
         long_member: r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
         ..Marks::default()
     };
-    for at in memmem::find_iter(body, NAME) {
-        let place = at as u32;
-        if !(list.start..list.end).contains(&place) {
-            marks.frame += 1;
-            continue;
+    let around = [&body[..list.range().start], &body[list.range().end..]];
+    marks.frame += around.iter().map(|bytes| memmem::find_iter(bytes, NAME).count()).sum::<usize>();
+    for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
+        let (raw, parts) = (found.span.of(body), &found.index.parts);
+        for at in memmem::find_iter(raw, NAME) {
+            // A mark of a block within a result counts as the result's own.
+            let part = parts.partition_point(|part| part.span.range().end <= at);
+            let part = part.min(parts.len().saturating_sub(1)) as u32;
+            let long = is_long(&raw[at..raw.len().min(at + NEAR)]);
+            marks.parts.push((PartId { message: message as u32, part }, long));
         }
-        let message = messages.partition_point(|message| message.span.end <= place);
-        let Some(found) = messages.get(message).filter(|message| message.span.start <= place) else {
-            continue;
-        };
-        let inside = place - found.span.start;
-        let parts = &found.index.parts;
-        // A mark of a block within a result counts as the result's own.
-        let part = parts.partition_point(|part| part.span.end <= inside).min(parts.len().saturating_sub(1));
-        let long = is_long(&body[at..body.len().min(at + NEAR)]);
-        marks.parts.push((PartId { message: message as u32, part: part as u32 }, long));
     }
     marks
+}
+
+/// Whether marks may stand in a message.
+pub(super) fn may_stand_in(message: &[u8]) -> bool {
+    memmem::find(message, NAME).is_some()
 }
 
 /// Whether the mark that begins here is to last for long. One that cannot be told is taken to be: a mark before
