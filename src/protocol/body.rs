@@ -54,15 +54,18 @@ impl Document {
     /// # Errors
     /// [`Unread`] when the body is not one object of plain JSON.
     pub fn read(bytes: &Bytes, list: &str, dialect: &str, memo: &dyn Memo) -> Result<Self, Unread> {
-        is_text(bytes)?;
         let mut walk = Walk::new(bytes, dialect, memo);
-        let Listing { members, items } =
-            scan::listing_beyond(bytes, list, &mut |before, at| walk.step(before, at))?;
+        let found = scan::listing_beyond(bytes, list, &mut |before, at| walk.step(before, at));
+        let Listing { members, items } = match found {
+            Ok(found) => found,
+            Err(odd) => return Err(is_text(bytes).err().unwrap_or(Unread::Odd(odd))),
+        };
         let item = |(item, step): (Value, Option<Step>)| {
             let (known, key) = step.map(|step| (step.index, step.key)).unzip();
             Item { span: item.span, known, key }
         };
         let items = items.map(|items| items.into_iter().zip(walk.into_steps()).map(item).collect());
+        are_texts_around(bytes, items.as_deref().unwrap_or_default())?;
         Ok(Self { bytes: bytes.clone(), members: members.into(), items, is_followed: true })
     }
 
@@ -242,6 +245,17 @@ fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
 
 fn is_text(bytes: &[u8]) -> Result<(), Unread> {
     std::str::from_utf8(bytes).map(|_| ()).map_err(|_| Unread::NotText)
+}
+
+/// The same of all but the items that are known, which were looked at when they were read. Items begin and end with
+/// brackets, so no character reaches across.
+fn are_texts_around(bytes: &[u8], items: &[Item]) -> Result<(), Unread> {
+    let mut from = 0;
+    for known in items.iter().filter(|item| item.known.is_some()) {
+        is_text(&bytes[from..known.span.range().start])?;
+        from = known.span.range().end;
+    }
+    is_text(&bytes[from..])
 }
 
 /// The members of one message or block, which must be an object.

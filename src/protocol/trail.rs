@@ -143,6 +143,13 @@ mod tests {
         let (memo, protocol) = (Lists::default(), protocol::named("anthropic").unwrap());
         let whole = String::from_utf8(body("abcdefgh", ",").to_vec()).unwrap();
         protocol.index(&Bytes::from(whole.clone()), &memo).unwrap();
+        let letter = whole.find("\"h}").unwrap() + 1;
+        for place in [0, letter, whole.len() - 2] {
+            let mut broken = whole.clone().into_bytes();
+            broken[place] = 0xff;
+            let with = protocol.index(&Bytes::from(broken), &memo);
+            assert_eq!(with, Err(protocol::Unread::NotText), "{place}");
+        }
         for (from, to) in [
             ("],", ","),
             ("],", "]]"),
