@@ -13,12 +13,12 @@ use super::state::State;
 use super::{Core, clock};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
 use crate::planner::Level;
-use crate::protocol::{self, Answer, AnswerReader, Protocol, Refused};
+use crate::protocol::{self, Answer, AnswerReader, Framing, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::strategy::window::Reading;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
-use crate::usage::{self, Usage, Vendor};
+use crate::usage::{self, Catalogue, Usage, Vendor};
 
 /// The share of the usable window from which on the beginning of an answer is looked at before it goes on.
 const NEARLY: f64 = 0.7;
@@ -94,7 +94,7 @@ impl Follow {
     }
 
     fn record(&self, how: &End, answer: &Answer) -> Record {
-        let billed = answer.model.clone().or_else(|| self.facts.model.clone());
+        let billed = self.billed(answer);
         let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
         if let (Some(place), Some(answer)) = (place, &answer.id) {
@@ -138,6 +138,14 @@ impl Follow {
             id,
             ..Record::default()
         }
+    }
+
+    /// The name of the model that is billed: the one that answered. Bedrock's own names tell the region, and so the
+    /// price; what answers behind them does not.
+    fn billed(&self, answer: &Answer) -> Option<String> {
+        let asked = self.facts.model.as_ref();
+        let is_regional = |model: &&String| Catalogue::seller(model, self.vendor()) == Some(Vendor::Bedrock);
+        asked.filter(is_regional).or(answer.model.as_ref()).or(asked).cloned()
     }
 
     fn window(&self, level: Level) -> Window {
@@ -319,7 +327,10 @@ impl Exchange for Follow {
 
     /// Only where the window may be full: nothing is held back without need.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        self.recovers() && status == StatusCode::OK && self.is_nearly_full() && kind(headers).is_some()
+        self.recovers()
+            && status == StatusCode::OK
+            && self.is_nearly_full()
+            && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
     fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
@@ -330,7 +341,7 @@ impl Exchange for Follow {
             (true, _) => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
             (false, false) => return Opening::Hold,
             (false, true) => {
-                let mut reader = self.protocol.answer(false);
+                let mut reader = self.protocol.answer(Framing::Document);
                 reader.push(body);
                 self.is_cut_off(&reader.finish(), FULL)
             }
@@ -342,7 +353,7 @@ impl Exchange for Follow {
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
         self.head_at = Some(Instant::now());
-        self.reader = Some(self.protocol.answer(kind(headers) == Some(Kind::Events)));
+        self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
         let job = self.job.take().filter(|_| status.is_success());
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
             summaries.begin(job);
@@ -377,18 +388,13 @@ impl Exchange for Follow {
     }
 }
 
-/// What kind of body an answer has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Events,
-    Json,
-}
-
-fn kind(headers: &HeaderMap) -> Option<Kind> {
+/// How the body of an answer is framed, if it is one that is known.
+fn framing(headers: &HeaderMap) -> Option<Framing> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     match kind {
-        _ if kind.starts_with("text/event-stream") => Some(Kind::Events),
-        _ if kind.starts_with("application/json") => Some(Kind::Json),
+        _ if kind.starts_with("text/event-stream") => Some(Framing::Events),
+        _ if kind.starts_with("application/json") => Some(Framing::Document),
+        _ if kind.starts_with("application/vnd.amazon.eventstream") => Some(Framing::Frames),
         _ => None,
     }
 }

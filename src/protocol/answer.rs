@@ -21,6 +21,17 @@ pub struct Answer {
     pub reasoning_dropped: u32,
 }
 
+/// How an answer is framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// One JSON document.
+    Document,
+    /// Server-sent events.
+    Events,
+    /// Amazon's binary event stream.
+    Frames,
+}
+
 /// Reads an answer as it passes by. Never fails: what is not understood is left out.
 pub trait AnswerReader: Send {
     /// The next bytes, decoded.

@@ -11,6 +11,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod content;
+mod frames;
 pub mod prompt;
 mod reader;
 mod refusal;
@@ -31,7 +32,7 @@ use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, Odd};
 use crate::plan::{self, Plan};
 
-pub use answer::{Answer, AnswerReader, AtFault, Fault, Refused};
+pub use answer::{Answer, AnswerReader, AtFault, Fault, Framing, Refused};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
 pub use prompt::{Prompt, Scale, Share};
@@ -70,8 +71,8 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// A message with one text, as it is written on the wire.
     fn message(&self, role: Role, text: &str) -> String;
 
-    /// Reads the usage and the end of an answer. `streamed` says whether it is an event stream.
-    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader>;
+    /// Reads the usage and the end of an answer.
+    fn answer(&self, framing: Framing) -> Box<dyn AnswerReader>;
 
     /// The body of a stream's request with the question for usage, for dialects that do not state it unasked;
     /// `None` where there is nothing to ask.

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Answer, AnswerReader};
+use super::frames::Frames;
+use super::{Answer, AnswerReader, Framing};
 use crate::sse::Framer;
 
 /// The largest JSON answer that is read for its usage, in bytes.
@@ -37,12 +38,18 @@ pub(crate) struct Events<F> {
     fold: F,
 }
 
+/// Reads an answer that is a stream of frames.
+struct Framed<F> {
+    frames: Frames,
+    fold: F,
+}
+
 /// The reader for one kind of answer.
-pub(crate) fn reader<F: Fold + 'static>(streamed: bool, fold: F) -> Box<dyn AnswerReader> {
-    if streamed {
-        Box::new(Events { framer: Framer::default(), fold })
-    } else {
-        Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+pub(crate) fn reader<F: Fold + 'static>(framing: Framing, fold: F) -> Box<dyn AnswerReader> {
+    match framing {
+        Framing::Document => Box::new(Whole { bytes: Vec::new(), too_large: false, fold }),
+        Framing::Events => Box::new(Events { framer: Framer::default(), fold }),
+        Framing::Frames => Box::new(Framed { frames: Frames::default(), fold }),
     }
 }
 
@@ -76,6 +83,17 @@ impl<F: Fold> AnswerReader for Events<F> {
         let Self { framer, fold } = self;
         framer.finish(&mut |event| take(fold, event));
         fold.answer()
+    }
+}
+
+impl<F: Fold> AnswerReader for Framed<F> {
+    fn push(&mut self, bytes: &[u8]) {
+        let Self { frames, fold } = self;
+        frames.push(bytes, &mut |event| take(fold, event));
+    }
+
+    fn finish(&mut self) -> Answer {
+        self.fold.answer()
     }
 }
 

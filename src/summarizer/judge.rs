@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::line::{Https, Line};
 use super::{Call, Failure, vendor};
-use crate::protocol::Ask;
+use crate::protocol::{Ask, Framing};
 use crate::usage::{self, Catalogue, Money};
 
 /// Tokens that an answer may have, with what the model thinks before it.
@@ -80,7 +80,7 @@ impl Judge {
             let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);
             return Err((Failure::Call(format!("status {status}")), passes));
         }
-        let mut reader = protocol.answer(false);
+        let mut reader = protocol.answer(Framing::Document);
         reader.push(&answer);
         let read = reader.finish();
         let billed = read.model.as_deref().unwrap_or(model);

@@ -11,7 +11,7 @@ use super::line::Line;
 use super::purse::Purse;
 use super::{Answered, Done, Failure, Job, Limits, vendor};
 use crate::conversation::{PartId, PartKind};
-use crate::protocol::{Ask, Refused};
+use crate::protocol::{Ask, Framing, Refused};
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::{Fidelity, Outline, text, transcript};
@@ -180,7 +180,7 @@ impl<L: Line> Errand<'_, L> {
     /// Notes what an answer cost.
     fn book(&mut self, status: u16, answer: &[u8], took: Duration, bytes: u64) {
         let call = &self.job.call;
-        let mut reader = call.protocol.answer(false);
+        let mut reader = call.protocol.answer(Framing::Document);
         reader.push(answer);
         let answer = reader.finish();
         let model = answer.model.clone();

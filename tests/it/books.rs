@@ -127,6 +127,39 @@ fn what_is_not_known_is_null() {
     assert_eq!((&record["counterfactual"], &record["net_saved"]), (&Value::Null, &Value::Null));
 }
 
+/// A stream of frames is booked like one of text, at the price of the region that the path names.
+#[test]
+fn bedrock_streams_are_booked() {
+    const MODEL: &str = "us.anthropic.claude-haiku-4-5-20251001-v1:0";
+    let events = |prefix: &str| {
+        let start = json!({"type": "message_start", "message": {"id": "msg_1", "model": "claude-haiku-4-5-20251001",
+            "usage": {"input_tokens": 1000, "output_tokens": 1}}});
+        let delta = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 100}});
+        let events = [start, delta, json!({"type": "message_stop"})];
+        events.map(|event| format!("{prefix} {event}\n\n")).concat()
+    };
+    for (prefix, path, expected) in [
+        ("chunk:", format!("/model/{MODEL}/invoke-with-response-stream"), 1_650_000_000_u64),
+        ("data:", "/v1/messages".to_owned(), 1_500_000_000),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let answer = events(prefix);
+        let upstream = Upstream::start(move |_| (200, answer.clone()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let headers = [("authorization", "Bearer key")];
+        let body = request(&[&log("first", 10)]);
+        let body =
+            if prefix == "chunk:" { body.replace("\"model\":\"claude-sonnet-4-6\",", "") } else { body };
+        assert_eq!(gateway.post(&path, &headers, &body).0, 200);
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!((&record["tokens"]["input"], &record["tokens"]["output"]), (&json!(1000), &json!(100)));
+        assert_eq!((&record["outcome"], &record["stop"]), (&json!("complete"), &json!("end_turn")));
+        assert_eq!(record["cost"]["total"], json!(expected), "{record}");
+    }
+}
+
 #[test]
 fn bodies_are_kept_only_when_asked_for() {
     let (long, short) = (log("first", 4000), log("first", 10));

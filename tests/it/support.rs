@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use base64::Engine as _;
+
 /// A request as it arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
@@ -25,7 +27,8 @@ pub(crate) struct Upstream {
     received: Arc<Mutex<Vec<Received>>>,
 }
 
-/// An answer: status and body. A body that starts with `event:` or `data:` is a stream.
+/// An answer: status and body. A body that starts with `event:` or `data:` is a stream, and lines that start with
+/// `chunk:` are frames of Amazon's binary stream, an event in each.
 pub(crate) type Answer = (u16, String);
 
 impl Upstream {
@@ -59,14 +62,41 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, answer: &dyn Fn(&Receiv
         let request = Received { body };
         seen.lock().unwrap().push(request.clone());
         let (status, body) = answer(&request);
-        let streamed = body.starts_with("event:") || body.starts_with("data:");
-        let kind = if streamed { "text/event-stream" } else { "application/json" };
+        let (kind, body) = match body.split_once(':') {
+            Some(("event" | "data", _)) => ("text/event-stream", body.into_bytes()),
+            Some(("chunk", _)) => {
+                let events = body.lines().filter_map(|line| line.strip_prefix("chunk:"));
+                ("application/vnd.amazon.eventstream", events.flat_map(frame).collect())
+            }
+            _ => ("application/json", body.into_bytes()),
+        };
         let head =
             format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
-        if stream.write_all((head + &body).as_bytes()).is_err() {
+        if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
             return;
         }
     }
+}
+
+/// An event as Bedrock sends it.
+fn frame(event: &str) -> Vec<u8> {
+    let mut headers = Vec::new();
+    for (name, value) in [(":event-type", "chunk"), (":message-type", "event")] {
+        headers.extend(
+            [&[name.len() as u8], name.as_bytes(), &[7, 0, value.len() as u8], value.as_bytes()].concat(),
+        );
+    }
+    let payload =
+        format!(r#"{{"bytes":"{}"}}"#, base64::engine::general_purpose::STANDARD.encode(event.trim()));
+    let length = (16 + headers.len() + payload.len()) as u32;
+    let with_checksum = |mut bytes: Vec<u8>| {
+        let mut checksum = flate2::Crc::new();
+        checksum.update(&bytes);
+        bytes.extend(checksum.sum().to_be_bytes());
+        bytes
+    };
+    let prelude = with_checksum([length.to_be_bytes(), (headers.len() as u32).to_be_bytes()].concat());
+    with_checksum([&prelude, &*headers, payload.as_bytes()].concat())
 }
 
 /// Reads a head and a body of known length.

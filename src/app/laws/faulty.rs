@@ -8,7 +8,7 @@ use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
-    AnswerReader, Ask, Asked, Document, Fault, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
+    AnswerReader, Ask, Asked, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
 };
 use crate::store::{
     Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
@@ -149,8 +149,8 @@ impl Protocol for Clumsy {
         self.inner.valid(conversation)
     }
 
-    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
-        self.inner.answer(streamed)
+    fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
+        self.inner.answer(framing)
     }
 
     fn ask(&self, ask: &Ask<'_>) -> Asked {

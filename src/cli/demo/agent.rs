@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::session::Session;
-use crate::protocol;
+use crate::protocol::{self, Framing};
 use crate::sse::Framer;
 use crate::usage::Usage;
 
@@ -139,7 +139,7 @@ fn mark(block: &mut Value) {
 
 impl Answer {
     fn read(stream: &[u8]) -> Option<Self> {
-        let mut reader = protocol::named("anthropic")?.answer(true);
+        let mut reader = protocol::named("anthropic")?.answer(Framing::Events);
         reader.push(stream);
         let usage = reader.finish().usage?;
         let mut content = Content::default();

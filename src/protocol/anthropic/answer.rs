@@ -7,11 +7,11 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, count, text};
-use crate::protocol::{Answer, AnswerReader};
+use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Extra, Geo, Partial, Reasoning, Speed, Tier, Tokens};
 
-pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
-    reader::reader(streamed, Messages::default())
+pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
+    reader::reader(framing, Messages::default())
 }
 
 #[derive(Default)]
@@ -138,7 +138,7 @@ mod tests {
     use crate::usage::Usage;
 
     fn stream(events: &[&str]) -> Answer {
-        let mut reader = reader(true);
+        let mut reader = reader(Framing::Events);
         for event in events {
             reader.push(format!("event: x\ndata: {event}\n\n").as_bytes());
         }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn calls_beside_the_answer_are_billed_too() {
-        let mut reader = reader(false);
+        let mut reader = reader(Framing::Document);
         reader.push(br#"{"id":"m","model":"c","stop_reason":"end_turn","usage":{"input_tokens":20,"output_tokens":5,"iterations":[{"type":"compaction","input_tokens":900,"output_tokens":80},{"type":"message","input_tokens":12,"cache_read_input_tokens":3,"output_tokens":5},{"type":"advisor_message","model":"big","input_tokens":7,"output_tokens":2}]},"input_transformations":[{"type":"thinking_dropped"},{"type":"thinking_mismatch_allowed"}]}"#);
         let answer = reader.finish();
         let usage = answer.usage.unwrap();
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn nonsense_is_left_out() {
         for text in ["", "{", "[]", "null", "{\"usage\":3}", "{\"usage\":{\"input_tokens\":-1}}"] {
-            let mut reader = reader(false);
+            let mut reader = reader(Framing::Document);
             reader.push(text.as_bytes());
             assert_eq!(reader.finish(), Answer::default(), "{text}");
         }

@@ -11,7 +11,7 @@ mod marks;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Protocol, Refused, Unread, between};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Refused, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -75,8 +75,8 @@ impl Protocol for Anthropic {
         valid::check(conversation, &RULES)
     }
 
-    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
-        answer::reader(streamed)
+    fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
+        answer::reader(framing)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

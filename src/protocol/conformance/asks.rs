@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::conversation::{NoMemo, PartId, PartKind, Role};
-use crate::protocol::Ask;
+use crate::protocol::{Ask, Framing};
 
 use super::{SUBJECTS, for_all};
 
@@ -41,7 +41,7 @@ fn what_is_said_is_whole_or_nothing() {
         let said = protocol.said(whole.as_bytes());
         prop_assert_eq!(said.as_deref(), Some(&*text), "{}", &whole);
         let usage = {
-            let mut reader = protocol.answer(false);
+            let mut reader = protocol.answer(Framing::Document);
             reader.push(whole.as_bytes());
             reader.finish().usage
         };

@@ -15,7 +15,7 @@ use super::tree::{Tree, planned};
 use super::{SUBJECTS, Subject};
 use crate::conversation::{Arguments, Conversation, NoMemo, Part, PartId, Role};
 use crate::plan::{LeafEdit, Op, Plan};
-use crate::protocol::{self, Answer, Protocol};
+use crate::protocol::{self, Answer, Framing, Protocol};
 
 #[test]
 fn fixtures() {
@@ -25,9 +25,9 @@ fn fixtures() {
             if let Some(body) = text(&case, "request.json") {
                 request(*subject, &case, &body, &mut wrong);
             }
-            for (name, streamed) in [("response.sse", true), ("response.json", false)] {
+            for (name, framing) in [("response.sse", Framing::Events), ("response.json", Framing::Document)] {
                 if let Some(body) = text(&case, name) {
-                    let learned = answer(subject.protocol(), streamed, &body);
+                    let learned = answer(subject.protocol(), framing, &body);
                     check(&case, "usage.json", &learned, &mut wrong);
                 }
             }
@@ -161,9 +161,9 @@ fn operation(op: &Value) -> Op {
 }
 
 /// What was learned from an answer, the same however it is cut.
-fn answer(protocol: &dyn Protocol, streamed: bool, body: &str) -> String {
+fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
     let read = |size: usize| {
-        let mut reader = protocol.answer(streamed);
+        let mut reader = protocol.answer(framing);
         body.as_bytes().chunks(size).for_each(|bytes| reader.push(bytes));
         reader.finish()
     };

@@ -7,11 +7,11 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, at, count, text};
-use crate::protocol::{Answer, AnswerReader};
+use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Partial, Reasoning, Tier};
 
-pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
-    reader::reader(streamed, Responses::default())
+pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
+    reader::reader(framing, Responses::default())
 }
 
 #[derive(Default)]

@@ -13,7 +13,7 @@ mod pair;
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
-    AnswerReader, Ask, Asked, Document, Fault, Lowering, Protocol, Refused, Unread, between, splice,
+    AnswerReader, Ask, Asked, Document, Fault, Framing, Lowering, Protocol, Refused, Unread, between, splice,
 };
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
@@ -86,8 +86,8 @@ impl Protocol for Gemini {
         valid::check(conversation, &RULES)
     }
 
-    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
-        answer::reader(streamed)
+    fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
+        answer::reader(framing)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

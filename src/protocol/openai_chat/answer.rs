@@ -6,11 +6,11 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, at, count, text};
-use crate::protocol::{Answer, AnswerReader};
+use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Money, Partial, Reasoning, Tier};
 
-pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
-    reader::reader(streamed, Completion::default())
+pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
+    reader::reader(framing, Completion::default())
 }
 
 #[derive(Default)]
@@ -130,8 +130,8 @@ mod tests {
     use super::*;
     use crate::usage::Tokens;
 
-    fn answer(streamed: bool, text: &str) -> Answer {
-        let mut reader = reader(streamed);
+    fn answer(framing: Framing, text: &str) -> Answer {
+        let mut reader = reader(framing);
         for byte in text.as_bytes() {
             reader.push(&[*byte]);
         }
@@ -146,8 +146,8 @@ mod tests {
              : comment\n\ndata: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n\
              data: {{\"choices\":[],\"usage\":{figures}}}\n\ndata: [DONE]\n\n"
         );
-        for (streamed, text) in [(false, whole), (true, stream)] {
-            let answer = answer(streamed, &text);
+        for (framing, text) in [(Framing::Document, whole), (Framing::Events, stream)] {
+            let answer = answer(framing, &text);
             assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
             assert_eq!(
                 (answer.complete, answer.stop.as_deref(), answer.model.as_deref()),
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn the_providers_own_cost_is_kept_exactly() {
         let answer = answer(
-            false,
+            Framing::Document,
             r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"cost":0.00012345}}"#,
         );
         let expected = Money::from_usd_str("0.00012345").unwrap();
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_stream_without_usage_has_none() {
         let text = "data: {\"id\":\"c\",\"service_tier\":\"default\",\"choices\":[{\"finish_reason\":null}]}\n\ndata: {\"error\":{\"message\":\"no\"}}\n\n";
-        let answer = answer(true, text);
+        let answer = answer(Framing::Events, text);
         assert_eq!((answer.usage, answer.complete, answer.error.as_deref()), (None, false, Some("no")));
     }
 }

@@ -7,14 +7,14 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, count, text};
-use crate::protocol::{Answer, AnswerReader};
+use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Money, Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
 
-pub(super) fn reader(streamed: bool) -> Box<dyn AnswerReader> {
-    reader::reader(streamed, Responses::default())
+pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
+    reader::reader(framing, Responses::default())
 }
 
 #[derive(Default)]
@@ -131,8 +131,8 @@ mod tests {
         reasoning: 120,
     };
 
-    fn answer(streamed: bool, text: &str) -> Answer {
-        let mut reader = reader(streamed);
+    fn answer(framing: Framing, text: &str) -> Answer {
+        let mut reader = reader(framing);
         for piece in text.as_bytes().chunks(7) {
             reader.push(piece);
         }
@@ -165,8 +165,8 @@ mod tests {
         ] {
             let response = response(status, rest);
             let stream = stream(&format!("response.{status}"), &response);
-            for (streamed, text) in [(false, &response), (true, &stream)] {
-                let answer = answer(streamed, text);
+            for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
+                let answer = answer(framing, text);
                 assert_eq!(answer.usage.as_ref().map(|usage| usage.tokens), Some(TOKENS), "{text}");
                 assert_eq!(answer.usage.map(|usage| usage.tier), Some(Tier::Flex), "{text}");
                 assert_eq!((answer.stop.as_deref(), answer.complete), (Some(stop), complete), "{text}");
@@ -181,8 +181,8 @@ mod tests {
         let rest = r#","input_transformations":[{"type":"reasoning","id":"rs_1","action":"removed","reason":"prefix_mismatch"},{"type":"reasoning","action":"kept"},{"type":"image","action":"removed"}]"#;
         let response = response("completed", rest);
         let both = stream("response.in_progress", &response) + &stream("response.completed", &response);
-        assert_eq!(answer(true, &both).reasoning_dropped, 1);
-        assert_eq!(answer(false, &response).reasoning_dropped, 1);
+        assert_eq!(answer(Framing::Events, &both).reasoning_dropped, 1);
+        assert_eq!(answer(Framing::Document, &response).reasoning_dropped, 1);
     }
 
     #[test]
@@ -193,17 +193,21 @@ mod tests {
         );
         let event = r#"{"type":"error","code":"server_error","message":"overloaded","param":null}"#;
         let nested = r#"{"type":"error","error":{"type":"server_error","message":"overloaded"}}"#;
-        for (streamed, text, expected) in [
-            (true, stream("response.failed", &failed), "Your input exceeds …"),
-            (true, format!("data: {event}\n\n"), "overloaded"),
+        for (framing, text, expected) in [
+            (Framing::Events, stream("response.failed", &failed), "Your input exceeds …"),
+            (Framing::Events, format!("data: {event}\n\n"), "overloaded"),
             (
-                true,
+                Framing::Events,
                 format!("{}data: {nested}\n\n", stream("response.in_progress", &response("queued", ""))),
                 "overloaded",
             ),
-            (false, r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(), "no"),
+            (
+                Framing::Document,
+                r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(),
+                "no",
+            ),
         ] {
-            let answer = answer(streamed, &text);
+            let answer = answer(framing, &text);
             assert_eq!((answer.error.as_deref(), answer.complete), (Some(expected), false), "{text}");
         }
     }
@@ -212,7 +216,7 @@ mod tests {
     fn a_broken_stream_says_who_was_answering() {
         let whole = stream("response.completed", &response("completed", ""));
         let cut = &whole[..whole.find("event: response.completed").unwrap()];
-        let answer = answer(true, cut);
+        let answer = answer(Framing::Events, cut);
         assert_eq!((answer.id.as_deref(), answer.complete, answer.usage), (Some("resp_1"), false, None));
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Refused, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -75,8 +75,8 @@ impl Protocol for OpenAiResponses {
         valid::check(conversation, &RULES)
     }
 
-    fn answer(&self, streamed: bool) -> Box<dyn AnswerReader> {
-        answer::reader(streamed)
+    fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
+        answer::reader(framing)
     }
 
     fn with_cache_key(&self, body: &Bytes, key: &str) -> Option<Bytes> {

@@ -84,6 +84,11 @@ impl Catalogue {
         embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE) })
     }
 
+    /// Whose name it is in the embedded list, by the same order.
+    pub fn seller(model: &str, vendor: Option<Vendor>) -> Option<Vendor> {
+        find_row(model, vendor).map(|row| row.vendor)
+    }
+
     /// The rows of the embedded list: seller, name at that seller, price.
     pub fn rows() -> impl Iterator<Item = (Vendor, &'static str, Arc<Price>)> {
         index().iter().filter_map(|row| row.price().map(|price| (row.vendor, row.name, price)))

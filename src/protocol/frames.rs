@@ -1,0 +1,224 @@
+//! Amazon's binary event streams, as far as Bedrock sends a model's own events in them.
+//!
+//! A frame is its length and its headers' length (each four bytes, the highest first), a checksum of these, headers,
+//! a payload, and a checksum of it all. A `chunk` holds one event of the dialect in base64; anything else that is
+//! not an exception is of no interest. Used on a copy of a stream, like [`crate::sse::Framer`]: it never fails, and
+//! after a frame that is broken or too large it says nothing more, since nobody knows where the next one begins.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+/// The largest frame that is read, in bytes.
+const MAX_FRAME: usize = 16 << 20;
+/// Both lengths and their checksum.
+const PRELUDE: usize = 12;
+/// The checksum at the end.
+const CHECKSUM: usize = 4;
+/// The kind of a header's value that is a text behind its length.
+const TEXT: u8 = 7;
+
+/// Collects the events of a byte stream.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    unread: Vec<u8>,
+    is_lost: bool,
+}
+
+/// What a payload says that is of interest: an event, or why there is none.
+#[derive(Deserialize)]
+struct Payload {
+    bytes: Option<String>,
+    message: Option<String>,
+}
+
+impl Frames {
+    /// Takes the next bytes and calls `event` with every event they complete.
+    pub(super) fn push(&mut self, bytes: &[u8], event: &mut dyn FnMut(&[u8])) {
+        if self.is_lost {
+            return;
+        }
+        self.unread.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some(prelude) = self.unread.get(at..at + PRELUDE) {
+            let Some((length, headers)) = lengths(prelude) else {
+                self.is_lost = true;
+                self.unread = Vec::new();
+                return;
+            };
+            let Some(frame) = self.unread.get(at..at + length) else { break };
+            let (headers, payload) = frame[PRELUDE..length - CHECKSUM].split_at(headers);
+            take(headers, payload, event);
+            at += length;
+        }
+        self.unread.drain(..at);
+    }
+}
+
+/// The lengths of a frame and of its headers; `None` if they cannot be.
+fn lengths(prelude: &[u8]) -> Option<(usize, usize)> {
+    let number = |at: usize| prelude.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    let (length, headers) = (number(0)? as usize, number(4)? as usize);
+    let mut checksum = flate2::Crc::new();
+    checksum.update(prelude.get(..8)?);
+    let fits = headers.checked_add(PRELUDE + CHECKSUM)? <= length && length <= MAX_FRAME;
+    (fits && checksum.sum() == number(8)?).then_some((length, headers))
+}
+
+fn take(headers: &[u8], payload: &[u8], event: &mut dyn FnMut(&[u8])) {
+    let Ok(payload) = serde_json::from_slice::<Payload>(payload) else { return };
+    match (header(headers, ":message-type"), header(headers, ":event-type"), payload) {
+        (Some("event"), Some("chunk"), Payload { bytes: Some(bytes), .. }) => {
+            if let Ok(bytes) = STANDARD.decode(bytes) {
+                event(&bytes);
+            }
+        }
+        (Some("exception" | "error"), _, Payload { message, .. }) => {
+            // In the words of the dialect's own streams.
+            let message = message.or_else(|| header(headers, ":exception-type").map(str::to_owned));
+            let error = serde_json::json!({"type": "error", "error": {"message": message}});
+            event(error.to_string().as_bytes());
+        }
+        _ => {}
+    }
+}
+
+/// The header of this name, if it is a text and all before it are.
+fn header<'h>(mut headers: &'h [u8], name: &str) -> Option<&'h str> {
+    loop {
+        let (length, rest) = headers.split_first()?;
+        let (found, rest) = rest.split_at_checked(usize::from(*length))?;
+        let [TEXT, high, low, rest @ ..] = rest else { return None };
+        let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+        if found == name.as_bytes() {
+            return std::str::from_utf8(value).ok();
+        }
+        headers = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::protocol::{self, Answer, Framing};
+
+    fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
+        let mut head = Vec::new();
+        for (name, value) in headers {
+            head.push(name.len() as u8);
+            head.extend_from_slice(name.as_bytes());
+            head.push(TEXT);
+            head.extend_from_slice(&(value.len() as u16).to_be_bytes());
+            head.extend_from_slice(value.as_bytes());
+        }
+        let length = PRELUDE + head.len() + payload.len() + CHECKSUM;
+        let mut frame = (length as u32).to_be_bytes().to_vec();
+        frame.extend_from_slice(&(head.len() as u32).to_be_bytes());
+        let sum = |bytes: &[u8]| {
+            let mut checksum = flate2::Crc::new();
+            checksum.update(bytes);
+            checksum.sum().to_be_bytes()
+        };
+        frame.extend(sum(&frame.clone()));
+        frame.extend(head);
+        frame.extend_from_slice(payload.as_bytes());
+        frame.extend(sum(&frame.clone()));
+        frame
+    }
+
+    fn chunk(event: &str) -> Vec<u8> {
+        let headers =
+            [(":event-type", "chunk"), (":content-type", "application/json"), (":message-type", "event")];
+        frame(&headers, &format!(r#"{{"bytes":"{}","p":"abcdef"}}"#, STANDARD.encode(event)))
+    }
+
+    fn read(framing: Framing, pieces: &[&[u8]]) -> Answer {
+        let mut reader = protocol::named("anthropic").unwrap().answer(framing);
+        for piece in pieces {
+            reader.push(piece);
+        }
+        reader.finish()
+    }
+
+    const EVENTS: [&str; 4] = [
+        r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-opus-4-6","usage":{"input_tokens":9,"cache_read_input_tokens":70,"cache_creation_input_tokens":5,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Well"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":17}}"#,
+        r#"{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":9,"outputTokenCount":17}}"#,
+    ];
+
+    /// The same is learned as of a stream of text, wherever it is cut.
+    #[test]
+    fn frames_say_what_events_say() {
+        let text = EVENTS.map(|event| format!("data: {event}\n\n")).concat();
+        let frames: Vec<u8> = EVENTS.iter().flat_map(|event| chunk(event)).collect();
+        let expected = read(Framing::Events, &[text.as_bytes()]);
+        assert!(expected.complete && expected.usage.is_some());
+        for size in [1, 7, 64, frames.len()] {
+            let pieces: Vec<&[u8]> = frames.chunks(size).collect();
+            assert_eq!(read(Framing::Frames, &pieces), expected, "{size}");
+        }
+        let cut = read(Framing::Frames, &[&frames[..frames.len() - 1]]);
+        assert_eq!((cut.complete, cut.usage), (false, expected.usage));
+    }
+
+    #[test]
+    fn exceptions_are_errors() {
+        let headers = [(":exception-type", "throttlingException"), (":message-type", "exception")];
+        for (payload, expected) in [
+            (r#"{"message":"Too many"}"#, Some("Too many")),
+            ("{}", Some("throttlingException")),
+            ("no JSON", None),
+        ] {
+            let answer = read(Framing::Frames, &[&chunk(EVENTS[0]), &frame(&headers, payload)]);
+            assert_eq!(answer.error.as_deref(), expected, "{payload}");
+            assert!(answer.usage.is_some() && !answer.complete);
+        }
+    }
+
+    /// What is of no interest is passed over; after what is broken nothing is said.
+    #[test]
+    fn odd_frames() {
+        let good = chunk(EVENTS[0]);
+        let odd = |at: usize| {
+            let mut odd = good.clone();
+            odd[at] ^= 0x40;
+            odd
+        };
+        let other = frame(&[(":event-type", "metadata"), (":message-type", "event")], r#"{"usage":{}}"#);
+        let bare = frame(&[], r#"{"bytes":"e30="}"#);
+        let no_base64 = frame(&[(":event-type", "chunk"), (":message-type", "event")], r#"{"bytes":"%"}"#);
+        for (before, expected) in [
+            (other, true),
+            (bare, true),
+            (no_base64, true),
+            // Within a header's name.
+            (odd(PRELUDE + 3), true),
+            // A length, and the checksum of the lengths.
+            (odd(3), false),
+            (odd(5), false),
+            (odd(9), false),
+            (vec![0; 12], false),
+        ] {
+            let answer = read(Framing::Frames, &[&before, &good]);
+            assert_eq!(answer.usage.is_some(), expected, "{before:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn where_a_stream_is_cut_makes_no_difference(
+            pieces in prop::collection::vec(
+                prop_oneof![Just(chunk(EVENTS[0])), Just(chunk(EVENTS[2])), prop::collection::vec(any::<u8>(), 0..40)],
+                0..6
+            ),
+            size in 1_usize..50,
+        ) {
+            let all = pieces.concat();
+            let cut: Vec<&[u8]> = all.chunks(size).collect();
+            prop_assert_eq!(read(Framing::Frames, &cut), read(Framing::Frames, &[&all]));
+        }
+    }
+}
