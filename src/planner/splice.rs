@@ -163,20 +163,9 @@ impl Cut {
 
     /// Keeps a message after all.
     fn keep(&mut self, conversation: &Conversation, message: usize) {
-        let at = message as u32;
-        let split = |&(first, end): &(u32, u32)| {
-            let parts = if (first..end).contains(&at) {
-                [(first, at), (at + 1, end)]
-            } else {
-                [(first, end), (end, end)]
-            };
-            parts.into_iter().filter(|(first, end)| first < end)
-        };
-        let kept: Vec<(u32, u32)> = self.drops.iter().flat_map(split).collect();
-        if self.drops.iter().any(|(first, end)| (*first..*end).contains(&at)) {
-            self.bytes -= conversation.messages[message].span.len() as u64;
-        }
-        self.drops = kept.into();
+        let mut drops = std::mem::take(&mut self.drops).into_vec();
+        keep(conversation, message, &mut drops, &mut self.bytes);
+        self.drops = drops.into();
     }
 
     /// The same as ranges, in order.
@@ -310,7 +299,7 @@ impl Hosted {
 }
 
 /// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
-/// them is not understood.
+/// them is not understood. No two answers that stay come to stand in a row: providers refuse that.
 fn unit(
     conversation: &Conversation,
     hosted: &Hosted,
@@ -321,6 +310,9 @@ fn unit(
     let index = |at: usize| &conversation.messages[at].index;
     let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
     if messages.clone().any(|at| is_opaque(at) || hosted.stuck.contains(&at)) {
+        if let Some(question) = question(conversation, messages.start, drops) {
+            keep(conversation, question, drops, bytes);
+        }
         return;
     }
     for at in messages.filter(|at| index(*at).role != Role::System) {
@@ -331,6 +323,27 @@ fn unit(
             _ => drops.push((at, at + 1)),
         }
     }
+}
+
+/// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
+fn question(conversation: &Conversation, answer: usize, drops: &[(u32, u32)]) -> Option<usize> {
+    let index = |at: usize| &conversation.messages[at].index;
+    let (first, end) = drops.last().map(|(first, end)| (*first as usize, *end as usize))?;
+    let before = first.checked_sub(1)?;
+    if end != answer || index(before).role != Role::Assistant {
+        return None;
+    }
+    (first..end).rfind(|at| index(*at).starts_turn())
+}
+
+/// Takes a message out of what goes.
+fn keep(conversation: &Conversation, message: usize, drops: &mut Vec<(u32, u32)>, bytes: &mut u64) {
+    let at = message as u32;
+    let Some(range) = drops.iter().position(|(first, end)| (*first..*end).contains(&at)) else { return };
+    let (first, end) = drops[range];
+    let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
+    drops.splice(range..=range, apart);
+    *bytes -= conversation.messages[message].span.len() as u64;
 }
 
 /// The last text that the user says in the head of a conversation.

@@ -107,6 +107,9 @@ fn cuts_and_what_is_left() {
         ("u a s u a u", 6, &["3 u s aN u a u", "5 u s aN u"]),
         // What is not understood stays, with all that belongs to it.
         ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
+        // With what was asked, where answers would follow each other else.
+        ("u x u c1 r1 x u a u", 9, &["6 u[N] x u x u a u", "8 u[N] x u x u"]),
+        ("u x u a u c1 r1 x u a u", 11, &["4 u[N] x u c r x u a u", "8 u[N] x u x u a u", "10 u[N] x u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
         // What the provider ran goes with what came of it.
