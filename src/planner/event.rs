@@ -264,10 +264,9 @@ impl Before<'_> {
         let mut sizes = vec![0_u64; self.conversation.messages.len() + 1];
         let cleared = self.cleared();
         for (at, item) in self.history().items().iter().enumerate() {
-            let message = item.part.message as usize;
-            let is_placeholder = message < self.sent && cleared(at);
-            let bytes = if is_placeholder { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
-            sizes[message + 1] += u64::from(bytes);
+            // In a history that is not known as a whole, what was cleared before stands behind what was sent, too.
+            let bytes = if cleared(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+            sizes[item.part.message as usize + 1] += u64::from(bytes);
         }
         let mut sum = 0;
         for size in &mut sizes {

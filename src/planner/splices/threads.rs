@@ -1,6 +1,7 @@
 //! Threads with little room: what is put in force when, that it stays so, and what bound reasoning makes of it.
 
 use super::*;
+use crate::plan::LeafEdit;
 
 /// A thread whose window is small, and what its requests look like.
 #[derive(Clone, Default)]
@@ -153,6 +154,40 @@ fn the_ladder_waits_for_what_is_better() {
         thread.send(&talk("u c1 r1 a u c2 r2 a u"), Some(2_000), None);
         assert_eq!(thread.send(&request, Some(2_000), None).event.is_some(), expected, "{from}");
     }
+}
+
+/// What was cleared before frees no more than its placeholder when its message goes, in a history that is known as a
+/// whole and in one that is not.
+#[test]
+fn what_was_cleared_is_not_freed_again() {
+    let request = talk("u c1 r1 a u c2 r2 a u a u");
+    let (id, part) = request.parts_of(2).next().unwrap();
+    let content = part.content.unwrap();
+    let decision = Decision {
+        rules: decision::CLEAR.into(),
+        leaves: vec![(0, LeafEdit::Replace("cleared".into()))],
+        content,
+        key: PartKey::of(part.call_id.as_deref(), content),
+        bytes_before: 1000,
+        bytes_after: 7,
+        output: None,
+    };
+    let recover = |key: PartKey| (Some(key) == decision.key).then(|| decision.clone());
+    let applied = [Applied { part: id, decision: decision.clone().into() }];
+    let mut policy = Policy {
+        window: window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() },
+        ladder: ladder::Settings { keep_turns: 1, ..ladder::Settings::default() },
+        ..Policy::default()
+    };
+    policy.clear.gate = vec![Reason::Cold];
+    let facts = Facts { window: Some(2_000), ..Facts::default() };
+    let freed = |past: Past<'_>| {
+        let outcome = plan(&request, past, &policy, &facts, &|_| "full output: /o".to_owned());
+        outcome.event.map(|event| (event.rung, event.dropped, event.freed_bytes)).unwrap()
+    };
+    let known = freed(Past { sent: 9, applied: &applied, ..Past::nothing() });
+    assert_eq!((known.0, known.1), (Rung::Turns, 9));
+    assert_eq!(freed(Past { sent: 1, recover: &recover, ..Past::nothing() }), known);
 }
 
 /// From its event on, what is sent only grows; the account, the window and the marks know what is gone.
