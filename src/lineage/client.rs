@@ -59,21 +59,28 @@ fn agent(headers: &HeaderMap) -> Option<&str> {
 /// a conversation must not make it a new one, so such tokens do not count.
 pub fn principal(headers: &HeaderMap) -> Digest {
     let lasting = ["x-api-key", "api-key", "x-goog-api-key", "chatgpt-account-id"];
-    let keys = lasting.iter().filter_map(|name| headers.get(*name)).map(http::HeaderValue::as_bytes);
-    let bearer =
-        headers.get("authorization").map(http::HeaderValue::as_bytes).filter(|value| is_lasting(value));
+    let keys = lasting.iter().chain(&["authorization"]).filter_map(|name| headers.get(*name));
     let mut pieces: Vec<&[u8]> = Vec::new();
-    for key in keys.chain(bearer) {
+    for key in keys.map(|key| credential(key.as_bytes())).filter(|key| is_lasting(key)) {
         pieces.push(key);
         pieces.push(b"\0");
     }
     Digest::of(&pieces)
 }
 
-/// API keys last; OAuth access tokens (JSON web tokens, Google's, Anthropic's) are renewed within hours.
-fn is_lasting(authorization: &[u8]) -> bool {
-    let token = authorization.strip_prefix(b"Bearer ").unwrap_or(authorization);
-    ![&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC"].iter().any(|renewed| token.starts_with(renewed))
+/// A credential without the scheme before it, however that is written.
+fn credential(value: &[u8]) -> &[u8] {
+    match value.split_at_checked(b"Bearer ".len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => token.trim_ascii(),
+        _ => value,
+    }
+}
+
+/// API keys last; OAuth access tokens (JSON web tokens, Google's, Anthropic's, Copilot's) are renewed within hours,
+/// in whatever header they stand.
+fn is_lasting(token: &[u8]) -> bool {
+    let renewed = [&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC", b"tid="];
+    !renewed.iter().any(|renewed| token.starts_with(renewed))
 }
 
 #[cfg(test)]
@@ -110,7 +117,18 @@ mod tests {
         let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs));
         assert_ne!(of(&[("x-api-key", "a")]), of(&[("x-api-key", "b")]));
         assert_ne!(of(&[("authorization", "Bearer sk-a")]), of(&[("authorization", "Bearer sk-b")]));
-        assert_eq!(of(&[("authorization", "Bearer eyJa.b.c")]), of(&[("authorization", "Bearer eyJd.e.f")]));
+        for (name, one, other, same) in [
+            ("authorization", "Bearer eyJa.b.c", "Bearer eyJd.e.f", true),
+            ("authorization", "bearer eyJa.b.c", "Bearer eyJd.e.f", true),
+            ("authorization", "Bearer tid=1;exp=2", "Bearer tid=1;exp=3", true),
+            ("authorization", "bearer sk-a", "Bearer sk-a", true),
+            ("authorization", "bearer sk-a", "bearer sk-b", false),
+            ("x-api-key", "eyJa.b.c", "eyJd.e.f", true),
+            ("x-api-key", "sk-ant-oat01-a", "sk-ant-oat01-b", true),
+            ("x-api-key", "sk-ant-api03-a", "sk-ant-api03-b", false),
+        ] {
+            assert_eq!(of(&[(name, one)]) == of(&[(name, other)]), same, "{name} {one} {other}");
+        }
         assert_ne!(
             of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "1")]),
             of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "2")])
