@@ -3,6 +3,8 @@
 //! Two models of each provider's cache are kept: one is sent what clients sent, the other what the gateway sent.
 //! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`].
 
+use std::collections::HashSet;
+
 use super::Ended;
 use super::measure::{Measured, shares};
 use crate::ledger::{Counterfactual, Record, Shares};
@@ -14,6 +16,8 @@ use crate::usage::{self, Catalogue, Money, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
+/// Threads that a model of a cache is known to have seen; beyond that all are forgotten.
+const THREADS: usize = 4096;
 
 /// The caches of the models that are in use.
 #[derive(Default)]
@@ -27,6 +31,8 @@ struct Caches {
     model: String,
     original: CacheModel,
     sent: CacheModel,
+    /// The threads whose past went through these caches.
+    threads: HashSet<String>,
 }
 
 impl Untouched {
@@ -51,8 +57,10 @@ impl Untouched {
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
             return;
         }
-        let uses = self.observe(ended, prices, measured, sent, scale);
-        let Some(real) = &ended.usage else { return };
+        let caches = self.caches(ended, prices);
+        let is_known = caches.knows(&ended.record, measured.prior);
+        let uses = caches.observe(ended, measured, sent, scale);
+        let Some(real) = ended.usage.as_ref().filter(|_| is_known) else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
         ended.record.counterfactual = Some(Counterfactual {
@@ -61,26 +69,6 @@ impl Untouched {
             estimated,
         });
         net(ended);
-    }
-
-    /// Sends both prompts through their caches.
-    fn observe(
-        &mut self,
-        ended: &Ended,
-        prices: &Catalogue,
-        measured: &Measured,
-        sent: &Prompt,
-        scale: Scale,
-    ) -> Uses {
-        let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
-        let caches = self.caches(ended, prices);
-        let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
-            cache.observe(measured.scope, &prompt.shape(scale), now_ms)
-        };
-        Uses {
-            original: use_of(&mut caches.original, &measured.original),
-            sent: use_of(&mut caches.sent, sent),
-        }
     }
 
     fn caches(&mut self, ended: &Ended, prices: &Catalogue) -> &mut Caches {
@@ -99,10 +87,34 @@ impl Untouched {
                 model: model.to_owned(),
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
+                threads: HashSet::new(),
             }
         };
         self.caches.push(caches);
         self.caches.last_mut().expect("one was just pushed")
+    }
+}
+
+impl Caches {
+    /// Whether what a request goes on from has gone through these caches: if not, as after a restart, nobody knows
+    /// what would have been read without the gateway.
+    fn knows(&mut self, record: &Record, prior: u32) -> bool {
+        let has = |thread: &Option<String>| thread.as_ref().is_some_and(|id| self.threads.contains(id));
+        let is_known = prior == 0 || has(&record.thread) || has(&record.parent);
+        if self.threads.len() >= THREADS {
+            self.threads.clear();
+        }
+        self.threads.extend(record.thread.clone());
+        is_known
+    }
+
+    /// Sends both prompts through their caches.
+    fn observe(&mut self, ended: &Ended, measured: &Measured, sent: &Prompt, scale: Scale) -> Uses {
+        let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
+        let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
+            cache.observe(measured.scope, &prompt.shape(scale), now_ms)
+        };
+        Uses { original: use_of(&mut self.original, &measured.original), sent: use_of(&mut self.sent, sent) }
     }
 }
 
