@@ -177,9 +177,11 @@ impl Follow {
     /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
     /// was edited.
     fn prefix(&self) -> Option<&'static str> {
-        self.facts.place.as_ref().filter(|place| place.sent > 0)?;
+        let place = self.facts.place.as_ref().filter(|place| place.sent > 0)?;
         let event = self.facts.event.is_some() && self.facts.state == State::Edited;
-        Some(if event || self.resent { "broken" } else { "kept" })
+        let was_edited = !place.applied.is_empty() || place.splice.is_some();
+        let reverted = self.facts.state == State::Unchanged && self.facts.why.is_some() && was_edited;
+        Some(if event || self.resent || reverted { "broken" } else { "kept" })
     }
 
     /// Whether room could be made, and the request sent again.

@@ -161,6 +161,19 @@ fn halves_of_pairs_stay() {
 }
 
 /// A server that counts its calls anew in every turn must not have one turn's result taken for another's.
+/// A call may be there without being understood: named, or in an older form. What stands far before it is not in
+/// its way.
+#[test]
+fn results_of_calls_that_are_only_named() {
+    let named = r#"{"input":[{"role":"user","content":"goal"},{"role":"assistant","content":"well"},
+        {"role":"user","content":"go"},{"type":"item_reference","id":"fc_1"},
+        {"type":"function_call_output","call_id":"a","output":"one"}]}"#;
+    for (before, expected) in [(1, Ok(())), (2, Ok(())), (3, Ok(())), (4, Err(Refusal::Pairing)), (5, Ok(()))]
+    {
+        refusals("openai-responses", named, &[(&[insert(before, Role::User, "x")], expected)]);
+    }
+}
+
 #[test]
 fn ids_that_are_used_again() {
     let step = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"function","function":{"name":"x","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_0","content":"x"}"#;
