@@ -287,16 +287,18 @@ impl<'a> Request<'a> {
         let filled = self.core.recovers()
             && place.relation != Relation::Retry
             && self.core.windows.is_full(place.chains[place.sent]);
+        let keeps_ms = self.conversation.keeps_ms;
+        let lasts_ms = kind.lasts_ms(keeps_ms);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
         planner::Facts {
-            rates: price.and_then(Price::shares).map(|(read, write)| Rates { read, write }),
-            cold: place.sent > 0 && kind.idle_ms().is_some_and(|lasts| idle_ms > lasts),
+            rates: price.and_then(|price| price.shares(keeps_ms)).map(|(read, write)| Rates { read, write }),
+            cold: place.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: self.core.meter.measured(place.chains[place.sent]),
             bytes_per_token: self.core.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
-            lasts_ms: kind.idle_ms().unwrap_or(0),
+            lasts_ms: lasts_ms.unwrap_or(0),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
@@ -409,7 +411,11 @@ impl<'a> Request<'a> {
                 let body = Some(edited.body.clone());
                 Rewritten { body, facts, edited: Some(edited), ..Rewritten::default() }.with(None, seen)
             }
-            Err(error) => self.untouched(error.to_string()),
+            Err(error) => {
+                let why = Some(error.to_string());
+                let facts = self.facts(Some(place), State::Unchanged, why, InForce::default());
+                Rewritten { facts, ..Rewritten::default() }
+            }
         }
     }
 

@@ -221,6 +221,8 @@ pub struct Marks {
     pub frame: usize,
     /// Those on parts, in order, each with whether it is to last for long.
     pub parts: Vec<(PartId, bool)>,
+    /// Whether any of them, wherever it stands, is to last for long.
+    pub long: bool,
     /// A mark as a member of a block.
     pub member: &'static str,
     /// The same for one that lasts for long.
@@ -256,6 +258,8 @@ pub struct Conversation {
     pub stream: bool,
     /// The most tokens that the answer may have, where the body says it.
     pub max_output: Option<u64>,
+    /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: no longer than by itself.
+    pub keeps_ms: Option<u64>,
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,

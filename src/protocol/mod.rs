@@ -269,6 +269,62 @@ mod tests {
     }
 
     #[test]
+    fn how_long_a_prompt_is_kept() {
+        const HOUR: u64 = 60 * 60 * 1000;
+        let marked = |ttl: &str| format!(r#""cache_control":{{"type":"ephemeral"{ttl}}}"#);
+        let (short, long) = (marked(""), marked(r#","ttl":"1h""#));
+        let block =
+            |mark: &str| format!(r#"[{{"role":"user","content":[{{"type":"text","text":"a",{mark}}}]}}]"#);
+        for (dialect, list, messages, member, expected) in [
+            ("anthropic", "messages", block(&short), short.clone(), None),
+            ("anthropic", "messages", block(&long), short.clone(), Some(HOUR)),
+            ("anthropic", "messages", block(&short), long.clone(), Some(HOUR)),
+            ("anthropic", "messages", "[]".to_owned(), r#""a":1"#.to_owned(), None),
+            (
+                "openai-chat",
+                "messages",
+                "[]".to_owned(),
+                r#""prompt_cache_retention":"24h""#.to_owned(),
+                Some(24 * HOUR),
+            ),
+            (
+                "openai-chat",
+                "messages",
+                "[]".to_owned(),
+                r#""prompt_cache_retention":"in_memory""#.to_owned(),
+                None,
+            ),
+            (
+                "openai-responses",
+                "input",
+                "[]".to_owned(),
+                r#""prompt_cache_options":{"ttl":"12h"}"#.to_owned(),
+                Some(12 * HOUR),
+            ),
+            (
+                "openai-responses",
+                "input",
+                "[]".to_owned(),
+                r#""prompt_cache_options":{"ttl":"30m"}"#.to_owned(),
+                Some(HOUR / 2),
+            ),
+            (
+                "openai-responses",
+                "input",
+                "[]".to_owned(),
+                r#""prompt_cache_options":{"ttl":"h"}"#.to_owned(),
+                None,
+            ),
+            ("openai-responses", "input", "[]".to_owned(), r#""prompt_cache_options":7"#.to_owned(), None),
+            ("gemini", "contents", "[]".to_owned(), long.clone(), None),
+        ] {
+            let body = Bytes::from(format!(r#"{{"{list}":{messages},{member}}}"#));
+            let read = named(dialect).unwrap().index(&body, &NoMemo).unwrap();
+            assert_eq!(read.keeps_ms, expected, "{dialect} {messages} {member}");
+        }
+    }
+
+    #[test]
     fn how_long_an_answer_may_be() {
         for (protocol, list, frame, expected) in [
             ("anthropic", "messages", r#""max_tokens":4096"#, Some(4096)),

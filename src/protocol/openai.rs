@@ -22,6 +22,20 @@ pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Byte
     Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
 }
 
+/// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.
+pub(super) fn keeps_ms(frame: &Document) -> Option<u64> {
+    let asked = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
+    let asked = asked.or_else(|| frame.text("prompt_cache_retention"))?;
+    let (number, unit) = asked.split_at_checked(asked.len().checked_sub(1)?)?;
+    let minutes = match unit {
+        "m" => 1,
+        "h" => 60,
+        "d" => 24 * 60,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(minutes * 60_000)
+}
+
 pub(super) fn fault(fault: &Fault<'_>) -> String {
     let (kind, code) = match (fault.status, fault.at_fault) {
         (401, _) => ("invalid_request_error", "invalid_api_key"),

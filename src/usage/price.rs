@@ -14,6 +14,7 @@ use super::tokens::Tier;
 /// Tokens of an answer that are expected at most where nothing is asked for: what models could give is as much as half
 /// of their windows, and no agent's step takes that.
 const UNASKED: u64 = 32_000;
+const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// The price of a model and the limits that come with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -54,12 +55,17 @@ impl Price {
         Self { base: Rates { input, output, ..Rates::default() }, ..Self::default() }
     }
 
-    /// What reading a token from the cache and writing it there cost, as shares of plain input; `None` where
-    /// input is free. A rate that is not listed is plain input.
-    pub fn shares(&self) -> Option<(f64, f64)> {
+    /// What reading a token from the cache and writing it there cost, as shares of plain input, where it is asked to be
+    /// kept for `keeps_ms` milliseconds; `None` where input is free. A rate that is not listed is plain input.
+    pub fn shares(&self, keeps_ms: Option<u64>) -> Option<(f64, f64)> {
         let input = self.base.input.picodollars();
-        let share = |rate: Option<Rate>| rate.map_or(1.0, |rate| rate.picodollars() as f64 / input as f64);
-        (input > 0).then(|| (share(self.base.cache_read), share(self.base.cache_write_5m)))
+        let share = |kind: Kind| self.base.full(kind).picodollars() as f64 / input as f64;
+        let write = match keeps_ms.unwrap_or(0) / HOUR_MS {
+            0 => Kind::CacheWrite5m,
+            1..12 => Kind::CacheWrite1h,
+            _ => Kind::CacheWrite12h,
+        };
+        (input > 0).then(|| (share(Kind::CacheRead), share(write)))
     }
 
     /// The most tokens that an answer is to be expected to have: what is asked for, and no more than the model gives.

@@ -14,7 +14,7 @@ use crate::conversation::{Conversation, Memo, MessageIndex};
 use crate::planner::{self, Applied, Facts, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
-use crate::usage::cache_model::CacheModel;
+use crate::usage::cache_model::{CacheKind, CacheModel};
 use crate::usage::{Binding, Price, binding};
 
 /// What came of some requests.
@@ -82,8 +82,7 @@ pub(super) struct Session<'a> {
     price: Option<Arc<Price>>,
     /// What binds its reasoning to what stands before it.
     binding: Option<Binding>,
-    /// How long the cache keeps what is not used.
-    idle_ms: Option<u64>,
+    cache: CacheKind,
     hidden: Option<u64>,
     direct: Side,
     gateway: Side,
@@ -99,13 +98,8 @@ impl<'a> Session<'a> {
         let price = found.map(|found| Arc::clone(&found.price));
         let kind = price::cache(protocol.name(), model, price.as_deref());
         let cache = CacheModel::new(kind);
-        let rates = price.as_deref().and_then(Price::shares);
-        let facts = Facts {
-            rates: rates.map(|(read, write)| Rates { read, write }),
-            lasts_ms: kind.idle_ms().unwrap_or(0),
-            window: price.as_ref().and_then(|price| price.context_window),
-            ..Facts::default()
-        };
+        let facts =
+            Facts { window: price.as_ref().and_then(|price| price.context_window), ..Facts::default() };
         Self {
             protocol,
             policy,
@@ -113,7 +107,7 @@ impl<'a> Session<'a> {
             facts,
             price: price.clone(),
             binding: binding(model),
-            idle_ms: kind.idle_ms(),
+            cache: kind,
             hidden: None,
             direct: Side::new(cache.clone(), price.clone()),
             gateway: Side::new(cache, price),
@@ -172,7 +166,12 @@ impl<'a> Session<'a> {
     /// Notes what is known of the world, for the gate.
     fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
         let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
-        self.facts.cold = asked.sent > 0 && self.idle_ms.is_some_and(|lasts| idle_ms > lasts);
+        let (keeps_ms, price) = (original.keeps_ms, self.price.as_deref());
+        let (lasts_ms, rates) =
+            (self.cache.lasts_ms(keeps_ms), price.and_then(|price| price.shares(keeps_ms)));
+        self.facts.cold = asked.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts);
+        self.facts.lasts_ms = lasts_ms.unwrap_or(0);
+        self.facts.rates = rates.map(|(read, write)| Rates { read, write });
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
         self.facts.bound = self.binding.filter(|_| original.has_reasoning());

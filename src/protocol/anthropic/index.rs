@@ -7,6 +7,7 @@ use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
+use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
 const MARKS: &[&str] = &["cache_control"];
@@ -34,6 +35,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_tokens"),
+        keeps_ms: marks.long.then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),

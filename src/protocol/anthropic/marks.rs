@@ -20,18 +20,28 @@ pub(super) fn read(body: &[u8], list: Span, messages: &[Message]) -> Marks {
         ..Marks::default()
     };
     let around = [&body[..list.range().start], &body[list.range().end..]];
-    marks.frame += around.iter().map(|bytes| memmem::find_iter(bytes, NAME).count()).sum::<usize>();
+    for bytes in around {
+        for at in memmem::find_iter(bytes, NAME) {
+            marks.frame += 1;
+            marks.long |= is_long(near(bytes, at));
+        }
+    }
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
         let (raw, parts) = (found.span.of(body), &found.index.parts);
         for at in memmem::find_iter(raw, NAME) {
             // A mark of a block within a result counts as the result's own.
             let part = parts.partition_point(|part| part.span.range().end <= at);
             let part = part.min(parts.len().saturating_sub(1)) as u32;
-            let long = is_long(&raw[at..raw.len().min(at + NEAR)]);
+            let long = is_long(near(raw, at));
+            marks.long |= long;
             marks.parts.push((PartId { message: message as u32, part }, long));
         }
     }
     marks
+}
+
+fn near(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[at..bytes.len().min(at + NEAR)]
 }
 
 /// Whether marks may stand in a message.

@@ -26,6 +26,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             ["generationConfig", "generation_config"],
             ["maxOutputTokens", "max_output_tokens"],
         ),
+        keeps_ms: None,
         continues: None,
         system: None,
         marks: None,

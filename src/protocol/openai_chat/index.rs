@@ -3,9 +3,9 @@
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
-use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
+use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: marks that some servers pass on to other providers.
 const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
@@ -26,6 +26,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             .filter(|id| !id.is_empty()),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
+        keeps_ms: openai::keeps_ms(&frame),
         continues: None,
         system: None,
         marks: None,

@@ -7,9 +7,9 @@
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
-use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, seal_result, text_part};
+use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: where marks stand does not change what is said.
 const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
@@ -84,6 +84,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         session: session(&frame)?,
         stream: frame.is_true("stream"),
         max_output: frame.number("max_output_tokens"),
+        keeps_ms: openai::keeps_ms(&frame),
         continues: continues(&frame)?,
         system: None,
         marks: None,

@@ -115,7 +115,12 @@ impl CacheKind {
         }
     }
 
-    /// How long a prompt that nobody uses is kept, in milliseconds.
+    /// How long a prompt that nobody uses is kept, in milliseconds, where it is asked for `keeps_ms`.
+    pub fn lasts_ms(self, keeps_ms: Option<u64>) -> Option<u64> {
+        self.idle_ms().map(|idle| idle.max(keeps_ms.unwrap_or(0)))
+    }
+
+    /// The same where nothing is asked for.
     pub const fn idle_ms(self) -> Option<u64> {
         match self {
             Self::None => None,

@@ -109,6 +109,20 @@ fn modifiers() {
     assert_eq!((fable.us, fable.fast), (Some(Factor::from_thousandths(1100)), None));
 }
 
+/// What is asked to be kept for longer costs more to write.
+#[test]
+fn writes_cost_by_how_long_they_are_kept() {
+    const HOUR: u64 = 60 * 60 * 1000;
+    for (model, keeps_ms, expected) in [
+        ("claude-sonnet-4-6", None, (0.1, 1.25)),
+        ("claude-sonnet-4-6", Some(HOUR), (0.1, 2.0)),
+        ("gpt-4o", Some(24 * HOUR), (0.5, 1.0)),
+    ] {
+        let price = embedded(model, None).unwrap();
+        assert_eq!(price.shares(keeps_ms), Some(expected), "{model} {keeps_ms:?}");
+    }
+}
+
 #[test]
 fn names_as_they_are_written() {
     use Vendor::{Anthropic, Bedrock, Gemini, Groq, OpenAi, OpenRouter, Vertex};
