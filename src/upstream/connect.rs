@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::hearing::Hearing;
 use super::line::Line;
 use super::{SendError, Upstream};
 
@@ -25,8 +26,10 @@ const MAX_HEADER_BYTES: u32 = 64 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// A byte stream to an upstream.
-pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// A byte stream to an upstream, as it was made.
+type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// The same, as one request at a time uses it.
+pub(super) type Stream = Hearing<Made>;
 
 /// Makes connections to one upstream.
 #[derive(Clone)]
@@ -67,7 +70,7 @@ impl Connector {
     }
 }
 
-async fn http1<B>(stream: Stream) -> Result<Connected<B>, SendError>
+async fn http1<B>(stream: Made) -> Result<Connected<B>, SendError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -75,13 +78,13 @@ where
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
-        .handshake(stream)
+        .handshake(Hearing::new(stream))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
     Ok(Connected::Http1(Box::new(Line::new(sender, connection))))
 }
 
-async fn http2<B>(stream: Stream) -> Result<Connected<B>, SendError>
+async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,

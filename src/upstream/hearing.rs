@@ -1,0 +1,148 @@
+//! A byte stream that goes on listening when nobody listens any more.
+//!
+//! An upstream may answer before it has read a request, and close: a body that is too large, a key that is wrong.
+//! What is written then fails, with the answer still waiting to be read. So such a failure is not told where it
+//! happens: what is written from there on is dropped, and reading finds the answer, or the same failure.
+
+use std::io::{Error, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// See the module.
+pub(super) struct Hearing<S> {
+    stream: S,
+    /// Writing has failed because the other side has closed.
+    is_deaf: bool,
+}
+
+impl<S> Hearing<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, is_deaf: false }
+    }
+
+    /// What comes of writing, or of `dropped` where the other side has closed.
+    fn written<T>(&mut self, polled: Poll<Result<T, Error>>, dropped: T) -> Poll<Result<T, Error>> {
+        match polled {
+            Poll::Ready(Err(error)) if is_closed(&error) => {
+                self.is_deaf = true;
+                Poll::Ready(Ok(dropped))
+            }
+            polled => polled,
+        }
+    }
+}
+
+fn is_closed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
+}
+
+impl<S: Read + Unpin> Read for Hearing<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: Write + Unpin> Write for Hearing<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        if self.is_deaf {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(polled, bytes.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<Result<usize, Error>> {
+        let all = pieces.iter().map(|piece| piece.len()).sum();
+        if self.is_deaf {
+            return Poll::Ready(Ok(all));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.written(polled, all)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.is_deaf {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(polled, ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.is_deaf {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.written(polled, ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Writes fail in one way, and are counted.
+    struct Failing(ErrorKind, usize);
+
+    impl Write for Failing {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<Result<usize, Error>> {
+            self.1 += 1;
+            Poll::Ready(Err(self.0.into()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+            self.1 += 1;
+            Poll::Ready(Err(self.0.into()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+            self.poll_flush(cx)
+        }
+    }
+
+    #[test]
+    fn what_nobody_hears_is_dropped() {
+        for (kind, dropped) in [
+            (ErrorKind::BrokenPipe, true),
+            (ErrorKind::ConnectionReset, true),
+            (ErrorKind::ConnectionAborted, true),
+            (ErrorKind::TimedOut, false),
+            (ErrorKind::Other, false),
+        ] {
+            let cx = &mut Context::from_waker(Waker::noop());
+            let mut stream = Hearing::new(Failing(kind, 0));
+            let mut stream = Pin::new(&mut stream);
+            let told = |polled: Poll<Result<usize, Error>>| match polled {
+                Poll::Ready(told) => told.map_err(|error| error.kind()),
+                Poll::Pending => panic!("{kind}"),
+            };
+            let expected = |bytes| if dropped { Ok(bytes) } else { Err(kind) };
+            assert_eq!(told(stream.as_mut().poll_write(cx, b"abc")), expected(3));
+            let pieces = [IoSlice::new(b"ab"), IoSlice::new(b"cde")];
+            assert_eq!(told(stream.as_mut().poll_write_vectored(cx, &pieces)), expected(5));
+            assert_eq!(told(stream.as_mut().poll_flush(cx).map_ok(|()| 0)), expected(0));
+            assert_eq!(told(stream.as_mut().poll_shutdown(cx).map_ok(|()| 0)), expected(0));
+            assert_eq!(stream.stream.1, if dropped { 1 } else { 4 });
+        }
+    }
+}
