@@ -391,10 +391,11 @@ impl Exchange for Follow {
 /// How the body of an answer is framed, if it is one that is known.
 fn framing(headers: &HeaderMap) -> Option<Framing> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let says = |name: &str| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     match kind {
-        _ if kind.starts_with("text/event-stream") => Some(Framing::Events),
-        _ if kind.starts_with("application/json") => Some(Framing::Document),
-        _ if kind.starts_with("application/vnd.amazon.eventstream") => Some(Framing::Frames),
+        _ if says("text/event-stream") => Some(Framing::Events),
+        _ if says("application/json") => Some(Framing::Document),
+        _ if says("application/vnd.amazon.eventstream") => Some(Framing::Frames),
         _ => None,
     }
 }
@@ -412,5 +413,26 @@ fn error(how: &End, answer: &Answer) -> Option<String> {
     match how {
         End::Failed(fault) => Some(fault.message.to_string()),
         _ => answer.error.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_whatever_their_case() {
+        for (kind, expected) in [
+            ("text/event-stream", Some(Framing::Events)),
+            ("Text/Event-Stream; charset=UTF-8", Some(Framing::Events)),
+            ("APPLICATION/JSON", Some(Framing::Document)),
+            ("application/vnd.amazon.eventstream", Some(Framing::Frames)),
+            ("text/plain", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
+            assert_eq!(framing(&headers), expected, "{kind}");
+        }
+        assert_eq!(framing(&HeaderMap::new()), None);
     }
 }

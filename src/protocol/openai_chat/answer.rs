@@ -146,7 +146,14 @@ mod tests {
              : comment\n\ndata: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n\
              data: {{\"choices\":[],\"usage\":{figures}}}\n\ndata: [DONE]\n\n"
         );
-        for (framing, text) in [(Framing::Document, whole), (Framing::Events, stream)] {
+        // Servers also call a stream something else, mark it, or indent what is in it.
+        let marked = format!("\u{feff}{stream}");
+        let indented = format!("\r\n{}", stream.replace("data: ", "data:  \t"));
+        let asked =
+            [(Framing::Document, whole), (Framing::Events, stream.clone()), (Framing::Document, stream)];
+        let odd =
+            [(Framing::Events, marked.clone()), (Framing::Document, marked), (Framing::Document, indented)];
+        for (framing, text) in asked.into_iter().chain(odd) {
             let answer = answer(framing, &text);
             assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
             assert_eq!(
