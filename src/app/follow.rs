@@ -122,6 +122,7 @@ impl Follow {
             error: error(how, answer),
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
+            prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
@@ -168,6 +169,9 @@ impl Follow {
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
         let (Some(usage), Some(place)) = (&answer.usage, &self.facts.place) else { return };
+        if usage.prompt_is_unknown {
+            return;
+        }
         let sent = if self.resent { self.start.received } else { self.start.sent };
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());

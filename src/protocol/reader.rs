@@ -162,9 +162,14 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
     }
 }
 
-/// A count at a path of keys; `None` where it is missing, null or no whole number.
+/// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null or no
+/// whole number.
 pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
-    at(value, path)?.as_u64()
+    /// The largest whole number up to which floats hold all of them.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let value = at(value, path)?;
+    let float = || value.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
+    value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
 /// A text at a path of keys.

@@ -83,6 +83,8 @@ impl Sum for Tokens {
 pub struct Usage {
     /// The response's own tokens.
     pub tokens: Tokens,
+    /// The provider gave figures, but none that tell how long the prompt was: `tokens.input` means nothing.
+    pub prompt_is_unknown: bool,
     /// Server-side web searches, billed per query.
     pub web_searches: u64,
     /// The service tier that served the request.

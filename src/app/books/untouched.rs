@@ -36,7 +36,8 @@ impl Untouched {
         let Some(measured) = slot.get() else { return };
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
-        let prompt = ended.usage.as_ref().map_or(0, Usage::context_tokens);
+        let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
+        let prompt = known.map_or(0, Usage::context_tokens);
         let scale = sent.scale(prompt);
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
@@ -52,7 +53,7 @@ impl Untouched {
             return;
         }
         let uses = self.observe(ended, prices, measured, sent, scale);
-        let Some(real) = &ended.usage else { return };
+        let Some(real) = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown) else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
         ended.record.counterfactual = Some(Counterfactual {
@@ -115,8 +116,8 @@ struct Uses {
 /// What was not read was sent as it came.
 fn unread(ended: &mut Ended) {
     let cost = ended.record.cost.as_ref().map(|cost| cost.total);
-    ended.record.counterfactual =
-        ended.record.tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
+    let tokens = ended.record.tokens.filter(|_| !ended.record.prompt_is_unknown);
+    ended.record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
     net(ended);
 }
 

@@ -18,7 +18,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Responses {
     answer: Answer,
     usage: Partial,
-    /// The newest event that was not looked into: it has the figures if the stream ends behind it.
+    /// The newest event with figures among those that were not looked into.
     newest: Vec<u8>,
 }
 
@@ -44,6 +44,14 @@ impl Responses {
             self.usage.fold(usage(figures));
         }
     }
+
+    /// Looks into the event that was remembered.
+    fn settle(&mut self) {
+        let newest = std::mem::take(&mut self.newest);
+        if let Ok(newest) = serde_json::from_slice(&newest) {
+            self.take(&newest);
+        }
+    }
 }
 
 impl Fold for Responses {
@@ -53,12 +61,14 @@ impl Fold for Responses {
     }
 
     fn pass(&mut self, event: &[u8]) {
-        self.newest.clear();
-        self.newest.extend_from_slice(event);
+        if memmem::find(event, b"\"usageMetadata\"").is_some() {
+            self.newest.clear();
+            self.newest.extend_from_slice(event);
+        }
     }
 
     fn event(&mut self, event: &Value) {
-        self.newest.clear();
+        self.settle();
         self.take(event);
     }
 
@@ -67,9 +77,7 @@ impl Fold for Responses {
     }
 
     fn answer(&mut self) -> Answer {
-        if let Ok(newest) = serde_json::from_slice(&std::mem::take(&mut self.newest)) {
-            self.take(&newest);
-        }
+        self.settle();
         let mut usage = std::mem::take(&mut self.usage);
         // A tier without figures is no usage.
         usage.tier = usage.tier.filter(|_| usage.prompt.is_some() || usage.output.is_some());
@@ -82,6 +90,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         tool_prompt: count(figures, &["toolUsePromptTokenCount"]),
         reasoning: count(figures, &["thoughtsTokenCount"]).map(Reasoning::Beside),
+        total: count(figures, &["totalTokenCount"]),
         tier: tier.and_then(Value::as_str).map(Tier::from_wire),
         ..Partial::from_inclusive(
             count(figures, &["promptTokenCount"]),
@@ -89,5 +98,64 @@ fn usage(figures: &Value) -> Partial {
             None,
             count(figures, &["candidatesTokenCount"]),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURES: &str =
+        r#""usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":50,"totalTokenCount":1050}"#;
+
+    fn stream(events: &[String]) -> Answer {
+        let mut reader = reader(Framing::Events);
+        for event in events {
+            reader.push(format!("data: {event}\r\n\r\n").as_bytes());
+        }
+        reader.finish()
+    }
+
+    fn event(figures: &str, more: &str) -> String {
+        format!(
+            r#"{{"responseId":"r","candidates":[{{"content":{{"parts":[{{"text":"x"}}]}}{more}}}]{figures}}}"#
+        )
+    }
+
+    #[test]
+    fn figures_may_stand_in_any_event() {
+        let first = event(r#","usageMetadata":{"promptTokenCount":1000}"#, "");
+        let (stated, silent) = (event(&format!(",{FIGURES}"), ""), event("", ""));
+        let end = event("", r#","finishReason":"STOP""#);
+        let quoted = event("", r#","note":"\"usageMetadata\"""#);
+        for events in [
+            vec![&first, &stated, &end],
+            vec![&first, &stated, &silent],
+            vec![&first, &stated, &quoted],
+            vec![&first, &first, &stated],
+            vec![&first, &stated, &end, &silent],
+            vec![&silent, &silent, &stated, &silent, &end],
+        ] {
+            let answer = stream(&events.into_iter().cloned().collect::<Vec<_>>());
+            let tokens = answer.usage.map(|usage| usage.tokens);
+            assert_eq!(tokens.map(|tokens| (tokens.input, tokens.output)), Some((1000, 50)));
+        }
+    }
+
+    #[test]
+    fn zeros_are_left_out_where_the_total_agrees() {
+        for (figures, prompt, output) in [
+            (r#"{"promptTokenCount":10,"totalTokenCount":10}"#, Some(10), 0),
+            (r#"{"promptTokenCount":10,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"promptTokenCount":10,"thoughtsTokenCount":3,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":7}"#, Some(0), 7),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"candidatesTokenCount":7}"#, None, 7),
+        ] {
+            let answer = stream(&[format!(r#"{{"responseId":"r","usageMetadata":{figures}}}"#)]);
+            let usage = answer.usage.unwrap();
+            let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
+            assert_eq!((found, usage.tokens.output), (prompt, output), "{figures}");
+        }
     }
 }

@@ -99,6 +99,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         cache_write_5m: written("ttl_30m_tokens"),
         cache_write_12h: written("ttl_12h_tokens"),
+        total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: figures.get("cost").and_then(cost),
         ..Partial::from_inclusive(

@@ -80,7 +80,7 @@ impl CacheEffect {
 
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
-/// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price,
+/// `None` if it is not known how long the prompt was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
 /// or an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no
 /// factor, there is no surcharge.
 ///
@@ -152,6 +152,9 @@ impl<'a> Schedule<'a> {
     /// The threshold is compared with the `prompt` of a single call: the largest one, where server-side tools
     /// made several.
     fn of(usage: &Usage, price: &'a Price, prompt: u64) -> Option<Self> {
+        if usage.prompt_is_unknown {
+            return None;
+        }
         let tier = price.tier(usage.tier)?;
         let speed = match usage.speed {
             Speed::Standard => Factor::ONE,

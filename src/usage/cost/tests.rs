@@ -102,6 +102,7 @@ fn modifiers() {
         ("claude-sonnet-5-5", Usage { speed: Speed::Fast, ..standard(tokens) }, None),
         ("claude-haiku-4-5", Usage { geo: Geo::Us, ..standard(tokens) }, Some("1")),
         ("claude-opus-5-5", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
+        ("claude-opus-5-5", Usage { prompt_is_unknown: true, ..standard(Tokens::default()) }, None),
         ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
         // Long context and tier together: 2 × 2 × 0.5.
         ("gpt-6.1-sol", Usage { tier: Tier::Flex, ..standard(tokens) }, Some("2")),
