@@ -99,6 +99,10 @@ pub struct Usage {
     pub provider_cost: Option<Money>,
     /// Model calls that are billed with this response but are not inside `tokens`.
     pub extra: Vec<Extra>,
+    /// The part of the prompt that is audio, which most models are dearer for.
+    pub audio_input: u64,
+    /// The part of the output that is audio or images: no list price is known for it.
+    pub media_output: u64,
 }
 
 impl Usage {

@@ -86,12 +86,15 @@ impl Fold for Responses {
 }
 
 fn usage(figures: &Value) -> Partial {
+    let not_text = |part: &str| part != "TEXT" && part != "MODALITY_UNSPECIFIED";
     let tier = at(figures, &["trafficType"]).or_else(|| at(figures, &["serviceTier"]));
     Partial {
         tool_prompt: count(figures, &["toolUsePromptTokenCount"]),
         reasoning: count(figures, &["thoughtsTokenCount"]).map(Reasoning::Beside),
         total: count(figures, &["totalTokenCount"]),
         tier: tier.and_then(Value::as_str).map(Tier::from_wire),
+        audio_input: modalities(figures, "promptTokensDetails", |part| part == "AUDIO"),
+        media_output: modalities(figures, "candidatesTokensDetails", not_text),
         ..Partial::from_inclusive(
             count(figures, &["promptTokenCount"]),
             count(figures, &["cachedContentTokenCount"]),
@@ -99,6 +102,13 @@ fn usage(figures: &Value) -> Partial {
             count(figures, &["candidatesTokenCount"]),
         )
     }
+}
+
+/// The tokens of some modalities in a list of all; `None` where there is no list.
+fn modalities(figures: &Value, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
+    let parts = figures.get(list)?.as_array()?.iter();
+    let counted = parts.filter(|part| part.get("modality").and_then(Value::as_str).is_some_and(&counts));
+    Some(counted.filter_map(|part| count(part, &["tokenCount"])).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -157,5 +167,12 @@ mod tests {
             let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
             assert_eq!((found, usage.tokens.output), (prompt, output), "{figures}");
         }
+    }
+
+    #[test]
+    fn audio_is_told_apart() {
+        let answer = stream(&[r#"{"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5},{"modality":"AUDIO","tokenCount":4}],"candidatesTokensDetails":[{"modality":"TEXT","tokenCount":2},{"modality":"IMAGE","tokenCount":3}]}}"#.to_owned()]);
+        let usage = answer.usage.unwrap();
+        assert_eq!((usage.audio_input, usage.media_output), (4, 3));
     }
 }

@@ -112,6 +112,8 @@ fn usage(figures: &Value) -> Partial {
         total,
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: figures.get("cost").and_then(cost),
+        audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
+        media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(prompt, cached, written, output)
     }
 }
@@ -225,6 +227,13 @@ mod tests {
             let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
             assert_eq!((found, usage.tokens.output), (expected, 7), "{figures}");
         }
+    }
+
+    #[test]
+    fn audio_is_told_apart() {
+        let text = r#"{"id":"c","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"audio_tokens":4},"completion_tokens_details":{"audio_tokens":3}}}"#;
+        let usage = answer(Framing::Document, text).usage.unwrap();
+        assert_eq!((usage.audio_input, usage.media_output, usage.tokens.input), (4, 3, 9));
     }
 
     #[test]

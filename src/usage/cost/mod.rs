@@ -16,7 +16,7 @@ use super::fraction::Fraction;
 use super::money::Money;
 use super::price::{Kind, Price, Rates, Source};
 use super::rate::Factor;
-use super::tokens::{Geo, Speed, Tokens, Usage};
+use super::tokens::{Geo, Speed, Tier, Tokens, Usage};
 use super::vendor::Vendor;
 
 /// A cost by kind.
@@ -123,7 +123,9 @@ fn cost_with(
     price: &Price,
     lookup: impl Fn(&str) -> Option<Arc<Price>>,
 ) -> Option<CostBreakdown> {
-    let mut lines = Schedule::of(usage, price, usage.context_tokens())?.lines(&usage.tokens);
+    let schedule = Schedule::of(usage, price, usage.context_tokens())?;
+    let mut lines = schedule.lines(&usage.tokens);
+    lines.input += schedule.audio_surcharge(usage, price)?;
     if usage.web_searches > 0 {
         let queries = i128::from(usage.web_searches);
         lines.searches = Money::from_picodollars(price.web_search?.picodollars().saturating_mul(queries));
@@ -184,6 +186,25 @@ impl<'a> Schedule<'a> {
                 + self.cost(Kind::Reasoning, reasoning),
             searches: Money::ZERO,
         }
+    }
+
+    /// What the audio in a prompt costs more than text. `None` where that is not listed: for output, and where tiers,
+    /// long context or the cache move the rate.
+    fn audio_surcharge(&self, usage: &Usage, price: &Price) -> Option<Money> {
+        if usage.media_output > 0 {
+            return None;
+        }
+        if usage.audio_input == 0 {
+            return Some(Money::ZERO);
+        }
+        let is_plain = usage.tier == Tier::Standard
+            && self.long_context.is_none()
+            && usage.tokens.prompt() == usage.tokens.input;
+        let audio = price.base.audio.filter(|_| is_plain)?;
+        let tokens = usage.audio_input.min(usage.tokens.input);
+        let plain = self.cost(Kind::Input, tokens);
+        let dear = self.factors.into_iter().fold(Fraction::from(audio), Fraction::times).of(tokens);
+        Some(dear - plain)
     }
 
     fn cost(&self, kind: Kind, tokens: u64) -> Money {

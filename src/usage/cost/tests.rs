@@ -138,6 +138,26 @@ fn missing_rates_follow_the_rules() {
 }
 
 #[test]
+fn audio_has_a_price_of_its_own_or_none() {
+    let input = |input| Tokens { input, ..Tokens::default() };
+    let heard = |audio_input, tokens| Usage { audio_input, ..used(tokens) };
+    let cached = Tokens { cache_read: 1, ..input(MILLION) };
+    for (model, usage, expected) in [
+        // 0.6 × 0.30 + 0.4 × 1
+        ("gemini-2.5-flash", heard(400_000, input(MILLION)), Some("0.58")),
+        ("gemini-2.5-flash", heard(MILLION, input(MILLION)), Some("1")),
+        ("gemini-2.5-flash", heard(0, input(MILLION)), Some("0.3")),
+        ("gpt-audio", heard(MILLION, input(MILLION)), Some("32")),
+        ("gpt-5", heard(1, input(MILLION)), None),
+        ("gemini-2.5-flash", heard(1, cached), None),
+        ("gemini-2.5-flash", Usage { tier: Tier::Flex, ..heard(1, input(MILLION)) }, None),
+        ("gpt-audio", Usage { media_output: 1, ..used(input(MILLION)) }, None),
+    ] {
+        assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
+    }
+}
+
+#[test]
 fn bills() {
     let own = Tokens { input: MILLION, ..Tokens::default() };
     let extra = |model: Option<&str>| Usage {

@@ -47,6 +47,10 @@ pub struct Partial {
     pub provider_cost: Option<Money>,
     /// Model calls outside these figures; a newer list replaces an older one.
     pub extra: Option<Vec<Extra>>,
+    /// The part of the prompt that is audio.
+    pub audio_input: Option<u64>,
+    /// The part of the output that is no text.
+    pub media_output: Option<u64>,
 }
 
 /// A prompt figure.
@@ -119,6 +123,8 @@ impl Partial {
         last(&mut self.geo, newer.geo);
         last(&mut self.provider_cost, newer.provider_cost);
         last(&mut self.extra, newer.extra);
+        last(&mut self.audio_input, newer.audio_input);
+        last(&mut self.media_output, newer.media_output);
     }
 
     /// The record, or `None` if no figure was ever stated: unknown usage is not zero usage.
@@ -135,6 +141,8 @@ impl Partial {
                 last_prompt: self.last_prompt,
                 provider_cost: self.provider_cost,
                 extra: self.extra.unwrap_or_default(),
+                audio_input: self.audio_input.unwrap_or(0),
+                media_output: self.media_output.unwrap_or(0),
             }
         })
     }
