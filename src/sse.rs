@@ -8,6 +8,23 @@ use memchr::memchr;
 /// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
 const MAX_EVENT: usize = 16 << 20;
 
+/// The mark of UTF-8 that some servers put in front of a text. It is no part of it.
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// What the lines of a stream begin with.
+const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+
+/// Whether a body is a stream of events, by the way it begins, white space and a mark aside; `None`: more of it is
+/// needed.
+pub(crate) fn is_stream(body: &[u8]) -> Option<bool> {
+    let body = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
+    if FIELDS.iter().any(|field| body.starts_with(field)) {
+        return Some(true);
+    }
+    let is_open = BOM.starts_with(body) || FIELDS.iter().any(|field| field.starts_with(body));
+    (!is_open).then_some(false)
+}
+
 /// Collects events from a byte stream.
 #[derive(Debug, Default)]
 pub struct Framer {
@@ -23,6 +40,8 @@ pub struct Framer {
     cut_line: bool,
     /// Data of the unfinished event was thrown away.
     cut_event: bool,
+    /// The first line has been taken.
+    begun: bool,
     /// Events that were too large to keep.
     dropped: u64,
 }
@@ -77,6 +96,8 @@ impl Framer {
     }
 
     fn take_line(&mut self, line: &[u8], event: &mut dyn FnMut(&[u8])) {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        let line = if is_first { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         if line.is_empty() {
             if std::mem::take(&mut self.cut_event) {
                 self.dropped += 1;
@@ -136,9 +157,34 @@ mod tests {
             ("data: [DONE]", &["[DONE]"]),
             ("data: 🦀 \\n\n\n", &["🦀 \\n"]),
             ("datax: no\n\n", &[]),
+            ("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"]),
+            ("\u{feff}\ndata: a\n\n", &["a"]),
         ] {
             assert_eq!(events(&[text.as_bytes()]), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn streams_are_known_by_their_beginning() {
+        for (body, expected) in [
+            ("", None),
+            (" \r\n", None),
+            ("\u{feff}", None),
+            ("eve", None),
+            ("event: x", Some(true)),
+            ("data:{}", Some(true)),
+            ("\u{feff}data:", Some(true)),
+            ("\n: ping", Some(true)),
+            ("id: 1", Some(true)),
+            ("retry: 1", Some(true)),
+            ("{", Some(false)),
+            ("\u{feff}[", Some(false)),
+            ("database", Some(false)),
+            ("<html>", Some(false)),
+        ] {
+            assert_eq!(is_stream(body.as_bytes()), expected, "{body:?}");
+        }
+        assert_eq!(is_stream(&BOM[..2]), None);
     }
 
     #[test]
@@ -157,7 +203,7 @@ mod tests {
     proptest! {
         #[test]
         fn splitting_makes_no_difference(
-            text in "(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:x(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
+            text in "\u{feff}?(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:x(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
             let bytes = text.as_bytes();

@@ -122,6 +122,7 @@ impl Follow {
             error: error(how, answer),
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
+            prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
@@ -168,6 +169,9 @@ impl Follow {
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
         let (Some(usage), Some(place)) = (&answer.usage, &self.facts.place) else { return };
+        if usage.prompt_is_unknown {
+            return;
+        }
         let sent = if self.resent { self.start.received } else { self.start.sent };
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
@@ -313,8 +317,8 @@ impl Exchange for Follow {
         self.resent |= form == Form::Original && self.facts.state == State::Edited;
     }
 
-    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long: then the
-    /// original is even longer.
+    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with the
+    /// answer: then the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match self.protocol.refused(status.as_u16(), body) {
@@ -323,7 +327,7 @@ impl Exchange for Follow {
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Other if malformed => Remedy::SendOriginal,
-            Refused::Other => Remedy::Deliver,
+            Refused::Answer | Refused::Other => Remedy::Deliver,
         }
     }
 
@@ -393,10 +397,11 @@ impl Exchange for Follow {
 /// How the body of an answer is framed, if it is one that is known.
 fn framing(headers: &HeaderMap) -> Option<Framing> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let says = |name: &str| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     match kind {
-        _ if kind.starts_with("text/event-stream") => Some(Framing::Events),
-        _ if kind.starts_with("application/json") => Some(Framing::Document),
-        _ if kind.starts_with("application/vnd.amazon.eventstream") => Some(Framing::Frames),
+        _ if says("text/event-stream") => Some(Framing::Events),
+        _ if says("application/json") => Some(Framing::Document),
+        _ if says("application/vnd.amazon.eventstream") => Some(Framing::Frames),
         _ => None,
     }
 }
@@ -414,5 +419,26 @@ fn error(how: &End, answer: &Answer) -> Option<String> {
     match how {
         End::Failed(fault) => Some(fault.message.to_string()),
         _ => answer.error.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_whatever_their_case() {
+        for (kind, expected) in [
+            ("text/event-stream", Some(Framing::Events)),
+            ("Text/Event-Stream; charset=UTF-8", Some(Framing::Events)),
+            ("APPLICATION/JSON", Some(Framing::Document)),
+            ("application/vnd.amazon.eventstream", Some(Framing::Frames)),
+            ("text/plain", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
+            assert_eq!(framing(&headers), expected, "{kind}");
+        }
+        assert_eq!(framing(&HeaderMap::new()), None);
     }
 }

@@ -177,7 +177,7 @@ impl Gateway for Sidecar {
                 }
                 prompt
             }
-            Refused::Other => None,
+            Refused::Answer | Refused::Other => None,
         };
         tracing::info!(attempt, "the prompt was too long: it is shortened and sent again");
         self.recovered(protocol, inbound, Overflow { prompt }, attempt).await

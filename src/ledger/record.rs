@@ -60,7 +60,9 @@ pub struct Record {
     pub tokens: Option<Tokens>,
     /// The answer broke off: the output figure is a lower bound.
     pub output_is_lower_bound: bool,
-    /// What it cost; null when the usage or the price is not known.
+    /// The provider's figures do not tell how long the prompt was: `tokens.input` means nothing.
+    pub prompt_is_unknown: bool,
+    /// What it cost; null when the usage, the prompt's included, or the price is not known.
     pub cost: Option<Cost>,
     /// What it would have been without the gateway; null when that cannot be told.
     pub counterfactual: Option<Counterfactual>,
@@ -511,6 +513,7 @@ mod tests {
             r#""status":200,"outcome":"complete","stop":"tool_use","error":null,"#,
             r#""tokens":{"input":12,"cache_read":41000,"cache_write_5m":900,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
+            r#""prompt_is_unknown":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,

@@ -85,6 +85,7 @@ impl Totals {
         self.failed += u64::from(failed);
         match (&record.tokens, &record.cost) {
             (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
+            (Some(_), None) if record.prompt_is_unknown => self.unknown_usage += 1,
             (Some(_), None) => self.unknown_price += 1,
             // Providers do not charge for errors.
             (None, None) => self.unknown_usage += u64::from(!failed),
@@ -102,6 +103,7 @@ impl Totals {
         self.own_calls += 1;
         match (&record.tokens, &record.cost) {
             (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
+            (Some(_), None) if record.prompt_is_unknown => self.unknown_usage += 1,
             (Some(_), None) => self.unknown_price += 1,
             (None, None) => {}
         }
@@ -224,6 +226,10 @@ mod tests {
         for (record, expected) in [
             (record("complete", Some(200), Some(3), None), Totals { unknown_price: 1, ..nothing.clone() }),
             (record("complete", Some(200), None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
+            (
+                Record { prompt_is_unknown: true, ..record("complete", Some(200), Some(3), None) },
+                Totals { unknown_usage: 1, ..nothing.clone() },
+            ),
             (record("client_gone", None, None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
             (record("complete", Some(429), None, None), Totals { failed: 1, ..nothing.clone() }),
             (record("failed", None, None, None), Totals { failed: 1, ..nothing.clone() }),

@@ -83,6 +83,8 @@ pub enum Refused {
         /// Tokens that came.
         prompt: Option<u64>,
     },
+    /// The prompt fits, but not together with the answer that was asked for: a shorter prompt is not what is missing.
+    Answer,
     /// Something else.
     Other,
 }

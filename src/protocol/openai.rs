@@ -55,15 +55,30 @@ pub(super) fn fault(fault: &Fault<'_>) -> String {
 }
 
 /// Where the numbers stand, in one server's words or another's.
-const LIMITS: &[&str] =
-    &["maximum context length is ", "maximum context length of ", "available context size (", "n_ctx="];
-const PROMPTS: &[&str] = &["your messages resulted in ", "you requested ", "request (", "n_prompt_tokens="];
+const LIMITS: &[&str] = &[
+    "maximum context length is ",
+    "maximum context length of ",
+    "maximum prompt length is ",
+    "too large for model with ",
+    "available context size (",
+    "n_ctx=",
+];
+const PROMPTS: &[&str] = &[
+    "your messages resulted in ",
+    "you requested ",
+    "request (",
+    "request contains ",
+    "Prompt contains ",
+    "n_prompt_tokens=",
+];
 
 /// What means that the prompt is too long: the code where there is one, else the sentence.
 const OVERFLOW: &[Wording] = &[
     Wording { says: "context_length_exceeded", limit: LIMITS, prompt: PROMPTS },
     Wording { says: "exceed_context_size_error", limit: LIMITS, prompt: PROMPTS },
     Wording { says: "maximum context length is", limit: LIMITS, prompt: PROMPTS },
+    Wording { says: "maximum prompt length is", limit: LIMITS, prompt: PROMPTS },
+    Wording { says: "too large for model with", limit: LIMITS, prompt: PROMPTS },
     Wording { says: "exceeds the context window of this model", limit: &[], prompt: &[] },
 ];
 
@@ -121,6 +136,31 @@ mod tests {
                 400,
                 r#"{"object":"error","message":"This model's maximum context length is 8192 tokens.","code":400}"#,
                 overflow(None, Some(8192)),
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_prompt_too_long","param":null,"code":"3051"}"#,
+                overflow(Some(65_673), Some(32_768)),
+            ),
+            (
+                400,
+                r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
+                overflow(Some(537_812), Some(131_072)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 32768 tokens. However, you requested 33000 tokens (3000 in the messages, 30000 in the completion).","code":"context_length_exceeded"}}"#,
+                Refused::Answer,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 32768 tokens. However, you requested 40000 tokens (36000 in the messages, 4000 in the completion).","code":400}"#,
+                overflow(Some(36_000), Some(32_768)),
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 30000. This model's maximum context length is 32768 tokens and your request has 3000 input tokens (30000 > 32768 - 3000).","code":400}"#,
+                Refused::Answer,
             ),
             (
                 400,

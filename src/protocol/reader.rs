@@ -4,10 +4,12 @@ use serde_json::Value;
 
 use super::frames::Frames;
 use super::{Answer, AnswerReader, Framing};
-use crate::sse::Framer;
+use crate::sse::{self, BOM, Framer};
 
 /// The largest JSON answer that is read for its usage, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
+/// The most white space in front of an answer whose framing is not clear, in bytes.
+const MAX_HEAD: usize = 4096;
 
 /// What a dialect makes of the documents in an answer.
 pub(crate) trait Fold: Send {
@@ -38,6 +40,15 @@ pub(crate) struct Events<F> {
     fold: F,
 }
 
+/// Reads an answer that is said to be a document. Some servers call a stream that, or nothing at all: its first bytes
+/// decide.
+struct Unsure<F> {
+    /// What came before that was clear.
+    head: Vec<u8>,
+    fold: Option<F>,
+    reader: Option<Box<dyn AnswerReader>>,
+}
+
 /// Reads an answer that is a stream of frames.
 struct Framed<F> {
     frames: Frames,
@@ -47,9 +58,40 @@ struct Framed<F> {
 /// The reader for one kind of answer.
 pub(crate) fn reader<F: Fold + 'static>(framing: Framing, fold: F) -> Box<dyn AnswerReader> {
     match framing {
-        Framing::Document => Box::new(Whole { bytes: Vec::new(), too_large: false, fold }),
+        Framing::Document => Box::new(Unsure { head: Vec::new(), fold: Some(fold), reader: None }),
         Framing::Events => Box::new(Events { framer: Framer::default(), fold }),
         Framing::Frames => Box::new(Framed { frames: Frames::default(), fold }),
+    }
+}
+
+impl<F: Fold + 'static> Unsure<F> {
+    fn decide(&mut self, is_stream: bool) {
+        let Some(fold) = self.fold.take() else { return };
+        let head = std::mem::take(&mut self.head);
+        let reader: &mut Box<dyn AnswerReader> = self.reader.insert(if is_stream {
+            Box::new(Events { framer: Framer::default(), fold })
+        } else {
+            Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+        });
+        reader.push(&head);
+    }
+}
+
+impl<F: Fold + 'static> AnswerReader for Unsure<F> {
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(reader) = &mut self.reader {
+            return reader.push(bytes);
+        }
+        self.head.extend_from_slice(bytes);
+        let is_long = self.head.len() > MAX_HEAD;
+        if let Some(is_stream) = sse::is_stream(&self.head).or_else(|| is_long.then_some(false)) {
+            self.decide(is_stream);
+        }
+    }
+
+    fn finish(&mut self) -> Answer {
+        self.decide(false);
+        self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default()
     }
 }
 
@@ -64,9 +106,10 @@ impl<F: Fold> AnswerReader for Whole<F> {
     }
 
     fn finish(&mut self) -> Answer {
-        if self.bytes.trim_ascii_start().starts_with(b"[") {
-            items(&self.bytes, &mut |item| self.fold.event(item));
-        } else if let Ok(document) = serde_json::from_slice(&self.bytes) {
+        let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            items(bytes, &mut |item| self.fold.event(item));
+        } else if let Ok(document) = serde_json::from_slice(bytes) {
             self.fold.whole(&document);
         }
         self.fold.answer()
@@ -98,6 +141,7 @@ impl<F: Fold> AnswerReader for Framed<F> {
 }
 
 fn take<F: Fold>(fold: &mut F, event: &[u8]) {
+    let event = event.trim_ascii();
     if !event.starts_with(b"{") {
         fold.word(event);
     } else if !fold.wants(event) {
@@ -118,9 +162,14 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
     }
 }
 
-/// A count at a path of keys; `None` where it is missing, null or no whole number.
+/// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null or no
+/// whole number.
 pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
-    at(value, path)?.as_u64()
+    /// The largest whole number up to which floats hold all of them.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let value = at(value, path)?;
+    let float = || value.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
+    value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
 /// A text at a path of keys.

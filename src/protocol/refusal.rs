@@ -39,7 +39,25 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
             .find_map(|words| leading_number(error.split_once(words)?.1))
             .filter(|number| *number > 0)
     };
-    Refused::Overflow { limit: number(wording.limit), prompt: number(wording.prompt) }
+    let limit = number(wording.limit);
+    match (parts(&error), limit) {
+        (Some(prompt), Some(limit)) if prompt < limit => Refused::Answer,
+        (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
+    }
+}
+
+/// The tokens of a prompt whose parts are told apart from the answer's: `9 tokens (5 in the messages, 4 in the
+/// completion)`.
+fn parts(error: &str) -> Option<u64> {
+    const OF_PROMPT: [&str; 5] =
+        [" in the messages", " in the functions", " in your prompt", " of text input", " input tokens"];
+    let number = |words: &&str| trailing_number(error.split_once(words)?.0);
+    OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
+}
+
+fn trailing_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    text[text.len() - digits..].parse().ok()
 }
 
 /// The words of an error: its message, code and type, and the numbers beside them.
@@ -111,6 +129,22 @@ mod tests {
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
+            (
+                400,
+                r#"{"error":{"message":"too long: 12 (5 in the messages, 7 in the completion) > 9"}}"#,
+                Refused::Answer,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 12 (9 in the messages, 3 in the completion) > 9"}}"#,
+                overflow(Some(9), Some(9)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 12 (7 in the messages, 4 in the functions, and 1 in the completion) > 9"}}"#,
+                overflow(Some(11), Some(9)),
+            ),
+            (400, r#"{"error":{"message":"too long: (many in the messages)"}}"#, overflow(None, None)),
             (400, r#"[{"error":{"message":"too long"}}]"#, overflow(None, None)),
             (400, r#"{"error":"too long"}"#, overflow(None, None)),
             (400, r#"{"message":"too long"}"#, overflow(None, None)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use super::outputs::create_private;
@@ -40,18 +40,28 @@ impl Logs {
             }
             let path = self.dir.join(name);
             let mut options = OpenOptions::new();
-            options.create(true).append(true).mode(0o600);
-            let file = match options.open(&path) {
+            options.create(true).read(true).append(true).mode(0o600);
+            let mut file = match options.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     create_private(&self.dir)?;
                     options.open(&path)?
                 }
                 opened => opened?,
             };
+            if is_torn(&file)? {
+                file.write_all(b"\n")?;
+            }
             self.open.insert(name.to_owned(), file);
         }
         self.open.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Whether the last line was not written to its end: what follows must not be taken for a part of it.
+fn is_torn(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(false) };
+    let mut byte = [0];
+    Ok(file.read_at(&mut byte, last)? == 1 && byte != *b"\n")
 }
 
 /// The file of a conversation.
@@ -99,5 +109,18 @@ mod tests {
         logs.append("c", "1").unwrap();
         logs.append("c", "2").unwrap();
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "1\n2\n");
+    }
+
+    #[test]
+    fn half_a_line_does_not_swallow_the_next_record() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("c.jsonl");
+        for (before, expected) in [("", "3\n4\n"), ("1\n", "1\n3\n4\n"), ("1\n{\"to", "1\n{\"to\n3\n4\n")] {
+            std::fs::write(&path, before).unwrap();
+            let mut logs = Logs::new(home.path().to_owned());
+            logs.append("c", "3").unwrap();
+            logs.append("c", "4").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
     }
 }

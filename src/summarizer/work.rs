@@ -164,7 +164,7 @@ impl<L: Line> Errand<'_, L> {
         self.book(status, &answer, began.elapsed(), bytes);
         if !(200..300).contains(&status) {
             return Err(match call.protocol.refused(status, &answer) {
-                Refused::Overflow { .. } => Missed::Overflow,
+                Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
                 Refused::Other => {
                     let failure = Failure::Call(format!("status {status}"));
                     let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);

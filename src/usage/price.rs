@@ -138,6 +138,8 @@ pub struct Rates {
     pub cache_write_12h: Option<Rate>,
     /// Reasoning output, where it is billed apart from other output.
     pub reasoning: Option<Rate>,
+    /// Uncached audio input; only the standard list has it.
+    pub audio: Option<Rate>,
 }
 
 /// A kind of token.

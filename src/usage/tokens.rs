@@ -83,6 +83,8 @@ impl Sum for Tokens {
 pub struct Usage {
     /// The response's own tokens.
     pub tokens: Tokens,
+    /// The provider gave figures, but none that tell how long the prompt was: `tokens.input` means nothing.
+    pub prompt_is_unknown: bool,
     /// Server-side web searches, billed per query.
     pub web_searches: u64,
     /// The service tier that served the request.
@@ -97,6 +99,10 @@ pub struct Usage {
     pub provider_cost: Option<Money>,
     /// Model calls that are billed with this response but are not inside `tokens`.
     pub extra: Vec<Extra>,
+    /// The part of the prompt that is audio, which most models are dearer for.
+    pub audio_input: u64,
+    /// The part of the output that is audio or images: no list price is known for it.
+    pub media_output: u64,
 }
 
 impl Usage {

@@ -117,14 +117,24 @@ fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
 
 #[test]
 fn what_is_not_known_is_null() {
-    let home = tempfile::tempdir().unwrap();
-    let upstream =
-        Upstream::start(|_| (529, r#"{"type":"error","error":{"type":"overloaded_error"}}"#.to_owned()));
-    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    gateway.post("/v1/messages", &[], &request(&[&log("first", 4000)]));
-    gateway.stop();
-    let record = &records(home.path())[0];
-    assert_eq!((&record["counterfactual"], &record["net_saved"]), (&Value::Null, &Value::Null));
+    let refused = json!({"type": "error", "error": {"type": "overloaded_error"}});
+    let silent = json!({"id": "msg_1", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
+        "usage": {"output_tokens": 7}});
+    for (status, answer, output, unknown) in
+        [(529, refused, Value::Null, false), (200, silent, json!(7), true)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |_| (status, answer.to_string()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        gateway.post("/v1/messages", &[], &request(&[&log("first", 4000)]));
+        gateway.stop();
+        let record = &records(home.path())[0];
+        for key in ["cost", "counterfactual", "net_saved"] {
+            assert_eq!(record[key], Value::Null, "{key} {record}");
+        }
+        assert_eq!(record["tokens"]["output"], output);
+        assert_eq!(record["prompt_is_unknown"], unknown);
+    }
 }
 
 /// A stream of frames is booked like one of text, at the price of the region that the path names.

@@ -42,7 +42,8 @@ impl Untouched {
         let Some(measured) = slot.get() else { return };
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
-        let prompt = ended.usage.as_ref().map_or(0, Usage::context_tokens);
+        let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
+        let prompt = known.map_or(0, Usage::context_tokens);
         let scale = sent.scale(prompt);
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
@@ -60,7 +61,8 @@ impl Untouched {
         let caches = self.caches(ended, prices);
         let is_known = caches.knows(&ended.record, measured.prior);
         let uses = caches.observe(ended, measured, sent, scale);
-        let Some(real) = ended.usage.as_ref().filter(|_| is_known) else { return };
+        let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
+        let Some(real) = ended.usage.as_ref().filter(known) else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
         ended.record.counterfactual = Some(Counterfactual {
@@ -127,8 +129,8 @@ struct Uses {
 /// What was not read was sent as it came.
 fn unread(ended: &mut Ended) {
     let cost = ended.record.cost.as_ref().map(|cost| cost.total);
-    ended.record.counterfactual =
-        ended.record.tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
+    let tokens = ended.record.tokens.filter(|_| !ended.record.prompt_is_unknown);
+    ended.record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
     net(ended);
 }
 

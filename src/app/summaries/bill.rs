@@ -41,6 +41,7 @@ fn record(done: &Done, at: usize, answered: &Answered, now_ms: i64) -> Record {
         outcome: "complete".to_owned(),
         error: failure.map(ToString::to_string),
         tokens: answered.usage.as_ref().map(Usage::billed_tokens),
+        prompt_is_unknown: answered.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         net_saved: cost.as_ref().map(|cost| -cost.total),
         cost,
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),

@@ -95,7 +95,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         reasoning: count(figures, &["output_tokens_details", "thinking_tokens"]).map(Reasoning::Inside),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
-        last_prompt: last.map(|step| tokens(step).prompt()),
+        last_prompt: last.filter(|step| counts(step).prompt.is_some()).map(|step| tokens(step).prompt()),
         tier: word("service_tier").map(Tier::from_wire),
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),

@@ -18,7 +18,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Responses {
     answer: Answer,
     usage: Partial,
-    /// The newest event that was not looked into: it has the figures if the stream ends behind it.
+    /// The newest event with figures among those that were not looked into.
     newest: Vec<u8>,
 }
 
@@ -44,6 +44,14 @@ impl Responses {
             self.usage.fold(usage(figures));
         }
     }
+
+    /// Looks into the event that was remembered.
+    fn settle(&mut self) {
+        let newest = std::mem::take(&mut self.newest);
+        if let Ok(newest) = serde_json::from_slice(&newest) {
+            self.take(&newest);
+        }
+    }
 }
 
 impl Fold for Responses {
@@ -53,12 +61,14 @@ impl Fold for Responses {
     }
 
     fn pass(&mut self, event: &[u8]) {
-        self.newest.clear();
-        self.newest.extend_from_slice(event);
+        if memmem::find(event, b"\"usageMetadata\"").is_some() {
+            self.newest.clear();
+            self.newest.extend_from_slice(event);
+        }
     }
 
     fn event(&mut self, event: &Value) {
-        self.newest.clear();
+        self.settle();
         self.take(event);
     }
 
@@ -67,9 +77,7 @@ impl Fold for Responses {
     }
 
     fn answer(&mut self) -> Answer {
-        if let Ok(newest) = serde_json::from_slice(&std::mem::take(&mut self.newest)) {
-            self.take(&newest);
-        }
+        self.settle();
         let mut usage = std::mem::take(&mut self.usage);
         // A tier without figures is no usage.
         usage.tier = usage.tier.filter(|_| usage.prompt.is_some() || usage.output.is_some());
@@ -78,16 +86,93 @@ impl Fold for Responses {
 }
 
 fn usage(figures: &Value) -> Partial {
+    let not_text = |part: &str| part != "TEXT" && part != "MODALITY_UNSPECIFIED";
     let tier = at(figures, &["trafficType"]).or_else(|| at(figures, &["serviceTier"]));
     Partial {
         tool_prompt: count(figures, &["toolUsePromptTokenCount"]),
         reasoning: count(figures, &["thoughtsTokenCount"]).map(Reasoning::Beside),
+        total: count(figures, &["totalTokenCount"]),
         tier: tier.and_then(Value::as_str).map(Tier::from_wire),
+        audio_input: modalities(figures, "promptTokensDetails", |part| part == "AUDIO"),
+        media_output: modalities(figures, "candidatesTokensDetails", not_text),
         ..Partial::from_inclusive(
             count(figures, &["promptTokenCount"]),
             count(figures, &["cachedContentTokenCount"]),
             None,
             count(figures, &["candidatesTokenCount"]),
         )
+    }
+}
+
+/// The tokens of some modalities in a list of all; `None` where there is no list.
+fn modalities(figures: &Value, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
+    let parts = figures.get(list)?.as_array()?.iter();
+    let counted = parts.filter(|part| part.get("modality").and_then(Value::as_str).is_some_and(&counts));
+    Some(counted.filter_map(|part| count(part, &["tokenCount"])).fold(0, u64::saturating_add))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURES: &str =
+        r#""usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":50,"totalTokenCount":1050}"#;
+
+    fn stream(events: &[String]) -> Answer {
+        let mut reader = reader(Framing::Events);
+        for event in events {
+            reader.push(format!("data: {event}\r\n\r\n").as_bytes());
+        }
+        reader.finish()
+    }
+
+    fn event(figures: &str, more: &str) -> String {
+        format!(
+            r#"{{"responseId":"r","candidates":[{{"content":{{"parts":[{{"text":"x"}}]}}{more}}}]{figures}}}"#
+        )
+    }
+
+    #[test]
+    fn figures_may_stand_in_any_event() {
+        let first = event(r#","usageMetadata":{"promptTokenCount":1000}"#, "");
+        let (stated, silent) = (event(&format!(",{FIGURES}"), ""), event("", ""));
+        let end = event("", r#","finishReason":"STOP""#);
+        let quoted = event("", r#","note":"\"usageMetadata\"""#);
+        for events in [
+            vec![&first, &stated, &end],
+            vec![&first, &stated, &silent],
+            vec![&first, &stated, &quoted],
+            vec![&first, &first, &stated],
+            vec![&first, &stated, &end, &silent],
+            vec![&silent, &silent, &stated, &silent, &end],
+        ] {
+            let answer = stream(&events.into_iter().cloned().collect::<Vec<_>>());
+            let tokens = answer.usage.map(|usage| usage.tokens);
+            assert_eq!(tokens.map(|tokens| (tokens.input, tokens.output)), Some((1000, 50)));
+        }
+    }
+
+    #[test]
+    fn zeros_are_left_out_where_the_total_agrees() {
+        for (figures, prompt, output) in [
+            (r#"{"promptTokenCount":10,"totalTokenCount":10}"#, Some(10), 0),
+            (r#"{"promptTokenCount":10,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"promptTokenCount":10,"thoughtsTokenCount":3,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":7}"#, Some(0), 7),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":17}"#, Some(10), 7),
+            (r#"{"candidatesTokenCount":7}"#, None, 7),
+        ] {
+            let answer = stream(&[format!(r#"{{"responseId":"r","usageMetadata":{figures}}}"#)]);
+            let usage = answer.usage.unwrap();
+            let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
+            assert_eq!((found, usage.tokens.output), (prompt, output), "{figures}");
+        }
+    }
+
+    #[test]
+    fn audio_is_told_apart() {
+        let answer = stream(&[r#"{"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5},{"modality":"AUDIO","tokenCount":4}],"candidatesTokensDetails":[{"modality":"TEXT","tokenCount":2},{"modality":"IMAGE","tokenCount":3}]}}"#.to_owned()]);
+        let usage = answer.usage.unwrap();
+        assert_eq!((usage.audio_input, usage.media_output), (4, 3));
     }
 }

@@ -33,6 +33,12 @@ impl Completion {
         }
         let choices =
             document.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        // Moonshot states them inside the last choice. What stands at the top goes before it.
+        let is_at_the_top = document.get("usage").is_some_and(Value::is_object);
+        let inside = choices.iter().filter(|_| !is_at_the_top).filter_map(|choice| choice.get("usage"));
+        if let Some(figures) = inside.into_iter().find(|figures| figures.is_object()) {
+            self.usage.fold(usage(figures));
+        }
         for choice in choices {
             if let Some(stop) = text(choice, &["finish_reason"]) {
                 self.answer.complete = true;
@@ -86,7 +92,10 @@ fn is_null(rest: &[u8]) -> bool {
 }
 
 fn usage(figures: &Value) -> Partial {
-    let prompt = count(figures, &["prompt_tokens"]);
+    let prompt = count(figures, &["prompt_tokens"]).or_else(|| {
+        let hit = count(figures, &["prompt_cache_hit_tokens"])?;
+        Some(hit.saturating_add(count(figures, &["prompt_cache_miss_tokens"])?))
+    });
     let output = count(figures, &["completion_tokens"]);
     let cached = [
         &["prompt_tokens_details", "cached_tokens"][..],
@@ -97,10 +106,14 @@ fn usage(figures: &Value) -> Partial {
     let cached = cached.iter().find_map(|path| count(figures, path));
     let written = count(figures, &["prompt_tokens_details", "cache_write_tokens"]);
     let reasoning = count(figures, &["completion_tokens_details", "reasoning_tokens"]);
-    let beside = stated_beside(prompt, output, reasoning, count(figures, &["total_tokens"]));
+    let total = count(figures, &["total_tokens"]);
+    let beside = stated_beside(prompt, output, reasoning, total);
     Partial {
+        total,
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: figures.get("cost").and_then(cost),
+        audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
+        media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(prompt, cached, written, output)
     }
 }
@@ -146,7 +159,14 @@ mod tests {
              : comment\n\ndata: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n\
              data: {{\"choices\":[],\"usage\":{figures}}}\n\ndata: [DONE]\n\n"
         );
-        for (framing, text) in [(Framing::Document, whole), (Framing::Events, stream)] {
+        // Servers also call a stream something else, mark it, or indent what is in it.
+        let marked = format!("\u{feff}{stream}");
+        let indented = format!("\r\n{}", stream.replace("data: ", "data:  \t"));
+        let asked =
+            [(Framing::Document, whole), (Framing::Events, stream.clone()), (Framing::Document, stream)];
+        let odd =
+            [(Framing::Events, marked.clone()), (Framing::Document, marked), (Framing::Document, indented)];
+        for (framing, text) in asked.into_iter().chain(odd) {
             let answer = answer(framing, &text);
             assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
             assert_eq!(
@@ -181,6 +201,53 @@ mod tests {
             r#"{"prompt_tokens":100,"completion_tokens":7,"prompt_tokens_details":null,"cached_tokens":30}"#,
             Tokens { input: 70, cache_read: 30, output: 7, ..Tokens::default() },
         );
+        check(
+            r#"{"prompt_tokens":1e2,"completion_tokens":7.0}"#,
+            Tokens { input: 100, output: 7, ..Tokens::default() },
+        );
+    }
+
+    #[test]
+    fn a_prompt_that_is_not_stated_is_told_by_others_or_unknown() {
+        for (figures, expected) in [
+            (r#"{"completion_tokens":7}"#, None),
+            (r#"{"prompt_tokens":null,"completion_tokens":7}"#, None),
+            (r#"{"prompt_tokens":100.5,"completion_tokens":7}"#, None),
+            (r#"{"completion_tokens":7,"total_tokens":6}"#, None),
+            (r#"{"completion_tokens":7,"prompt_cache_hit_tokens":60}"#, None),
+            (r#"{"completion_tokens":7,"total_tokens":107}"#, Some(100)),
+            (
+                r#"{"completion_tokens":7,"prompt_cache_hit_tokens":60,"prompt_cache_miss_tokens":40}"#,
+                Some(100),
+            ),
+            (r#"{"prompt_tokens":0,"completion_tokens":7}"#, Some(0)),
+        ] {
+            let whole = format!(r#"{{"id":"c","choices":[],"usage":{figures}}}"#);
+            let usage = answer(Framing::Document, &whole).usage.unwrap();
+            let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
+            assert_eq!((found, usage.tokens.output), (expected, 7), "{figures}");
+        }
+    }
+
+    #[test]
+    fn audio_is_told_apart() {
+        let text = r#"{"id":"c","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"audio_tokens":4},"completion_tokens_details":{"audio_tokens":3}}}"#;
+        let usage = answer(Framing::Document, text).usage.unwrap();
+        assert_eq!((usage.audio_input, usage.media_output, usage.tokens.input), (4, 3, 9));
+    }
+
+    #[test]
+    fn figures_may_stand_in_a_choice() {
+        let inside =
+            r#"{"index":0,"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":5}}"#;
+        for (chunk, expected) in [
+            (format!(r#"{{"choices":[{inside}]}}"#), 9),
+            (format!(r#"{{"choices":[{inside}],"usage":{{"prompt_tokens":8,"completion_tokens":5}}}}"#), 8),
+        ] {
+            let text = format!("data: {{\"id\":\"c\",\"choices\":[]}}\n\ndata: {chunk}\n\ndata: [DONE]\n\n");
+            let tokens = answer(Framing::Events, &text).usage.unwrap().tokens;
+            assert_eq!((tokens.prompt(), tokens.output), (expected, 5), "{chunk}");
+        }
     }
 
     #[test]

@@ -99,8 +99,11 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         cache_write_5m: written("ttl_30m_tokens"),
         cache_write_12h: written("ttl_12h_tokens"),
+        total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: figures.get("cost").and_then(cost),
+        audio_input: count(figures, &["input_tokens_details", "audio_tokens"]),
+        media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(
             count(figures, &["input_tokens"]),
             count(figures, &["input_tokens_details", "cached_tokens"]),

@@ -16,7 +16,7 @@ use super::fraction::Fraction;
 use super::money::Money;
 use super::price::{Kind, Price, Rates, Source};
 use super::rate::Factor;
-use super::tokens::{Geo, Speed, Tokens, Usage};
+use super::tokens::{Geo, Speed, Tier, Tokens, Usage};
 use super::vendor::Vendor;
 
 /// A cost by kind.
@@ -80,7 +80,7 @@ impl CacheEffect {
 
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
-/// `None` if the price does not say: a service tier or fast mode it does not list, searches without a price,
+/// `None` if it is not known how long the prompt was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
 /// or an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no
 /// factor, there is no surcharge.
 ///
@@ -123,7 +123,9 @@ fn cost_with(
     price: &Price,
     lookup: impl Fn(&str) -> Option<Arc<Price>>,
 ) -> Option<CostBreakdown> {
-    let mut lines = Schedule::of(usage, price, usage.context_tokens())?.lines(&usage.tokens);
+    let schedule = Schedule::of(usage, price, usage.context_tokens())?;
+    let mut lines = schedule.lines(&usage.tokens);
+    lines.input += schedule.audio_surcharge(usage, price)?;
     if usage.web_searches > 0 {
         let queries = i128::from(usage.web_searches);
         lines.searches = Money::from_picodollars(price.web_search?.picodollars().saturating_mul(queries));
@@ -152,6 +154,9 @@ impl<'a> Schedule<'a> {
     /// The threshold is compared with the `prompt` of a single call: the largest one, where server-side tools
     /// made several.
     fn of(usage: &Usage, price: &'a Price, prompt: u64) -> Option<Self> {
+        if usage.prompt_is_unknown {
+            return None;
+        }
         let tier = price.tier(usage.tier)?;
         let speed = match usage.speed {
             Speed::Standard => Factor::ONE,
@@ -181,6 +186,25 @@ impl<'a> Schedule<'a> {
                 + self.cost(Kind::Reasoning, reasoning),
             searches: Money::ZERO,
         }
+    }
+
+    /// What the audio in a prompt costs more than text. `None` where that is not listed: for output, and where tiers,
+    /// long context or the cache move the rate.
+    fn audio_surcharge(&self, usage: &Usage, price: &Price) -> Option<Money> {
+        if usage.media_output > 0 {
+            return None;
+        }
+        if usage.audio_input == 0 {
+            return Some(Money::ZERO);
+        }
+        let is_plain = usage.tier == Tier::Standard
+            && self.long_context.is_none()
+            && usage.tokens.prompt() == usage.tokens.input;
+        let audio = price.base.audio.filter(|_| is_plain)?;
+        let tokens = usage.audio_input.min(usage.tokens.input);
+        let plain = self.cost(Kind::Input, tokens);
+        let dear = self.factors.into_iter().fold(Fraction::from(audio), Fraction::times).of(tokens);
+        Some(dear - plain)
     }
 
     fn cost(&self, kind: Kind, tokens: u64) -> Money {

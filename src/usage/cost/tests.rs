@@ -102,6 +102,7 @@ fn modifiers() {
         ("claude-sonnet-5-5", Usage { speed: Speed::Fast, ..standard(tokens) }, None),
         ("claude-haiku-4-5", Usage { geo: Geo::Us, ..standard(tokens) }, Some("1")),
         ("claude-opus-5-5", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
+        ("claude-opus-5-5", Usage { prompt_is_unknown: true, ..standard(Tokens::default()) }, None),
         ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
         // Long context and tier together: 2 × 2 × 0.5.
         ("gpt-6.1-sol", Usage { tier: Tier::Flex, ..standard(tokens) }, Some("2")),
@@ -133,6 +134,26 @@ fn missing_rates_follow_the_rules() {
         (&apart, thought, "9"),
     ] {
         assert_eq!(cost(&used(tokens), price).unwrap().total().usd(), expected, "{tokens:?}");
+    }
+}
+
+#[test]
+fn audio_has_a_price_of_its_own_or_none() {
+    let input = |input| Tokens { input, ..Tokens::default() };
+    let heard = |audio_input, tokens| Usage { audio_input, ..used(tokens) };
+    let cached = Tokens { cache_read: 1, ..input(MILLION) };
+    for (model, usage, expected) in [
+        // 0.6 × 0.30 + 0.4 × 1
+        ("gemini-2.5-flash", heard(400_000, input(MILLION)), Some("0.58")),
+        ("gemini-2.5-flash", heard(MILLION, input(MILLION)), Some("1")),
+        ("gemini-2.5-flash", heard(0, input(MILLION)), Some("0.3")),
+        ("gpt-audio", heard(MILLION, input(MILLION)), Some("32")),
+        ("gpt-5", heard(1, input(MILLION)), None),
+        ("gemini-2.5-flash", heard(1, cached), None),
+        ("gemini-2.5-flash", Usage { tier: Tier::Flex, ..heard(1, input(MILLION)) }, None),
+        ("gpt-audio", Usage { media_output: 1, ..used(input(MILLION)) }, None),
+    ] {
+        assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Partial {
     pub cache_write_12h: Option<u64>,
     /// Output tokens.
     pub output: Option<u64>,
+    /// All tokens of the response: it tells of the prompt or the output where only one of them is stated.
+    pub total: Option<u64>,
     /// Reasoning tokens, and whether `output` contains them.
     pub reasoning: Option<Reasoning>,
     /// Server-side web searches.
@@ -45,6 +47,10 @@ pub struct Partial {
     pub provider_cost: Option<Money>,
     /// Model calls outside these figures; a newer list replaces an older one.
     pub extra: Option<Vec<Extra>>,
+    /// The part of the prompt that is audio.
+    pub audio_input: Option<u64>,
+    /// The part of the output that is no text.
+    pub media_output: Option<u64>,
 }
 
 /// A prompt figure.
@@ -96,6 +102,11 @@ impl Partial {
                 *older = newer;
             }
         }
+        if newer.prompt.is_some() || newer.output.is_some() {
+            // A total of older figures says nothing of newer ones.
+            self.total = None;
+        }
+        last(&mut self.total, newer.total);
         last(&mut self.prompt, newer.prompt);
         last(&mut self.tool_prompt, newer.tool_prompt);
         last(&mut self.cache_read, newer.cache_read);
@@ -112,6 +123,8 @@ impl Partial {
         last(&mut self.geo, newer.geo);
         last(&mut self.provider_cost, newer.provider_cost);
         last(&mut self.extra, newer.extra);
+        last(&mut self.audio_input, newer.audio_input);
+        last(&mut self.media_output, newer.media_output);
     }
 
     /// The record, or `None` if no figure was ever stated: unknown usage is not zero usage.
@@ -120,6 +133,7 @@ impl Partial {
             let tokens = self.tokens();
             Usage {
                 tokens,
+                prompt_is_unknown: self.prompt_stated().is_none(),
                 web_searches: self.web_searches.unwrap_or(0),
                 tier: self.tier.unwrap_or_default(),
                 speed: self.speed.unwrap_or_default(),
@@ -127,6 +141,8 @@ impl Partial {
                 last_prompt: self.last_prompt,
                 provider_cost: self.provider_cost,
                 extra: self.extra.unwrap_or_default(),
+                audio_input: self.audio_input.unwrap_or(0),
+                media_output: self.media_output.unwrap_or(0),
             }
         })
     }
@@ -154,12 +170,38 @@ impl Partial {
         tokens.cache_read = self.cache_read.unwrap_or(0);
         let cached = tokens.prompt();
         let tool_prompt = self.tool_prompt.unwrap_or(0);
-        tokens.input = match self.prompt {
+        tokens.input = match self.prompt_stated() {
             Some(Prompt::Total(total)) => total.saturating_add(tool_prompt).saturating_sub(cached),
             Some(Prompt::Uncached(uncached)) => uncached.saturating_add(tool_prompt),
             None => tool_prompt,
         };
         Tokens { output, reasoning, ..tokens }
+    }
+
+    /// The prompt figure, as stated or as the total leaves it.
+    fn prompt_stated(&self) -> Option<Prompt> {
+        self.prompt.or_else(|| {
+            self.output?;
+            let (output, _) = self.output_and_reasoning();
+            self.left(output).map(Prompt::Total)
+        })
+    }
+
+    /// The output figure, as stated or as the total leaves it.
+    fn output_stated(&self) -> u64 {
+        let left = || match (self.prompt?, self.reasoning) {
+            (Prompt::Total(prompt), Some(Reasoning::Beside(reasoning))) => {
+                self.left(prompt.saturating_add(reasoning))
+            }
+            (Prompt::Total(prompt), _) => self.left(prompt),
+            (Prompt::Uncached(_), _) => None,
+        };
+        self.output.or_else(left).unwrap_or(0)
+    }
+
+    /// What the total has besides `tokens` and what is beside the prompt.
+    fn left(&self, tokens: u64) -> Option<u64> {
+        self.total?.checked_sub(tokens)?.checked_sub(self.tool_prompt.unwrap_or(0))
     }
 
     /// The writes by lifetime. What the total has beyond the stated parts went in for the default time: later
@@ -176,7 +218,7 @@ impl Partial {
     /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself
     /// cannot be: some servers state it beside while using the other's field names.
     fn output_and_reasoning(&self) -> (u64, u64) {
-        let output = self.output.unwrap_or(0);
+        let output = self.output_stated();
         match self.reasoning {
             None => (output, 0),
             Some(Reasoning::Inside(reasoning)) if reasoning <= output => (output, reasoning),

@@ -119,6 +119,43 @@ fn nothing_stated_is_unknown() {
 }
 
 #[test]
+fn a_prompt_is_what_the_total_leaves_or_unknown() {
+    let stated = |output, total| Partial { output, total, ..Partial::default() };
+    let prompt = |events: &[Partial]| {
+        let mut folded = Partial::default();
+        for event in events {
+            folded.fold(event.clone());
+        }
+        folded.finish().filter(|usage| !usage.prompt_is_unknown).map(|usage| usage.tokens.prompt())
+    };
+    let beside = Partial {
+        tool_prompt: Some(100),
+        reasoning: Some(Reasoning::Beside(300)),
+        ..stated(Some(20), Some(1420))
+    };
+    for (events, expected) in [
+        (vec![stated(Some(50), Some(1050))], Some(1000)),
+        (vec![stated(Some(50), Some(50))], Some(0)),
+        (vec![stated(Some(50), Some(49))], None),
+        (vec![stated(Some(50), None)], None),
+        (vec![beside], Some(1100)),
+        // Figures of different events are not mixed, unless nothing newer is stated.
+        (vec![stated(Some(10), Some(1010)), stated(Some(50), None)], None),
+        (vec![stated(Some(10), Some(1010)), stated(Some(50), Some(1050))], Some(1000)),
+        (vec![Partial::from_inclusive(Some(7), None, None, None), stated(Some(50), Some(99))], Some(7)),
+        (vec![Partial::from_disjoint(None, Some(900), None, Some(5))], None),
+    ] {
+        assert_eq!(prompt(&events), expected, "{events:?}");
+    }
+    let rest = Partial {
+        reasoning: Some(Reasoning::Beside(300)),
+        total: Some(1350),
+        ..Partial::from_inclusive(Some(1000), None, None, None)
+    };
+    check([rest], Tokens { input: 1000, output: 350, reasoning: 300, ..Tokens::default() });
+}
+
+#[test]
 fn newer_lists_replace_older_ones() {
     let call = |output| Extra { model: None, tokens: Tokens { output, ..Tokens::default() } };
     let mut folded = Partial { extra: Some(vec![call(1)]), ..Partial::default() };
