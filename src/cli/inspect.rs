@@ -137,7 +137,7 @@ fn cells(number: usize, at_ms: i64, record: &Record, zone: &TimeZone, places: us
     let estimated = record.counterfactual.as_ref().is_some_and(|one| one.estimated);
     let mark = |text: String| if estimated { format!("~{text}") } else { text };
     let came = record.counterfactual.as_ref().map(|one| one.tokens.prompt());
-    let sent = record.tokens.filter(|_| !record.prompt_is_unknown).map(|tokens| tokens.prompt());
+    let sent = record.prompt_tokens();
     let count = |tokens: Option<u64>| tokens.map_or_else(unknown, figures::count);
     let zone_of = record.window.as_ref().and_then(|window| window.zone.clone());
     [

@@ -345,6 +345,11 @@ pub struct Timing {
 }
 
 impl Record {
+    /// The tokens of the prompt, where the provider's figures tell.
+    pub fn prompt_tokens(&self) -> Option<u64> {
+        self.tokens.filter(|_| !self.prompt_is_unknown).map(|tokens| tokens.prompt())
+    }
+
     /// The row that the store keeps of it.
     pub fn row(&self, at_ms: i64) -> LedgerRow {
         LedgerRow {
@@ -547,6 +552,13 @@ mod tests {
     }
 
     /// Lines of older and of newer versions are read too.
+    #[test]
+    fn a_prompt_has_tokens_where_the_figures_tell() {
+        let unknown = Record { prompt_is_unknown: true, ..full() };
+        let found = [full(), unknown, Record::default()].map(|record| record.prompt_tokens());
+        assert_eq!(found, [Some(41_912), None, None]);
+    }
+
     #[test]
     fn fields_may_be_missing_or_unknown() {
         let read: Record =

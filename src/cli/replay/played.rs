@@ -182,7 +182,7 @@ impl Play<'_> {
             recall: self.setting.recall,
         };
         let edited = priced.session.request(&came, &asked, thread, &mut self.tally);
-        if let Some(tokens) = record.tokens.map(|tokens| tokens.prompt()).filter(|tokens| *tokens > 0) {
+        if let Some(tokens) = record.prompt_tokens().filter(|tokens| *tokens > 0) {
             thread.measured = Some((record.messages as usize, tokens));
             priced.learned.learn(sent.len() as u64, tokens);
         } else {
@@ -209,6 +209,6 @@ fn priced<'m, 'a>(
 
 /// Bytes to a token as the provider billed what was sent.
 fn billed_ratio(record: &Record, bytes: u64) -> f64 {
-    let tokens = record.tokens.map_or(0, |tokens| tokens.prompt());
+    let tokens = record.prompt_tokens().unwrap_or(0);
     if tokens == 0 || bytes == 0 { BYTES_PER_TOKEN } else { bytes as f64 / tokens as f64 }
 }
