@@ -41,7 +41,8 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
     };
     let limit = number(wording.limit);
     match (parts(&error), limit) {
-        (Some(prompt), Some(limit)) if prompt < limit => Refused::Answer,
+        // A prompt this small is not what is in the way: shortening it would cost history for nothing.
+        (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
         (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
     }
 }
@@ -131,7 +132,7 @@ mod tests {
             (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
             (
                 400,
-                r#"{"error":{"message":"too long: 12 (5 in the messages, 7 in the completion) > 9"}}"#,
+                r#"{"error":{"message":"too long: 12 (3 in the messages, 9 in the completion) > 9"}}"#,
                 Refused::Answer,
             ),
             (
