@@ -31,7 +31,7 @@ pub(super) struct Wants {
 }
 
 pub(super) fn wants() -> impl Strategy<Value = Wants> {
-    let window = prop_oneof![Just(3_000_u64), Just(6_000), Just(12_000)];
+    let window = prop_oneof![3 => Just(3_000_u64), 2 => Just(6_000), 1 => Just(12_000)];
     let room = prop_oneof![Just((0.9, 0.6)), Just((0.7, 0.4)), Just((0.95, 0.9))];
     let layout = prop_oneof![
         3 => Just(Layout::Answer),
@@ -63,7 +63,7 @@ pub(super) fn wants() -> impl Strategy<Value = Wants> {
 impl Wants {
     /// The same where there is so little room that it is wanted soon, and by summaries.
     pub(super) fn narrow(self) -> Self {
-        Self { window: 5_000, room: (0.5, 0.3), clears: false, early: 0.1, ..self }
+        Self { window: 4_000, room: (0.5, 0.3), clears: false, early: 0.1, ..self }
     }
 
     pub(super) fn policy(&self) -> Policy {

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use super::results;
+use super::long_scripts;
 use super::settings::{Wants, wants};
 use crate::app::Core;
-use crate::app::laws::client::{Client, scripts_of};
+use crate::app::laws::client::Client;
 use crate::app::laws::faulty::Faulty;
 use crate::app::laws::keys;
 use crate::app::laws::rig::{self, Rig, headers};
@@ -45,7 +45,7 @@ impl Fate {
 fn fates() -> impl Strategy<Value = Vec<Fate>> {
     let fate =
         prop_oneof![4 => Just(Fate::Plain), 2 => Just(Fate::Raced), 1 => (1_u8..3).prop_map(Fate::Refused)];
-    prop::collection::vec(fate, 2..20)
+    prop::collection::vec(fate, 6..24)
 }
 
 /// Whoever is to write summaries takes the call and says nothing.
@@ -102,8 +102,8 @@ impl Patience {
 fn no_request_waits_longer_than_it_may() {
     let (rig, key, waited) = (Rig::new(), keys(), Cell::new(0));
     let store = rig.store("laws.db");
-    let strategy = |_| (scripts_of(results()), wants(), fates(), 1_u64..20).boxed();
-    for_all(32, strategy, |subject, (script, wants, fates, seconds)| {
+    let strategy = |_| (long_scripts(), wants(), fates(), 1_u64..20).boxed();
+    for_all(20, strategy, |subject, (script, wants, fates, seconds)| {
         rig::set_clock(0);
         let (wants, most) = (wants.narrow(), Duration::from_secs(seconds));
         let (faulty, silence) = (Arc::new(Faulty::new(Arc::clone(&store))), Silence::new());
@@ -126,5 +126,5 @@ fn no_request_waits_longer_than_it_may() {
         }
         Ok(())
     });
-    assert!(waited.get() >= 3 || !super::is_telling(), "hardly a request has waited: {waited:?}");
+    assert!(waited.get() >= 3, "hardly a request has waited: {waited:?}");
 }
