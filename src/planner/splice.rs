@@ -5,6 +5,7 @@
 //! first words of the user), the newest words of the user, the step in progress, half of a pair, or reasoning
 //! without what it led to; nor what no dialect understands.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
@@ -169,7 +170,7 @@ impl Cut {
     }
 
     /// The same as ranges, in order.
-    pub fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.drops.iter().map(|(first, end)| *first as usize..*end as usize)
     }
 
@@ -229,15 +230,13 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let tail = conversation.tail();
     let newest = messages[..tail].iter().rposition(|message| message.index.starts_turn());
     let newest = newest.unwrap_or(first_user);
-    // A step goes on from results.
-    let is_step = |at: usize| role(at) == Role::Assistant && messages[at - 1].index.has_results();
-    let starts = |at: usize| messages[at].index.starts_turn() || is_step(at);
     let (mut cuts, mut drops, mut bytes) = (Vec::new(), Vec::new(), 0);
     let hosted = Hosted::of(conversation);
     let mut from = head;
     let last = tail.min(sent);
     let least = since.map_or(head, Splice::end);
-    for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(*at)) {
+    for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(conversation, *at))
+    {
         unit(conversation, &hosted, from..end, &mut drops, &mut bytes);
         from = end;
         let is_turn = messages[end].index.starts_turn();
@@ -259,6 +258,12 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
         }
     }
     cuts
+}
+
+/// Whether a turn starts with a message behind the first, or a step, which goes on from results.
+fn starts(conversation: &Conversation, at: usize) -> bool {
+    let (before, message) = (&conversation.messages[at - 1].index, &conversation.messages[at].index);
+    message.starts_turn() || (message.role == Role::Assistant && before.has_results())
 }
 
 /// What the provider ran by itself.
@@ -299,19 +304,22 @@ impl Hosted {
 }
 
 /// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
-/// them is not understood. No two answers that stay come to stand in a row: providers refuse that.
+/// them is not understood. What stays behind a gap follows what providers let it follow: neither an answer another
+/// one, nor the user a note of the system's.
 fn unit(
     conversation: &Conversation,
     hosted: &Hosted,
-    messages: std::ops::Range<usize>,
+    messages: Range<usize>,
     drops: &mut Vec<(u32, u32)>,
     bytes: &mut u64,
 ) {
     let index = |at: usize| &conversation.messages[at].index;
     let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
     if messages.clone().any(|at| is_opaque(at) || hosted.stuck.contains(&at)) {
-        if let Some(question) = question(conversation, messages.start, drops) {
-            keep(conversation, question, drops, bytes);
+        let needed = question(conversation, messages.start, drops)
+            .or_else(|| instructed(conversation, hosted, messages.start, drops));
+        for at in needed.into_iter().flatten() {
+            keep(conversation, at, drops, bytes);
         }
         return;
     }
@@ -325,15 +333,35 @@ fn unit(
     }
 }
 
+/// What goes right before a message that stays, and the role of what stays before that.
+fn gap(conversation: &Conversation, stays: usize, drops: &[(u32, u32)]) -> Option<(Range<usize>, Role)> {
+    let gap = drops.last().map(|(first, end)| *first as usize..*end as usize)?;
+    let before = gap.start.checked_sub(1).filter(|_| gap.end == stays)?;
+    Some((gap, conversation.messages[before].index.role))
+}
+
 /// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
-fn question(conversation: &Conversation, answer: usize, drops: &[(u32, u32)]) -> Option<usize> {
+fn question(conversation: &Conversation, answer: usize, drops: &[(u32, u32)]) -> Option<Range<usize>> {
+    let (mut gap, before) = gap(conversation, answer, drops)?;
     let index = |at: usize| &conversation.messages[at].index;
-    let (first, end) = drops.last().map(|(first, end)| (*first as usize, *end as usize))?;
-    let before = first.checked_sub(1)?;
-    if end != answer || index(before).role != Role::Assistant {
+    let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| before == Role::Assistant)?;
+    Some(question..question + 1)
+}
+
+/// What was done upon a note of the system's own that stays, if without it the user would speak next.
+fn instructed(
+    conversation: &Conversation,
+    hosted: &Hosted,
+    user: usize,
+    drops: &[(u32, u32)],
+) -> Option<Range<usize>> {
+    let (gap, before) = gap(conversation, user, drops)?;
+    let role = |at: usize| conversation.messages[at].index.role;
+    if before != Role::System || role(user) == Role::Assistant {
         return None;
     }
-    (first..end).rfind(|at| index(*at).starts_turn())
+    let is_whole = |end: &usize| starts(conversation, *end) && !hosted.divides(*end);
+    Some(gap.start..(gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end))
 }
 
 /// Takes a message out of what goes.

@@ -110,6 +110,13 @@ fn cuts_and_what_is_left() {
         // With what was asked, where answers would follow each other else.
         ("u x u c1 r1 x u a u", 9, &["6 u[N] x u x u a u", "8 u[N] x u x u"]),
         ("u x u a u c1 r1 x u a u", 11, &["4 u[N] x u c r x u a u", "8 u[N] x u x u a u", "10 u[N] x u x u"]),
+        // With what a note stood before, where the user would follow the note else.
+        (
+            "u a u s a u a u x u",
+            10,
+            &["2 u aN u s a u a u x u", "5 u s aN u a u x u", "7 u s aN u x u", "9 u[N] s a u x u"],
+        ),
+        ("u s c1 r1 c2 r2 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
         // What the provider ran goes with what came of it.
