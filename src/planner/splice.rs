@@ -237,14 +237,14 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let least = since.map_or(head, Splice::end);
     for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(conversation, *at))
     {
-        unit(conversation, &hosted, from..end, &mut drops, &mut bytes);
-        from = end;
-        let is_turn = messages[end].index.starts_turn();
-        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
         // What the provider ran by itself and what came of it go together.
         if hosted.divides(end) {
             continue;
         }
+        unit(conversation, &hosted, from..end, &mut drops, &mut bytes);
+        from = end;
+        let is_turn = messages[end].index.starts_turn();
+        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
         if end <= least || drops.is_empty() || (!is_turn && end < newest) {
             continue;
         }

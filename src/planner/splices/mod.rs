@@ -23,8 +23,8 @@ mod threads;
 
 /// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
 /// `w1` a search of the provider's own with what it found, `h1` one that has found nothing yet beside a call, `g1` what
-/// it found and a call,
-/// `c1` a call, `r1` its result, `t1` the same call behind reasoning, `T` nothing but reasoning.
+/// it found and a call, `y1` the same beside something that is not understood, `c1` a call, `r1` its result, `t1` the
+/// same call behind reasoning, `T` nothing but reasoning.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -49,6 +49,7 @@ fn message(word: &str) -> String {
         "t" => format!(
             r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"x"}},{call}]}}"#
         ),
+        "y" => format!(r#"{{"role":"assistant","content":[{{"type":"new"}},{},{call}]}}"#, found("0")),
         _ => format!(
             r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":"{}"}}]}}"#,
             "long ".repeat(200)
@@ -123,6 +124,7 @@ fn cuts_and_what_is_left() {
         ("u w1 u a u", 5, &["2 u aN u a u", "4 u aN u"]),
         ("u h1 r1 g2 r2 c3 r3", 7, &["5 u[N] c r"]),
         ("u h1 r1 g2 r2 u a u", 8, &["5 u aN u a u", "7 u aN u"]),
+        ("u h1 r1 y2 r2 u a u", 8, &["7 u c r r r aN u"]),
         ("u h1 r1 c2 r2 u a u", 8, &["5 u c r aN u a u", "7 u c r aN u"]),
         // A call that nothing answers is in the way.
         ("u c1 u a u", 5, &[]),
