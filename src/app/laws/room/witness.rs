@@ -10,7 +10,7 @@ use crate::app::laws::witness::{
     frame_is_kept, hash, only_results_change, pairs_are_kept, plain, rules_are_kept,
 };
 use crate::app::rewritten::Facts;
-use crate::conversation::{Conversation, NoMemo, PartKind};
+use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind};
 use crate::planner::Cut;
 use crate::planner::splice::cuts;
 use crate::protocol::conformance::Subject;
@@ -35,6 +35,8 @@ pub(super) struct Witness {
 struct Sent {
     /// What the client said.
     said: Vec<u64>,
+    /// The same as a gateway reads it: more than one spelling says one thing.
+    read: Vec<Fingerprint>,
     /// The same as it left; `None`: it did not.
     kept: Vec<Option<u64>>,
     /// The messages that left.
@@ -50,8 +52,8 @@ struct Wired {
     /// What it says.
     says: u64,
     raw: Box<[u8]>,
-    /// How the client spelled it; `None`: the gateway says it.
-    came: Option<u64>,
+    /// How the client spelled it, white space and all; `None`: the gateway says it.
+    came: Option<Box<[u8]>>,
 }
 
 /// One request.
@@ -104,7 +106,7 @@ impl Witness {
             }
         }
         only_results_change(subject, &view.messages, &view.wire)?;
-        let sent = self.sent_of(exchange, left, &view);
+        let sent = self.sent_of(exchange, &conversation, left, &view);
         let used = self.summaries_are_carried(&sent, wire)?;
         self.grows(&sent, facts)?;
         self.fits(&sent, exchange, &conversation)?;
@@ -112,23 +114,29 @@ impl Witness {
         Ok(used)
     }
 
-    fn sent_of(&self, exchange: &Exchange<'_>, left: &[Tree], view: &View) -> Sent {
+    fn sent_of(
+        &self,
+        exchange: &Exchange<'_>,
+        conversation: &Conversation,
+        left: &[Tree],
+        view: &View,
+    ) -> Sent {
         let said = self.said(exchange.body);
+        let read = conversation.messages.iter().map(|message| message.index.fingerprint).collect();
         let mut kept = vec![None; said.len()];
         for (at, wired) in view.kept.iter().zip(&view.wire) {
             kept[*at] = Some(hash(&plain(self.subject, wired)));
         }
         let index = self.subject.protocol().index(exchange.wire, &NoMemo).expect("what is sent can be read");
-        let came = Tree::parse(text(exchange.body));
-        let came = self.subject.messages_of(&came);
+        let came = |origin: usize| conversation.messages[origin].span.of(&conversation.body).into();
         let wired = |(at, message): (usize, &Tree)| Wired {
             says: hash(&plain(self.subject, message)),
             raw: index.messages[at].span.of(&index.body).into(),
-            came: view.origin(at).map(|origin| hash(&came[origin])),
+            came: view.origin(at).map(came),
         };
         let wire = left.iter().enumerate().map(wired).collect();
         let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
-        Sent { said, kept, wire, splice, whole: exchange.wire.clone() }
+        Sent { said, read, kept, wire, splice, whole: exchange.wire.clone() }
     }
 
     /// A summary stands only where the request says all that it was made of, and for nothing else.
@@ -184,7 +192,7 @@ impl Witness {
     ) -> Result<(), TestCaseError> {
         let before = self.before(sent);
         let is_known =
-            before.is_empty() || self.sent.iter().any(|earlier| earlier.said.starts_with(&sent.said));
+            before.is_empty() || self.sent.iter().any(|earlier| earlier.read.starts_with(&sent.read));
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
         };
