@@ -142,6 +142,8 @@ pub struct Cut {
     drops: Box<[(u32, u32)]>,
     /// A message of the user's own that stays before the end.
     stays: Option<usize>,
+    /// A message that what would stand before it does not go with, unless the text is said between.
+    parted: Option<usize>,
     head: usize,
     bytes: u64,
 }
@@ -186,7 +188,7 @@ impl Cut {
         layout: &Layout,
         output: Option<&str>,
     ) -> Option<Splice> {
-        let before = self.stays.unwrap_or(self.end);
+        let before = self.parted.or(self.stays).unwrap_or(self.end);
         let splice = |layout: &Layout, at, leaf| Splice {
             rule: rule.into(),
             drops: self.drops.clone(),
@@ -230,7 +232,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let tail = conversation.tail();
     let newest = messages[..tail].iter().rposition(|message| message.index.starts_turn());
     let newest = newest.unwrap_or(first_user);
-    let (mut cuts, mut drops, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut cuts, mut drops, mut bytes, mut parted) = (Vec::new(), Vec::new(), 0, None);
     let hosted = Hosted::of(conversation);
     let mut from = head;
     let last = tail.min(sent);
@@ -241,7 +243,15 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
         if hosted.divides(end) {
             continue;
         }
-        unit(conversation, &hosted, from..end, &mut drops, &mut bytes);
+        match unit(conversation, &hosted, from..end, &mut drops, &mut bytes) {
+            // What is not sent any more does not come back.
+            Some(needed) if since.is_some_and(|since| needed.clone().any(|at| since.drops(at))) => {
+                parted = parted.or(Some(from));
+            }
+            needed => {
+                needed.into_iter().flatten().for_each(|at| keep(conversation, at, &mut drops, &mut bytes));
+            }
+        }
         from = end;
         let is_turn = messages[end].index.starts_turn();
         // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
@@ -249,7 +259,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
             continue;
         }
         let stays = (!is_turn && newest >= head).then_some(newest);
-        let mut cut = Cut { end, is_turn, drops: drops.clone().into(), stays, head, bytes };
+        let mut cut = Cut { end, is_turn, drops: drops.clone().into(), stays, parted, head, bytes };
         if let Some(stays) = stays {
             cut.keep(conversation, stays);
         }
@@ -305,23 +315,19 @@ impl Hosted {
 
 /// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
 /// them is not understood. What stays behind a gap follows what providers let it follow: neither an answer another
-/// one, nor the user a note of the system's.
+/// one, nor the user a note of the system's. Gives the messages that are needed for that.
 fn unit(
     conversation: &Conversation,
     hosted: &Hosted,
     messages: Range<usize>,
     drops: &mut Vec<(u32, u32)>,
     bytes: &mut u64,
-) {
+) -> Option<Range<usize>> {
     let index = |at: usize| &conversation.messages[at].index;
     let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
     if messages.clone().any(|at| is_opaque(at) || hosted.stuck.contains(&at)) {
-        let needed = question(conversation, messages.start, drops)
+        return question(conversation, messages.start, drops)
             .or_else(|| instructed(conversation, hosted, messages.start, drops));
-        for at in needed.into_iter().flatten() {
-            keep(conversation, at, drops, bytes);
-        }
-        return;
     }
     for at in messages.filter(|at| index(*at).role != Role::System) {
         *bytes += conversation.messages[at].span.len() as u64;
@@ -331,6 +337,7 @@ fn unit(
             _ => drops.push((at, at + 1)),
         }
     }
+    None
 }
 
 /// What goes right before a message that stays, and the role of what stays before that.

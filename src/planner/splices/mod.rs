@@ -141,6 +141,18 @@ fn cuts_and_what_is_left() {
     }
 }
 
+/// Nothing comes back that a splice has taken: where it is needed, the text stands.
+#[test]
+fn nothing_comes_back() {
+    let conversation = talk("u a u s a u a u x u a u");
+    let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None).unwrap();
+    let all = cuts(&conversation, None, usize::MAX);
+    let first = splice(all.iter().find(|cut| cut.end == 5).unwrap());
+    let next = splice(cuts(&conversation, Some(&first), usize::MAX).last().unwrap());
+    assert!((0..first.end()).all(|at| next.drops(at) || !first.drops(at)), "{next:?}");
+    assert_eq!(shown(&conversation, &Plan { ops: next.operations() }), "u s aN u x u");
+}
+
 #[test]
 fn layouts() {
     let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));
