@@ -151,12 +151,14 @@ impl Witness {
         Ok(used)
     }
 
-    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
+    /// The longest of the earlier requests that this one goes on from; those that were made again count each. None,
+    /// if the client spells that one otherwise now.
     fn before(&self, sent: &Sent) -> Vec<&Sent> {
-        let prefixes: Vec<&Sent> =
-            self.sent.iter().filter(|earlier| sent.said.starts_with(&earlier.said)).collect();
-        let longest = prefixes.iter().map(|earlier| earlier.said.len()).max();
-        prefixes.into_iter().filter(|earlier| Some(earlier.said.len()) == longest).collect()
+        let known = self.sent.iter().filter(|earlier| sent.read.starts_with(&earlier.read));
+        let longest = known.map(|earlier| earlier.read.len()).max();
+        let is_longest = |earlier: &&Sent| Some(earlier.said.len()) == longest;
+        let prefixes = self.sent.iter().filter(|earlier| sent.said.starts_with(&earlier.said));
+        prefixes.filter(is_longest).collect()
     }
 
     /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
