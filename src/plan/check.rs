@@ -6,6 +6,7 @@
 //! nothing is named that is not there, and nothing twice.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 
@@ -266,7 +267,9 @@ fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
         let Op::Insert { before, .. } = op else { continue };
         let between = |(call, result): &(usize, usize)| !lost(call) && call < before && before <= result;
         if answered.iter().any(between)
-            || orphans.iter().any(|result| before <= result && !is_answered(conversation, *before, *result))
+            || orphans
+                .iter()
+                .any(|result| before <= result && !is_answered(conversation, dropped, *before..*result))
             || (*before == end && open.contains(&(end - 1)))
         {
             return Err(Refusal::Pairing);
@@ -275,11 +278,10 @@ fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
     Ok(())
 }
 
-/// Whether something of the model's stands between an insertion and a result whose call is not in the body: the call
+/// Whether something of the model's stays between an insertion and a result whose call is not in the body: the call
 /// is named there, or what it belongs to is.
-fn is_answered(conversation: &Conversation, before: usize, result: usize) -> bool {
-    let between = conversation.messages.get(before..result).unwrap_or_default();
-    between.iter().any(|message| message.index.role == Role::Assistant)
+fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range<usize>) -> bool {
+    between.any(|at| !dropped[at] && conversation.messages[at].index.role == Role::Assistant)
 }
 
 /// A message that is nothing but reasoning stays or goes with the one behind it, and nothing comes between them.

@@ -160,7 +160,6 @@ fn halves_of_pairs_stay() {
     refusals("anthropic", unanswered, &[(&[drop(1, 2)], Err(Refusal::Pairing))]);
 }
 
-/// A server that counts its calls anew in every turn must not have one turn's result taken for another's.
 /// A call may be there without being understood: named, or in an older form. What stands far before it is not in
 /// its way.
 #[test]
@@ -172,8 +171,15 @@ fn results_of_calls_that_are_only_named() {
     {
         refusals("openai-responses", named, &[(&[insert(before, Role::User, "x")], expected)]);
     }
+    // What goes with the same plan stands between nothing.
+    let kept = r#"{"previous_response_id":"r","input":[{"role":"user","content":"goal"},
+        {"role":"assistant","content":"well"},{"role":"user","content":"go"},
+        {"type":"function_call_output","call_id":"a","output":"one"},{"role":"user","content":"on"}]}"#;
+    let (gone, said) = (drop(1, 2), insert(1, Role::User, "x"));
+    refusals("openai-responses", kept, &[(&[gone, said], Err(Refusal::Pairing))]);
 }
 
+/// A server that counts its calls anew in every turn must not have one turn's result taken for another's.
 #[test]
 fn ids_that_are_used_again() {
     let step = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"function","function":{"name":"x","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_0","content":"x"}"#;
