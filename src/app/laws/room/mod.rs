@@ -123,7 +123,7 @@ fn law_07_append_only_with_little_room() {
     let rungs = [Rung::Clear, Rung::Turns, Rung::Half, Rung::Cut];
     let is_rare = |tally: &Tally, rung| tally.rungs.get(&rung).is_none_or(|count| *count < 3);
     let is_telling = |tally: &Tally| tally.ready >= 3 && !rungs.iter().any(|rung| is_rare(tally, *rung));
-    play(|| for_all(14, lives, law), || is_telling(&tally.borrow()));
+    play(|| for_all(16, lives, law), || is_telling(&tally.borrow()));
     let tally = tally.into_inner();
     assert!(is_telling(&tally), "hardly a summary, or an event of some rung: {tally:?}");
 }
@@ -229,7 +229,7 @@ fn a_summary_stays_with_what_it_was_made_of() {
         Ok(())
     };
     let is_telling = |tally: &Tally| tally.used >= 2 && tally.tempted >= 5;
-    play(|| for_all(10, strategy, law), || is_telling(&tally.borrow()));
+    play(|| for_all(12, strategy, law), || is_telling(&tally.borrow()));
     let tally = tally.into_inner();
     assert!(is_telling(&tally), "hardly a summary was there: {tally:?}");
 }

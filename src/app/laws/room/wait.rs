@@ -127,6 +127,6 @@ fn no_request_waits_longer_than_it_may() {
         }
         Ok(())
     };
-    play(|| for_all(20, strategy, law), || waited.get() >= 3);
+    play(|| for_all(32, strategy, law), || waited.get() >= 3);
     assert!(waited.get() >= 3, "hardly a request has waited: {waited:?}");
 }
