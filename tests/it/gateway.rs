@@ -134,6 +134,46 @@ fn two_gateways_on_one_store_agree() {
     assert_appended(&upstream);
 }
 
+/// Results that one of two configurations leaves as they are, by turns.
+fn left_whole(mut next: impl FnMut(Option<Gateway>, &Path, &Upstream, usize) -> Gateway) {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let texts: Vec<String> = (0..6).map(|at| log(&format!("step {at}"), 200)).collect();
+    let mut gateway = None;
+    for count in 1..=texts.len() {
+        let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
+        let body = request("claude-sonnet-4-6", &results);
+        let turned = next(gateway.take(), home.path(), &upstream, count);
+        assert_eq!(turned.post("/v1/messages", &[], &body).0, 200);
+        gateway = Some(turned);
+    }
+    assert_appended(&upstream);
+    let last = upstream.received().pop().unwrap().text();
+    assert_eq!(last.matches("bytes removed here").count(), 3, "every other result is shortened");
+}
+
+fn truncating(count: usize) -> String {
+    let max = if count % 2 == 0 { "2KiB" } else { "64KiB" };
+    format!("{CONFIG}[truncate]\nmax_bytes = '{max}'\n")
+}
+
+#[test]
+fn what_was_left_whole_survives_a_kill_and_another_configuration() {
+    left_whole(|gateway, home, upstream, count| {
+        gateway.map(Gateway::kill);
+        Gateway::start(home, &truncating(count), &upstream.url())
+    });
+}
+
+#[test]
+fn what_was_left_whole_is_known_to_another_gateway_at_once() {
+    let mut other: Option<Gateway> = None;
+    left_whole(|gateway, home, upstream, count| {
+        let idle = std::mem::replace(&mut other, gateway);
+        idle.unwrap_or_else(|| Gateway::start(home, &truncating(count), &upstream.url()))
+    });
+}
+
 #[test]
 fn the_full_text_is_there_before_the_request_arrives() {
     let home = tempfile::tempdir().unwrap();
