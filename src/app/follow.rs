@@ -35,6 +35,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(super) struct Start {
     /// The id of its record.
     pub(super) id: String,
+    pub(super) path: Box<str>,
     pub(super) received_at: Instant,
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
@@ -141,12 +142,15 @@ impl Follow {
         }
     }
 
-    /// The name of the model that is billed: the one that answered. Bedrock's own names tell the region, and so the
-    /// price; what answers behind them does not.
+    /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own tells the seller
+    /// and the region, and so the price; what answers behind it does not.
     fn billed(&self, answer: &Answer) -> Option<String> {
         let asked = self.facts.model.as_ref();
-        let is_regional = |model: &&String| Catalogue::seller(model, self.vendor()) == Some(Vendor::Bedrock);
-        asked.filter(is_regional).or(answer.model.as_ref()).or(asked).cloned()
+        let tells = |model: &&String| {
+            let seller = Catalogue::seller(model, self.vendor());
+            matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex))
+        };
+        asked.filter(tells).or(answer.model.as_ref()).or(asked).cloned()
     }
 
     fn window(&self, level: Level) -> Window {
@@ -384,7 +388,8 @@ impl Exchange for Follow {
     }
 
     fn end(mut self: Box<Self>, how: End) {
-        let answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        answer.usage = answer.usage.map(|usage| usage.at(&self.start.path));
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }

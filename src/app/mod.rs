@@ -274,6 +274,7 @@ impl Sidecar {
         rewritten.body = asked.or(rewritten.body);
         let start = follow::Start {
             id,
+            path: head.uri.path().into(),
             received_at,
             prepared_at: Instant::now(),
             budget,

@@ -84,8 +84,8 @@ impl Judge {
         reader.push(&answer);
         let read = reader.finish();
         let billed = read.model.as_deref().unwrap_or(model);
-        let bill =
-            read.usage.as_ref().and_then(|usage| usage::bill(prices, usage, billed, vendor(&self.call)));
+        let usage = read.usage.map(|usage| usage.at(&asked.path));
+        let bill = usage.and_then(|usage| usage::bill(prices, &usage, billed, vendor(&self.call)));
         let text = protocol.said(&answer).ok_or((Failure::Incomplete, true))?;
         Ok(Said { text, cost: bill.map(|bill| bill.total) })
     }

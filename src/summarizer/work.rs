@@ -182,7 +182,8 @@ impl<L: Line> Errand<'_, L> {
         let call = &self.job.call;
         let mut reader = call.protocol.answer(Framing::Document);
         reader.push(answer);
-        let answer = reader.finish();
+        let mut answer = reader.finish();
+        answer.usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
         let model = answer.model.clone();
         let billed = model.as_deref().unwrap_or(&call.model);
         let bill = answer.usage.as_ref();

@@ -35,6 +35,9 @@ pub struct Price {
     pub ultrafast: Option<Rates>,
     /// The factor for inference bound to the United States; `None`: no surcharge.
     pub us: Option<Factor>,
+    /// The factor for inference in one region of a seller of others' models; `None`: no surcharge.
+    #[serde(skip)]
+    pub region: Option<Factor>,
     /// The factor of fast mode.
     pub fast: Option<Factor>,
     /// The price of one server-side web search.

@@ -10,6 +10,7 @@ use std::ops::{Add, AddAssign};
 use serde::{Deserialize, Serialize};
 
 use super::money::Money;
+use super::vendor::region_of_path;
 
 /// Token counts in disjoint buckets. Sums saturate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -106,6 +107,15 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The usage of a request with this path: where it names a region, inference was bound to that.
+    #[must_use]
+    pub fn at(self, path: &str) -> Self {
+        match region_of_path(path) {
+            Some(_) => Self { geo: Geo::Region, ..self },
+            None => self,
+        }
+    }
+
     /// How much of the context window the prompt took: all prompt tokens of the last model call.
     pub fn context_tokens(&self) -> u64 {
         self.last_prompt.unwrap_or_else(|| self.tokens.prompt())
@@ -193,6 +203,8 @@ pub enum Geo {
     Global,
     /// The United States only, which some models are dearer for.
     Us,
+    /// One region of a seller of others' models, which most of those are dearer in.
+    Region,
 }
 
 impl Geo {

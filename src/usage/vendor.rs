@@ -81,9 +81,30 @@ impl Vendor {
     }
 }
 
+/// The region that a path of Google's names: `…/locations/REGION/…`. `None`: none, or all of them.
+pub(super) fn region_of_path(path: &str) -> Option<&str> {
+    let (_, rest) = path.split_once("/locations/")?;
+    let (region, _) = rest.split_once('/')?;
+    (!region.is_empty() && region != "global").then_some(region)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_may_name_a_region() {
+        for (path, expected) in [
+            ("/v1/projects/p/locations/us-east5/publishers/anthropic/models/m:rawPredict", Some("us-east5")),
+            ("/v1/projects/p/locations/us/publishers/anthropic/models/m:rawPredict", Some("us")),
+            ("/v1/projects/p/locations/global/publishers/anthropic/models/m:rawPredict", None),
+            ("/v1/projects/p/locations/us-east5", None),
+            ("/v1/projects/p/locations//publishers", None),
+            ("/v1/messages", None),
+        ] {
+            assert_eq!(region_of_path(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn knows_hosts() {

@@ -175,6 +175,25 @@ fn what_was_left_whole_is_known_to_another_gateway_at_once() {
 }
 
 #[test]
+fn a_region_costs_what_it_costs() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    for location in ["global", "us-east5"] {
+        let path = format!(
+            "/v1/projects/p/locations/{location}/publishers/anthropic/models/claude-sonnet-4-6@default:rawPredict"
+        );
+        assert_eq!(gateway.post(&path, &[], &request("claude-sonnet-4-6@default", &[])).0, 200);
+    }
+    gateway.stop();
+    // 100 x 3 + 1000 x 0.3 + 10 x 3.75 + 7 x 15 dollars a million, and a tenth more.
+    let mut costs: Vec<i64> =
+        records(home.path()).iter().filter_map(|record| record["cost"]["total"].as_i64()).collect();
+    costs.sort_unstable();
+    assert_eq!(costs, [742_500_000, 816_750_000]);
+}
+
+#[test]
 fn the_full_text_is_there_before_the_request_arrives() {
     let home = tempfile::tempdir().unwrap();
     let text = log("whole", 5000);

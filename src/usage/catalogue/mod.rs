@@ -16,7 +16,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::price::{Price, Source};
+use super::rate::Factor;
 use super::vendor::Vendor;
+
+/// What Vertex takes for Claude in a region, in proportion to its list, which is for the global endpoint.
+const REGIONAL: Factor = Factor::from_thousandths(1100);
 
 static TEXT: &str = include_str!("../prices.json");
 
@@ -117,7 +121,13 @@ struct Row {
 
 impl Row {
     fn price(&self) -> Option<Arc<Price>> {
-        self.price.get_or_init(|| serde_json::from_str(self.text.get()).ok().map(Arc::new)).clone()
+        let read = || {
+            let listed: Price = serde_json::from_str(self.text.get()).ok()?;
+            let region =
+                (self.vendor == Vendor::Vertex && names::is_dearer_in_regions(self.name)).then_some(REGIONAL);
+            Some(Arc::new(Price { region, ..listed }))
+        };
+        self.price.get_or_init(read).clone()
     }
 }
 

@@ -35,6 +35,21 @@ fn stripped(name: &str) -> Option<&str> {
     rest.filter(|rest| !rest.is_empty())
 }
 
+/// Whether a seller's regions ask more for it than its global endpoint: Claude from 4.5 on.
+pub(super) fn is_dearer_in_regions(name: &str) -> bool {
+    // Up to the third generation, the number came before the family.
+    let named = name.strip_prefix("claude-").and_then(|rest| rest.split_once('-'));
+    let Some((_, version)) = named.filter(|(family, _)| family.parse::<u32>().is_err()) else {
+        return false;
+    };
+    let version = version.split('@').next().unwrap_or_default();
+    let mut numbers = version.split('-').map(|number| number.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), minor) => (major, minor.unwrap_or(0)) >= (4, 5),
+        (None, _) => false,
+    }
+}
+
 /// Without Bedrock's `-v1:0`.
 fn without_version(name: &str) -> Option<&str> {
     let (rest, version) = name.rsplit_once("-v")?;
@@ -99,6 +114,26 @@ mod tests {
             ("converse/x", "converse/x"),
         ] {
             assert_eq!(without_path(model), expected);
+        }
+    }
+
+    #[test]
+    fn claude_is_dearer_in_regions_from_its_fourth_generation_and_a_half_on() {
+        for (name, expected) in [
+            ("claude-sonnet-4-5@20250929", true),
+            ("claude-haiku-4-5", true),
+            ("claude-opus-4-6@default", true),
+            ("claude-opus-5", true),
+            ("claude-fable-5-1@default", true),
+            ("claude-sonnet-4@20250514", false),
+            ("claude-sonnet-4", false),
+            ("claude-opus-4-1@20250805", false),
+            ("claude-3-5-sonnet@20240620", false),
+            ("claude-3-haiku", false),
+            ("claude-", false),
+            ("gemini-3-pro", false),
+        ] {
+            assert_eq!(is_dearer_in_regions(name), expected, "{name}");
         }
     }
 

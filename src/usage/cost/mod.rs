@@ -165,6 +165,7 @@ impl<'a> Schedule<'a> {
         let geo = match usage.geo {
             Geo::Global => Factor::ONE,
             Geo::Us => price.us.unwrap_or(Factor::ONE),
+            Geo::Region => price.region.unwrap_or(Factor::ONE),
         };
         Some(Self {
             base: &price.base,
