@@ -153,14 +153,16 @@ fn left_whole(mut next: impl FnMut(Option<Gateway>, &Path, &Upstream, usize) -> 
 }
 
 fn truncating(count: usize) -> String {
-    let max = if count % 2 == 0 { "2KiB" } else { "64KiB" };
+    let max = if count.is_multiple_of(2) { "2KiB" } else { "64KiB" };
     format!("{CONFIG}[truncate]\nmax_bytes = '{max}'\n")
 }
 
 #[test]
 fn what_was_left_whole_survives_a_kill_and_another_configuration() {
     left_whole(|gateway, home, upstream, count| {
-        gateway.map(Gateway::kill);
+        if let Some(gateway) = gateway {
+            gateway.kill();
+        }
         Gateway::start(home, &truncating(count), &upstream.url())
     });
 }
