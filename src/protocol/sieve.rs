@@ -12,6 +12,8 @@ use crate::sse::Framer;
 
 /// Bytes of an unfinished event that are held back at most.
 const MAX_HELD: usize = 1 << 20;
+/// Bytes of the longest end of an event: two lines that end with both.
+const LONGEST_END: usize = 4;
 
 /// Takes out the events that were only sent because usage was asked for.
 #[derive(Debug)]
@@ -21,38 +23,35 @@ pub struct Sieve {
     held: Vec<u8>,
     /// Bytes of `held` in which no event ends.
     searched: usize,
-    /// Something could not be held: from there on everything passes.
-    open: bool,
+    /// What is held is the end of an event that could not be held: it goes on.
+    passing: bool,
 }
 
 impl Sieve {
     /// A sieve for a stream of this dialect.
     pub fn new(protocol: &'static dyn Protocol) -> Self {
-        Self { protocol, held: Vec::new(), searched: 0, open: false }
+        Self { protocol, held: Vec::new(), searched: 0, passing: false }
     }
 
     /// Takes the next bytes, gives those that go on.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        if self.open {
-            return bytes.to_vec();
-        }
         self.held.extend_from_slice(bytes);
         let mut on = Vec::with_capacity(self.held.len());
         let mut start = 0;
         while let Some(end) = event_end(&self.held, start.max(self.searched)) {
             let event = &self.held[start..end];
-            if !self.is_taken_out(event) {
+            if mem::take(&mut self.passing) || !self.is_taken_out(event) {
                 on.extend_from_slice(event);
             }
             start = end;
             self.searched = end;
         }
         self.held.drain(..start);
-        // The end of an event may be cut in two.
-        self.searched = self.held.len().saturating_sub(3);
-        if self.held.len() > MAX_HELD {
-            self.open = true;
-            on.append(&mut self.held);
+        self.searched = self.held.len().saturating_sub(LONGEST_END - 1);
+        if self.passing || self.held.len() > MAX_HELD {
+            self.passing = true;
+            on.extend(self.held.drain(..self.searched));
+            self.searched = 0;
         }
         on
     }
@@ -60,7 +59,7 @@ impl Sieve {
     /// The stream has ended: what was held back goes on.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = mem::take(&mut self.held);
-        if self.is_taken_out(&rest) { Vec::new() } else { rest }
+        if !self.passing && self.is_taken_out(&rest) { Vec::new() } else { rest }
     }
 
     fn is_taken_out(&self, event: &[u8]) -> bool {
@@ -75,14 +74,24 @@ impl Sieve {
     }
 }
 
-/// Behind the first empty line at or after `from`.
+/// Behind the first empty line at or after `from`. A newline that may yet come is waited for where lines do not end
+/// with a return alone.
 fn event_end(bytes: &[u8], from: usize) -> Option<usize> {
-    let ends = memchr::memchr_iter(b'\n', &bytes[from..]).map(|at| from + at + 1);
-    ends.map(|end| (end, &bytes[end..])).find_map(|(end, rest)| match rest {
-        [b'\n', ..] => Some(end + 1),
-        [b'\r', b'\n', ..] => Some(end + 2),
-        _ => None,
+    memchr::memchr2_iter(b'\n', b'\r', &bytes[from..]).find_map(|at| {
+        let line = from + at + line_end(&bytes[from + at..])?;
+        let empty = line_end(&bytes[line..])?;
+        let is_open = bytes[line..] == *b"\r" && bytes[line - 1] == b'\n';
+        (!is_open).then_some(line + empty)
     })
+}
+
+/// The length of the end of a line that begins here.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\r', b'\n', ..] => Some(2),
+        [b'\r' | b'\n', ..] => Some(1),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -117,11 +126,11 @@ mod tests {
         #[test]
         fn only_what_was_asked_for_goes(
             events in prop::collection::vec(0_usize..7, 0..9),
-            returns in any::<bool>(),
+            end in 0_usize..3,
             cuts in prop::collection::vec(0_usize..300, 0..9),
         ) {
             let all = [CHUNK, FILTERED, LAST, USAGE, SPOKEN, ": comment", "data: [DONE]"];
-            let end = if returns { "\r\n\r\n" } else { "\n\n" };
+            let end = ["\n\n", "\r\n\r\n", "\r\r"][end];
             let stream = |usage: bool| -> String {
                 let kept = events.iter().map(|at| &all[*at]).filter(|event| usage || **event != USAGE);
                 kept.flat_map(|event| [*event, end]).collect()
@@ -137,7 +146,36 @@ mod tests {
         assert_eq!(sieve.push(format!("{whole}data: {{").as_bytes()), whole.as_bytes());
         assert_eq!(sieve.push(b"\"x\""), b"");
         assert_eq!(sieve.finish(), b"data: {\"x\"");
-        let endless = vec![b'x'; MAX_HELD + 1];
-        assert_eq!(Sieve::new(&OpenAiChat).push(&endless), endless);
+    }
+
+    #[test]
+    fn what_is_too_large_goes_on_alone() {
+        let large = format!("data: {}\"usage\"\n\n", "x".repeat(MAX_HELD));
+        for cuts in [&[][..], &[MAX_HELD + 9, 5], &[MAX_HELD + 14, 1], &[MAX_HELD + 15, 3]] {
+            let stream = format!("{large}{USAGE}\n\n{large}{CHUNK}\n\n{USAGE}\n\n");
+            assert_eq!(sift(&stream, cuts), format!("{large}{large}{CHUNK}\n\n"), "{cuts:?}");
+        }
+        let mut sieve = Sieve::new(&OpenAiChat);
+        assert!(sieve.push(large.as_bytes()[..MAX_HELD + 8].as_ref()).len() > MAX_HELD, "it does not wait");
+    }
+
+    #[test]
+    fn lines_may_end_in_any_way() {
+        for (stream, expected) in [
+            ("a\n\nb", Some(3)),
+            ("a\r\n\r\nb", Some(5)),
+            ("a\r\rb", Some(3)),
+            ("a\r\r", Some(3)),
+            ("a\r\r\nb", Some(4)),
+            ("a\n\r\nb", Some(4)),
+            ("a\r\n\nb", Some(4)),
+            ("a\n\rb", Some(3)),
+            ("a\r\n\rb", Some(4)),
+            ("a\r\n\r", None),
+            ("a\n\r", None),
+            ("a\r\nb\nc\rd", None),
+        ] {
+            assert_eq!(event_end(stream.as_bytes(), 0), expected, "{stream:?}");
+        }
     }
 }

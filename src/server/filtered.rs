@@ -28,8 +28,10 @@ pub(super) struct Filtered {
 
 /// Whether an answer is one that can be filtered; if so, its length is no longer known.
 pub(super) fn can_be_filtered(headers: &mut HeaderMap) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let can_be = kind.starts_with(b"text/event-stream") && Coding::of(headers) == Some(Coding::Identity);
+    let is_stream = kind.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS));
+    let can_be = is_stream && Coding::of(headers) == Some(Coding::Identity);
     if can_be {
         headers.remove(CONTENT_LENGTH);
     }
@@ -81,5 +83,30 @@ impl Filtered {
     fn rest(&mut self) -> Bytes {
         let Some(mut filter) = self.filter.take() else { return Bytes::new() };
         guard(&self.stats, || filter.rest()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::CONTENT_ENCODING;
+
+    use super::*;
+
+    #[test]
+    fn plain_streams_can_be_filtered() {
+        for (kind, coding, expected) in [
+            ("text/event-stream", None, true),
+            ("Text/Event-Stream; charset=utf-8", None, true),
+            ("text/event-stream", Some("identity"), true),
+            ("text/event-stream", Some("gzip"), false),
+            ("text/event", None, false),
+            ("application/json", None, false),
+        ] {
+            let mut headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("7"))]);
+            headers.insert(CONTENT_TYPE, kind.parse().unwrap());
+            headers.extend(coding.map(|coding| (CONTENT_ENCODING, HeaderValue::from_static(coding))));
+            assert_eq!(can_be_filtered(&mut headers), expected, "{kind} {coding:?}");
+            assert_eq!(headers.contains_key(CONTENT_LENGTH), !expected, "{kind} {coding:?}");
+        }
     }
 }
