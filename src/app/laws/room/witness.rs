@@ -52,8 +52,8 @@ struct Wired {
     /// What it says.
     says: u64,
     raw: Box<[u8]>,
-    /// How the client spelled it, white space and all; `None`: the gateway says it.
-    came: Option<Box<[u8]>>,
+    /// How the client spelled it, white space and all, and what it said so; `None`: the gateway says it.
+    came: Option<(Box<[u8]>, u64)>,
 }
 
 /// One request.
@@ -128,7 +128,8 @@ impl Witness {
             kept[*at] = Some(hash(&plain(self.subject, wired)));
         }
         let index = self.subject.protocol().index(exchange.wire, &NoMemo).expect("what is sent can be read");
-        let came = |origin: usize| conversation.messages[origin].span.of(&conversation.body).into();
+        let came =
+            |origin: usize| (conversation.messages[origin].span.of(&conversation.body).into(), said[origin]);
         let wired = |(at, message): (usize, &Tree)| Wired {
             says: hash(&plain(self.subject, message)),
             raw: index.messages[at].span.of(&index.body).into(),
@@ -151,25 +152,25 @@ impl Witness {
         Ok(used)
     }
 
-    /// The longest of the earlier requests that this one goes on from; those that were made again count each. None,
-    /// if the client spells that one otherwise now.
+    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
     fn before(&self, sent: &Sent) -> Vec<&Sent> {
-        let known = self.sent.iter().filter(|earlier| sent.read.starts_with(&earlier.read));
-        let longest = known.map(|earlier| earlier.read.len()).max();
-        let is_longest = |earlier: &&Sent| Some(earlier.said.len()) == longest;
-        let prefixes = self.sent.iter().filter(|earlier| sent.said.starts_with(&earlier.said));
-        prefixes.filter(is_longest).collect()
+        let known: Vec<&Sent> =
+            self.sent.iter().filter(|earlier| sent.read.starts_with(&earlier.read)).collect();
+        let longest = known.iter().map(|earlier| earlier.read.len()).max();
+        known.into_iter().filter(|earlier| Some(earlier.read.len()) == longest).collect()
     }
 
     /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
-    /// event, what stands before the first message that it changes stays.
+    /// event, what stands before the first message that it changes stays. A message that the client spells otherwise
+    /// now is its own affair.
     fn grows(&self, sent: &Sent, facts: &Facts) -> Result<(), TestCaseError> {
         for earlier in self.before(sent) {
             let is_again = earlier.said.len() == sent.said.len();
             prop_assert!(!is_again || facts.event.is_none(), "an event when a request is made again");
             if let Some(event) = &facts.event {
                 let first = (event.first_message as usize).min(earlier.said.len());
-                for at in (0..first).filter(|at| earlier.kept[*at].is_some()) {
+                let is_same = |at: &usize| earlier.said[*at] == sent.said[*at];
+                for at in (0..first).filter(is_same).filter(|at| earlier.kept[*at].is_some()) {
                     prop_assert_eq!(earlier.kept[at], sent.kept[at], "message {} of {}", at, first);
                 }
                 continue;
@@ -223,8 +224,10 @@ impl Wired {
     /// Whether it is the same, byte for byte, but for cache marks and what the client spells otherwise itself.
     fn goes_on_from(&self, earlier: &Self) -> bool {
         let is_marked = |one: &Self| memchr::memmem::find(&one.raw, b"cache_control").is_some();
+        let said = |one: &Self| one.came.as_ref().map(|(_, said)| *said);
         let may_differ = is_marked(self) || is_marked(earlier) || self.came != earlier.came;
-        self.raw == earlier.raw || (may_differ && self.says == earlier.says)
+        let says_otherwise = said(self).is_some() && said(earlier).is_some() && said(self) != said(earlier);
+        self.raw == earlier.raw || says_otherwise || (may_differ && self.says == earlier.says)
     }
 }
 
