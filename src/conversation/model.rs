@@ -223,6 +223,8 @@ pub struct Marks {
     pub parts: Vec<(PartId, bool)>,
     /// Whether any of them, wherever it stands, is to last for long.
     pub long: bool,
+    /// Whether the provider itself marks the end of the prompt, for long.
+    pub ends_long: bool,
     /// A mark as a member of a block.
     pub member: &'static str,
     /// The same for one that lasts for long.

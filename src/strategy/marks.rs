@@ -82,7 +82,7 @@ impl Chosen {
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
         if !taken && self.parts.len() < marks.free() {
             // Marks that last for long come first: one before such a mark must be one itself.
-            let long = marks.parts.iter().any(|(other, long)| *other > part && *long);
+            let long = marks.ends_long || marks.parts.iter().any(|(other, long)| *other > part && *long);
             self.parts.push((part, long));
         }
     }

@@ -27,7 +27,8 @@ const HOSTED_RESULTS: &[&str] = &[
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let messages = frame.messages("anthropic", memo, &message)?;
     let list = frame.get("messages").ok_or(Unread::Shape)?;
-    let marks = marks::read(&frame.bytes, list.span, &messages);
+    let automatic = frame.get("cache_control").filter(|mark| mark.kind == Kind::Object);
+    let marks = marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
     Ok(Conversation {
         array: list.span,
         messages,

@@ -12,11 +12,13 @@ const NAME: &[u8] = br#""cache_control""#;
 /// How far behind the name the time to live is looked for.
 const NEAR: usize = 80;
 
-/// The marks of a body whose messages stand in `list`.
-pub(super) fn read(body: &[u8], list: Span, messages: &[Message]) -> Marks {
+/// The marks of a body whose messages stand in `list`, and that has `automatic` as a mark of its own: that one stands
+/// behind all others.
+pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &[Message]) -> Marks {
     let mut marks = Marks {
         member: r#""cache_control":{"type":"ephemeral"}"#,
         long_member: r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        ends_long: automatic.is_some_and(|mark| is_long(mark.of(body))),
         ..Marks::default()
     };
     let around = [&body[..list.range().start], &body[list.range().end..]];
@@ -55,4 +57,40 @@ fn is_long(near: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'}', near) else { return true };
     let value = &near[..end];
     memchr::memchr(b'\\', value).is_some() || memmem::find(value, br#""1h""#).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol::Protocol;
+    use crate::protocol::anthropic::Anthropic;
+    use crate::strategy::marks::Chosen;
+
+    /// A mark that is added before one that lasts for long lasts as long.
+    #[test]
+    fn marks_that_last_for_long_come_first() {
+        const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
+        const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+        for (system, last, automatic, expected) in [
+            ("", "", "", false),
+            ("", SHORT, "", false),
+            ("", LONG, "", true),
+            ("", "", SHORT, false),
+            ("", "", LONG, true),
+            ("", "", r#","cache_control":null"#, false),
+            (LONG, "", "", false),
+            (LONG, SHORT, "", false),
+        ] {
+            let body = format!(
+                r#"{{"system":[{{"type":"text","text":"s"{system}}}],"messages":[{{"role":"user","content":"a"}},{{"role":"user","content":[{{"type":"text","text":"b"{last}}}]}}]{automatic}}}"#
+            );
+            let conversation = Anthropic.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
+            let (mut chosen, first) = (Chosen::default(), PartId { message: 0, part: 0 });
+            chosen.add(&conversation, Some(first), &|_| false);
+            assert_eq!(chosen.parts(), [(first, expected)], "{body}");
+        }
+    }
 }
