@@ -35,6 +35,9 @@ use crate::usage::{Catalogue, Price};
 /// Memory for decisions of threads that are being worked on, in bytes.
 const DECISIONS: u64 = 32 << 20;
 
+/// A request waits for this part of the time that may be spent on it until its decisions are stored.
+const PATIENCE: u32 = 4;
+
 /// A decoded request body may be this many times the size of the largest that is read.
 const DECODED: usize = 2;
 
@@ -165,6 +168,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         observe: config.mode == config::Mode::Observe,
         isolate: config.lineage.isolate,
         lost,
+        patience: Some(config.limits.rewrite_timeout / PATIENCE),
         now_ms: clock::now_ms,
     })
 }

@@ -26,7 +26,7 @@ mod windows;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -86,6 +86,9 @@ struct Core {
     isolate: bool,
     /// Batches that were dropped because too many were waiting.
     lost: Arc<AtomicU64>,
+    /// How long a request waits for its decisions to be stored; then it leaves with those that were stored before.
+    /// `None`: as long as that takes.
+    patience: Option<Duration>,
     /// The clock, in milliseconds since 1970.
     now_ms: fn() -> i64,
 }

@@ -385,7 +385,14 @@ impl<'a> Request<'a> {
         let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
         batch.splices.extend(fresh.and_then(|splice| self.core.lineage.spliced(place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
-        self.core.store.commit(batch).await
+        let stored = self.core.store.commit(batch);
+        let Some(patience) = self.core.patience else { return stored.await };
+        tokio::time::timeout(patience, stored).await.unwrap_or_else(|_elapsed| {
+            tracing::warn!(
+                "the store takes too long: a request leaves without what was to be decided about it"
+            );
+            Err(StoreError::Busy)
+        })
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.

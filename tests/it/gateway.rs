@@ -158,6 +158,27 @@ fn truncating(count: usize) -> String {
 }
 
 #[test]
+fn a_store_that_is_busy_costs_new_decisions_only() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("{CONFIG}[limits]\nrewrite_timeout = '1s'\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let texts: Vec<String> = (0..3).map(|at| log(&format!("step {at}"), 3000)).collect();
+    let post = |count: usize| {
+        let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
+        assert_eq!(gateway.post("/v1/messages", &[], &request("claude-sonnet-4-6", &results)).0, 200);
+        upstream.received().pop().unwrap().text().matches("bytes removed here").count()
+    };
+    assert_eq!(post(1), 1);
+    let other = rusqlite::Connection::open(home.path().join("plimsoll/plimsoll.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(post(2), 1, "what was decided before looks as it did");
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(post(3), 2, "what was left whole stays so");
+    assert_appended(&upstream);
+}
+
+#[test]
 fn what_was_left_whole_survives_a_kill_and_another_configuration() {
     left_whole(|gateway, home, upstream, count| {
         if let Some(gateway) = gateway {

@@ -129,6 +129,7 @@ impl Rig {
             observe: false,
             isolate: true,
             lost,
+            patience: None,
             now_ms: || NOW.get(),
         }
     }
