@@ -11,6 +11,15 @@ use crate::conversation::{Chain, Digest};
 use crate::planner::{Applied, Splice, Standing};
 use crate::store::Thread;
 
+/// A thread as its newest request left it.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) thread: Thread,
+    /// Histories that its newest request was the first to send, behind the model's last answer: it goes on from one
+    /// of them, if the client takes its last words out again.
+    pub(super) stems: Arc<[Chain]>,
+}
+
 #[derive(Clone)]
 struct Sent {
     threads: Arc<[String]>,
@@ -27,7 +36,7 @@ pub(super) struct Decided {
 /// A bounded memory of histories and threads.
 pub struct Memory {
     sent: Cache<Chain, Sent>,
-    threads: Cache<String, Thread>,
+    threads: Cache<String, Known>,
     /// Which thread an answer was given in.
     answers: Cache<Digest, String>,
     /// Taken out once, so that it need not be copied: a cache goes on holding what is removed for a while.
@@ -57,13 +66,31 @@ impl Memory {
         }
     }
 
-    pub(super) fn remember(&self, chain: Chain, thread: Thread, decided: Decided) {
+    pub(super) fn remember(&self, chain: Chain, known: Known, decided: Decided) {
+        let id = known.thread.id.clone();
+        self.remember_history(chain, &id, decided);
+        self.threads.insert(id, known);
+    }
+
+    /// Of requests of one history that left at the same time, the one that decided most is the one that is stored.
+    pub(super) fn remember_history(&self, chain: Chain, thread: &String, decided: Decided) {
+        let other = self.decided(chain).filter(|other| other.decides_more_than(&decided));
+        self.insert(chain, thread, other.unwrap_or(decided));
+    }
+
+    /// From now on nothing of a thread is edited.
+    pub(super) fn set_aside(&self, chain: Chain, known: Known) {
+        let id = known.thread.id.clone();
+        self.insert(chain, &id, Decided::default());
+        self.threads.insert(id, known);
+    }
+
+    fn insert(&self, chain: Chain, thread: &String, decided: Decided) {
         let mut threads = self.threads(chain).unwrap_or_default();
-        if !threads.contains(&thread.id) {
-            threads.push(thread.id.clone());
+        if !threads.contains(thread) {
+            threads.push(thread.clone());
         }
         self.sent.insert(chain, Sent { threads: threads.into(), decided });
-        self.threads.insert(thread.id.clone(), thread);
     }
 
     /// Drops what a longer history of the same thread replaces. The store still has it.
@@ -97,7 +124,21 @@ impl Memory {
         standing.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(super) fn thread(&self, id: &str) -> Option<Thread> {
+    pub(super) fn thread(&self, id: &str) -> Option<Known> {
         self.threads.get(id)
+    }
+}
+
+impl Decided {
+    /// What is in force for the first so many messages of a history.
+    pub(super) fn within(&self, messages: usize) -> Self {
+        let within = |applied: &&Applied| (applied.part.message as usize) < messages;
+        let splice = self.splice.clone().filter(|splice| splice.end() <= messages);
+        Self { applied: self.applied.iter().filter(within).cloned().collect(), splice }
+    }
+
+    fn decides_more_than(&self, other: &Self) -> bool {
+        let ends = [self, other].map(|decided| decided.splice.as_ref().map(|splice| splice.end()));
+        ends[0] > ends[1] || (ends[0] == ends[1] && self.applied.len() > other.applied.len())
     }
 }

@@ -7,6 +7,8 @@
 mod client;
 mod memory;
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
@@ -16,7 +18,10 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
 
-use memory::Decided;
+use memory::{Decided, Known};
+
+/// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
+const MOST_LAST_WORDS: usize = 4;
 
 /// How a request relates to its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub struct Place {
     pub sent: usize,
     /// The histories up to each message, the empty one first.
     pub chains: Vec<Chain>,
+    /// The messages up to the model's last answer; 0 if there is none.
+    pub answered: usize,
     /// The histories that are sent for the first time now, as far as a request may end with them.
     pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
@@ -68,6 +75,25 @@ impl Place {
     /// The history of the whole request.
     pub fn head(&self) -> Chain {
         self.chains.last().copied().unwrap_or(self.thread.head)
+    }
+
+    /// How many messages the histories have that this request is the first to send, behind the model's last answer,
+    /// with more words behind them; where all of it was sent, those that it sent itself.
+    fn stems(&self) -> Range<usize> {
+        let end = self.chains.len() - 1;
+        let sent = if self.sent < end { self.sent } else { 0 };
+        (sent.max(self.answered) + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
+    }
+
+    /// The history from which on an event of this request holds: the shortest one that was never sent before. The
+    /// request's end is not what counts: clients leave the last words out of the next one. Where all of it was sent,
+    /// and refused, it is what the model's last answer ends.
+    fn event(&self) -> Chain {
+        match (self.chains.get(self.sent + 1), self.answered) {
+            (Some(first), _) => *first,
+            (None, 0) => self.head(),
+            (None, answered) => self.chains[answered],
+        }
     }
 }
 
@@ -97,19 +123,30 @@ impl Lineage {
     ) -> Result<Place, StoreError> {
         let continued = conversation.continues.as_deref().map(|previous| kept(root, previous));
         let chains = chains(conversation, continued.map_or(root, Chain));
-        let Some((sent, threads)) = self.longest_sent(conversation, &chains)? else {
+        let answered = answered(conversation);
+        let Some((sent, threads)) = self.longest_sent(&chains)? else {
             let (thread, relation) =
                 match continued.map(|answer| self.answerer(answer, caller)).transpose()? {
                     Some(Some(thread)) => (thread, Relation::Continue),
                     _ => (self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New),
                 };
             let (ends, applied) = (ends(conversation, &chains, 0), Arc::default());
-            return Ok(Place { root, thread, relation, sent: 0, chains, ends, applied, splice: None });
+            return Ok(Place {
+                root,
+                thread,
+                relation,
+                sent: 0,
+                chains,
+                answered,
+                ends,
+                applied,
+                splice: None,
+            });
         };
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
         let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
         let ends = ends(conversation, &chains, sent);
-        Ok(Place { root, thread, relation, sent, chains, ends, applied, splice })
+        Ok(Place { root, thread, relation, sent, chains, answered, ends, applied, splice })
     }
 
     /// What was decided about a result that stands in an unknown history.
@@ -130,12 +167,12 @@ impl Lineage {
 
     /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
     pub fn batch(&self, place: &Place, root: Chain, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
-        let head = place.head();
+        let (head, event) = (place.head(), place.event());
         let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
             let message = applied.part.message as usize;
             let chain = place.chains[message + 1];
             // What was sent before without it is sent so again by whoever goes back there.
-            let since = if message < place.sent { head } else { chain };
+            let since = if message < place.sent { event } else { chain };
             let decision = Arc::clone(&applied.decision);
             StoredDecision { chain, part: applied.part.part, since, root, decision }
         });
@@ -152,7 +189,7 @@ impl Lineage {
     /// A new splice as it is stored: under exactly what it replaces, in force from this request on.
     pub fn spliced(&self, place: &Place, splice: &Arc<Splice>) -> Option<StoredSplice> {
         let chain = *place.chains.get(splice.end())?;
-        Some(StoredSplice { chain, since: place.head(), root: place.root, splice: Arc::clone(splice) })
+        Some(StoredSplice { chain, since: place.event(), root: place.root, splice: Arc::clone(splice) })
     }
 
     /// Remembers that a request left, with all the decisions and the splice in force.
@@ -161,7 +198,12 @@ impl Lineage {
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }
-        self.memory.remember(place.head(), thread, Decided { applied, splice });
+        let decided = Decided { applied, splice };
+        let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
+        for messages in place.stems() {
+            self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
+        }
+        self.memory.remember(place.head(), Known { thread, stems }, decided);
     }
 
     /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
@@ -173,39 +215,37 @@ impl Lineage {
     /// From now on nothing of this thread is edited.
     pub fn set_aside(&self, place: &Place, now_ms: i64) {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
-        self.memory.remember(place.head(), thread.clone(), Decided::default());
+        let known = Known { thread: thread.clone(), stems: Arc::default() };
+        self.memory.set_aside(place.head(), known);
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
     }
 
     /// The thread of the same session in which an answer was given.
     fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
         let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };
-        let thread = match self.memory.thread(&id) {
-            Some(thread) => Some(thread),
-            None => self.store.thread(&id)?,
-        };
-        Ok(thread.filter(|thread| thread.session == caller.session))
+        let known = self.known(&id)?.map(|known| known.thread);
+        Ok(known.filter(|thread| thread.session == caller.session))
+    }
+
+    fn known(&self, id: &str) -> Result<Option<Known>, StoreError> {
+        if let Some(known) = self.memory.thread(id) {
+            return Ok(Some(known));
+        }
+        Ok(self.store.thread(id)?.map(|thread| Known { thread, stems: Arc::default() }))
     }
 
     /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
     /// that sent it. What comes behind it need not be the model's: an answer may have failed or been
     /// interrupted.
-    fn longest_sent(
-        &self,
-        conversation: &Conversation,
-        chains: &[Chain],
-    ) -> Result<Option<(usize, Vec<String>)>, StoreError> {
-        let count = conversation.messages.len();
-        for sent in (1..=count).rev().filter(|sent| *sent == count || may_end(conversation, *sent)) {
-            if let Some(known) = self.memory.threads(chains[sent]) {
-                return Ok(Some((sent, known)));
-            }
-            let rows = self.store.boundaries(chains[sent])?;
-            if !rows.is_empty() {
-                return Ok(Some((sent, rows.into_iter().map(|row| row.thread).collect())));
-            }
-        }
-        Ok(None)
+    fn longest_sent(&self, chains: &[Chain]) -> Result<Option<(usize, Vec<String>)>, StoreError> {
+        let remembered =
+            (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
+        let first = remembered.as_ref().map_or(1, |(sent, _)| sent + 1);
+        let longer: Vec<Chain> = chains[first..].iter().rev().copied().collect();
+        let stored = if longer.is_empty() { Vec::new() } else { self.store.boundaries(&longer)? };
+        let Some(longest) = stored.first().map(|row| row.chain) else { return Ok(remembered) };
+        let sent = chains.iter().rposition(|chain| *chain == longest).ok_or(StoreError::Damaged)?;
+        Ok(Some((sent, stored.into_iter().map(|row| row.thread).collect())))
     }
 
     /// The decisions in force for the first `sent` messages. Of several about one part, the newest that took
@@ -219,30 +259,28 @@ impl Lineage {
         if let Some(known) = self.memory.decided(chains[sent]) {
             return Ok(known);
         }
-        let places: std::collections::HashMap<Chain, usize> =
+        let places: HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
-        let mut applied: Vec<Applied> = Vec::new();
         // What is decided about the instructions is stored with the first message, what a conversation begins with
         // with words of the user's.
         let messages = conversation.messages.iter();
         let head = messages.take_while(|message| message.index.role != Role::Assistant).count();
         let is_decided =
             |at: &usize| *at < head.max(1) || conversation.messages[*at].index.is_decided_about();
-        for message in (0..sent).filter(is_decided) {
-            let mut newest: std::collections::BTreeMap<u32, (usize, StoredDecision)> =
-                std::collections::BTreeMap::new();
-            for stored in self.store.decisions(chains[message + 1])? {
-                let Some(since) = places.get(&stored.since).copied() else { continue };
-                match newest.get(&stored.part) {
-                    Some((other, _)) if *other >= since => {}
-                    _ => drop(newest.insert(stored.part, (since, stored))),
-                }
+        let asked: Vec<Chain> = (0..sent).filter(is_decided).map(|message| chains[message + 1]).collect();
+        let mut newest: BTreeMap<PartId, (usize, StoredDecision)> = BTreeMap::new();
+        for stored in self.store.decisions(&asked)? {
+            let (Some(end), Some(since)) = (places.get(&stored.chain), places.get(&stored.since)) else {
+                continue;
+            };
+            let part = PartId { message: *end as u32 - 1, part: stored.part };
+            if newest.get(&part).is_none_or(|(other, _)| other < since) {
+                newest.insert(part, (*since, stored));
             }
-            applied.extend(newest.into_iter().map(|(part, (_, stored))| Applied {
-                part: PartId { message: message as u32, part },
-                decision: stored.decision,
-            }));
         }
+        let newest = newest.into_iter();
+        let applied: Vec<Applied> =
+            newest.map(|(part, (_, stored))| Applied { part, decision: stored.decision }).collect();
         Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &places)? })
     }
 
@@ -250,7 +288,7 @@ impl Lineage {
     fn splice(
         &self,
         chains: &[Chain],
-        places: &std::collections::HashMap<Chain, usize>,
+        places: &HashMap<Chain, usize>,
     ) -> Result<Option<Arc<Splice>>, StoreError> {
         let stored = self.store.splices(chains)?.into_iter();
         let held = stored.filter_map(|stored| {
@@ -273,26 +311,23 @@ impl Lineage {
     ) -> Result<(Thread, Relation), StoreError> {
         let mut candidates = Vec::new();
         for id in threads {
-            let known = match self.memory.thread(id) {
-                Some(thread) => Some(thread),
-                None => self.store.thread(id)?,
-            };
-            candidates.extend(known);
+            candidates.extend(self.known(id)?);
         }
-        candidates.sort_by_key(|thread| {
-            (thread.session == caller.session, thread.head == chains[sent], thread.at_ms)
+        let ends_here = |known: &Known| known.thread.head == chains[sent];
+        let goes_on = |known: &Known| ends_here(known) || known.stems.contains(&chains[sent]);
+        candidates.sort_by_key(|known| {
+            let same_session = known.thread.session == caller.session;
+            (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
         });
         let Some(best) = candidates.pop() else {
             return Ok((self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New));
         };
-        let same_session = best.session == caller.session;
-        if sent + 1 == chains.len() && same_session {
-            return Ok((best, Relation::Retry));
+        let (same_session, goes_on) = (best.thread.session == caller.session, goes_on(&best));
+        match best.thread {
+            thread if same_session && sent + 1 == chains.len() => Ok((thread, Relation::Retry)),
+            thread if same_session && goes_on => Ok((thread, Relation::Continue)),
+            thread => Ok((self.new_thread(Some(thread), caller, new_id, now_ms, root)?, Relation::Fork)),
         }
-        if best.head == chains[sent] && same_session {
-            return Ok((best, Relation::Continue));
-        }
-        Ok((self.new_thread(Some(best), caller, new_id, now_ms, root)?, Relation::Fork))
     }
 
     /// A thread that begins with this request: booked with its session, else with the thread it branched from,
@@ -335,7 +370,13 @@ fn kept(root: Chain, name: &str) -> Digest {
     Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
 }
 
-/// Whether a request may end with the first so many messages: not with the model's words.
+/// The messages up to the model's last answer; 0 if there is none.
+fn answered(conversation: &Conversation) -> usize {
+    let mut messages = conversation.messages.iter();
+    messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
+}
+
+/// Whether a request may be taken to end with the first so many messages: seldom with the model's words.
 fn may_end(conversation: &Conversation, count: usize) -> bool {
     conversation.messages[count - 1].index.role != Role::Assistant
 }

@@ -260,6 +260,66 @@ fn decisions_hold_since_they_were_sent() {
     }
 }
 
+/// Clients put words at the end of a request and leave them out of the next: that is one thread all the same, and an
+/// event holds.
+#[test]
+fn an_event_holds_without_the_last_words() {
+    for (earlier, event, next, relation) in [
+        (
+            "u c1 r1:long",
+            "u c1 r1:long c2 r2 u:state2",
+            "u c1 r1:long c2 r2 c3 r3 u:state3",
+            Relation::Continue,
+        ),
+        (
+            "u c1 r1:long",
+            "u c1 r1:long c2 r2 u:a u:b",
+            "u c1 r1:long c2 r2 c3 r3 u:c u:d",
+            Relation::Continue,
+        ),
+        // The provider has refused all of it.
+        (
+            "u c1 r1:long c2 r2 u:state",
+            "u c1 r1:long c2 r2 u:state",
+            "u c1 r1:long c2 r2 c3 r3",
+            Relation::Continue,
+        ),
+        // The last words are the model's.
+        ("u c1 r1:long", "u c1 r1:long a", "u c1 r1:long a c2 r2", Relation::Continue),
+        (
+            "u c1 r1:long c2 r2",
+            "u c1 r1:long c2 r2 a u:more",
+            "u c1 r1:long c2 r2 a b u:else",
+            Relation::Fork,
+        ),
+    ] {
+        let desk = Desk::new();
+        desk.send(&session("s"), &talk(earlier), &[]);
+        let request = talk(event);
+        desk.send(&session("s"), &request, &[decided(&request, 2, "event")]);
+        let place = desk.place(&session("s"), &talk(next));
+        let expected = if relation == Relation::Fork { vec![] } else { vec!["2:event".to_owned()] };
+        assert_eq!((place.relation, texts(&place)), (relation, expected.clone()), "{event} {next}");
+        assert_eq!(texts(&desk.restarted().place(&session("s"), &talk(next))), expected, "{event} {next}");
+    }
+}
+
+/// Of requests of one history that leave at the same time, the one that decides more is stored, and so remembered.
+#[test]
+fn what_decides_more_is_remembered() {
+    let desk = Desk::new();
+    let request = talk("u c1 r1:long a u:more");
+    let places = [desk.place(&session("s"), &request), desk.place(&session("s"), &request)];
+    let event: Arc<[Applied]> = vec![decided(&request, 2, "event")].into();
+    desk.commit(desk.lineage.batch(&places[0], desk.root, &event, 1, 1));
+    desk.lineage.sent(&places[0], event, None, 1);
+    desk.lineage.sent(&places[1], Arc::default(), None, 2);
+    for desk in [&desk, &desk.restarted()] {
+        let place = desk.place(&session("s"), &talk("u c1 r1:long a u:more a u"));
+        assert_eq!(texts(&place), ["2:event"]);
+    }
+}
+
 /// A splice that takes the messages from 1 to `end`.
 fn splice(end: u32, text: &str) -> Arc<Splice> {
     Arc::new(Splice {

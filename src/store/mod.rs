@@ -35,17 +35,17 @@ pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// The store, whatever keeps it.
 pub trait Store: Send + Sync {
-    /// The threads that sent this history.
+    /// The threads that sent the first of these histories that any thread has sent.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
-    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError>;
+    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError>;
 
-    /// The decisions about the message that this history ends with.
+    /// The decisions about the messages that these histories end with.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError>;
+    /// [`StoreError`] when they cannot be read.
+    fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError>;
 
     /// The splices of which one of these histories is exactly what they replace, whether they hold or not.
     ///

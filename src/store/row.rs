@@ -41,8 +41,8 @@ pub struct StoredDecision {
     pub chain: Chain,
     /// The part's place in the message.
     pub part: u32,
-    /// The shortest history that was sent with it: up to its own message, or, where an event decided about what
-    /// had been sent otherwise, up to the end of the event's request.
+    /// The shortest history that was never sent without it: up to its own message, or, where an event decided about
+    /// what had been sent otherwise, up to the first message of the event's request that was new.
     pub since: Chain,
     /// The empty history of the principal.
     pub root: Chain,
@@ -55,7 +55,8 @@ pub struct StoredDecision {
 pub struct StoredSplice {
     /// The history of exactly the messages up to its end.
     pub chain: Chain,
-    /// The shortest history that was sent with it: up to the end of its event's request.
+    /// The shortest history that was never sent without it: up to the first message of its event's request that was
+    /// new.
     pub since: Chain,
     /// The empty history of the principal.
     pub root: Chain,

@@ -74,25 +74,34 @@ fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 }
 
 impl Store for Sqlite {
-    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError> {
+    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
         self.read(|connection| {
             let mut statement =
                 connection.prepare_cached("SELECT thread FROM boundaries WHERE chain = ?1")?;
-            let rows = statement.query_map([chain.0.0], |row| Ok(Boundary { chain, thread: row.get(0)? }))?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            for &chain in chains {
+                let rows =
+                    statement.query_map([chain.0.0], |row| Ok(Boundary { chain, thread: row.get(0)? }))?;
+                let found: Vec<Boundary> = rows.collect::<Result<_, _>>()?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            Ok(Vec::new())
         })
     }
 
-    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError> {
+    fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
                  FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE chain = ?1 ORDER BY part, at_ms",
             )?;
-            let mut rows = statement.query([chain.0.0])?;
             let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(decision(row)?);
+            for chain in chains {
+                let mut rows = statement.query([chain.0.0])?;
+                while let Some(row) = rows.next()? {
+                    found.push(decision(row)?);
+                }
             }
             Ok(found)
         })

@@ -109,6 +109,8 @@ pub(super) struct Script {
     pub(super) talks: Vec<Talk>,
     pub(super) mark: Mark,
     pub(super) spelling: Spelling,
+    /// Each request ends with a word that the next one leaves out.
+    pub(super) reminds: bool,
 }
 
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
@@ -134,8 +136,9 @@ fn scripts_for(
     let spelling =
         prop_oneof![2 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 1 => Just(Spelling::Wild)];
     let mark = prop_oneof![2 => Just(Mark::None), 2 => Just(Mark::Short), 1 => Just(Mark::Long)];
-    (prop::collection::vec(self::talks(outputs), talks), mark, spelling)
-        .prop_map(|(talks, mark, spelling)| Script { talks, mark, spelling })
+    let reminds = prop_oneof![3 => Just(false), 1 => Just(true)];
+    (prop::collection::vec(self::talks(outputs), talks), mark, spelling, reminds)
+        .prop_map(|(talks, mark, spelling, reminds)| Script { talks, mark, spelling, reminds })
 }
 
 /// A message, or several that belong together, and whether a request may end there.
@@ -239,7 +242,10 @@ impl Client {
 
     /// The request's body; `None` before the first one.
     pub(super) fn body(&self) -> Option<Bytes> {
-        let (last, before) = self.history.split_last()?;
+        self.history.last()?;
+        let reminder = self.script.reminds.then(|| self.user(&format!("state {}", self.history.len())));
+        let history: Vec<&Entry> = self.history.iter().chain(&reminder).collect();
+        let (last, before) = history.split_last()?;
         let mut messages: Vec<Node> = before.iter().flat_map(|entry| entry.messages.clone()).collect();
         let mut newest = last.messages.clone();
         if self.script.mark != Mark::None

@@ -51,12 +51,12 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn boundaries(&self, chain: Chain) -> Result<Vec<Boundary>, StoreError> {
-        self.read(&[1], |store| store.boundaries(chain))
+    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
+        self.read(&[1], |store| store.boundaries(chains))
     }
 
-    fn decisions(&self, chain: Chain) -> Result<Vec<StoredDecision>, StoreError> {
-        self.read(&[1, 2], |store| store.decisions(chain))
+    fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
+        self.read(&[1, 2], |store| store.decisions(chains))
     }
 
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {

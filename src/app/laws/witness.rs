@@ -97,25 +97,28 @@ impl Witness {
         Ok(Pair { conversation, messages, wire, seen })
     }
 
-    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
-    fn before(&self, pair: &Pair) -> Vec<&Sent> {
-        let is_prefix = |sent: &&Sent| {
-            sent.seen.len() <= pair.seen.len()
-                && sent.seen.iter().zip(&pair.seen).all(|(a, b)| a.said == b.said)
+    /// The longest history that was sent before, alone or within a longer request, in messages; and with which
+    /// requests: those that it is the whole of, or else the first of all.
+    fn before(&self, pair: &Pair) -> (usize, Vec<&Sent>) {
+        let shared = |sent: &Sent| {
+            let shared = sent.seen.iter().zip(&pair.seen).take_while(|(a, b)| a.said == b.said).count();
+            let ends = |count: &usize| {
+                *count == sent.seen.len() || !self.subject.is_answer(&pair.messages[count - 1])
+            };
+            (1..=shared).rev().find(ends).unwrap_or(0)
         };
-        let prefixes: Vec<&Sent> = self.sent.iter().filter(is_prefix).collect();
-        let longest = prefixes.iter().map(|sent| sent.seen.len()).max();
-        prefixes.into_iter().filter(|sent| Some(sent.seen.len()) == longest).collect()
+        longest(&self.sent, shared, |sent| sent.seen.len())
     }
 
     /// Law 7: what the request before it sent stands at the front of every request, unless it records an event:
     /// then what stands before the first message that the event changes.
     fn sent_is_a_prefix(&self, pair: &Pair, event: Option<&Event>) -> Result<(), TestCaseError> {
         let end = event.map_or(usize::MAX, |event| event.first_message as usize);
-        for earlier in self.before(pair) {
-            let count = earlier.seen.len();
-            prop_assert!(event.is_none() || count < pair.seen.len(), "an event when a request is made again");
-            for (at, (a, b)) in earlier.seen.iter().zip(&pair.seen).enumerate().take(end) {
+        let (count, before) = self.before(pair);
+        for earlier in before {
+            let is_again = count == pair.seen.len() && count == earlier.seen.len();
+            prop_assert!(event.is_none() || !is_again, "an event when a request is made again");
+            for (at, (a, b)) in earlier.seen.iter().zip(&pair.seen).enumerate().take(end.min(count)) {
                 let same = a.wire == b.wire && (a.raw != b.raw || a.wire_raw == b.wire_raw);
                 prop_assert!(same, "message {} of {} was sent otherwise: {:?}", at, count, pair.wire[at]);
             }
@@ -126,7 +129,7 @@ impl Witness {
     /// The results that were sent otherwise before: message and part. Behind the request that it goes on from, a
     /// history may still be the beginning of a longer one; what is new there is told by the event.
     fn cleared(&self, pair: &Pair, event: Option<&Event>) -> Vec<(usize, usize)> {
-        let end = self.before(pair).last().map_or(0, |earlier| earlier.wire.len());
+        let (end, _) = self.before(pair);
         let mut cleared = Vec::new();
         for at in 0..if event.is_some() { pair.wire.len() } else { end } {
             let Some(earlier) = self.was(pair, at) else { break };
@@ -142,7 +145,8 @@ impl Witness {
 
     /// How a message was sent with the request that this one goes on from, or else when it was first sent.
     fn was(&self, pair: &Pair, at: usize) -> Option<&Tree> {
-        let before = self.before(pair).last().and_then(|earlier| earlier.wire.get(at));
+        let (count, before) = self.before(pair);
+        let before = before.last().filter(|_| at < count).map(|earlier| &earlier.wire[at]);
         let shares = |sent: &&Sent| {
             sent.seen.len() > at
                 && sent.seen.iter().zip(&pair.seen).take(at + 1).all(|(a, b)| a.said == b.said)
@@ -218,6 +222,24 @@ impl Witness {
         }
         Ok(())
     }
+}
+
+/// The longest history that a request shares with earlier ones, and with which: those that it is the whole of, or else
+/// the first of all. `shared` tells how much one shares, `whole` how long it is, in messages.
+pub(super) fn longest<T>(
+    earlier: &[T],
+    shared: impl Fn(&T) -> usize,
+    whole: impl Fn(&T) -> usize,
+) -> (usize, Vec<&T>) {
+    let shared: Vec<(usize, &T)> = earlier.iter().map(|earlier| (shared(earlier), earlier)).collect();
+    let longest = shared.iter().map(|(count, _)| *count).max().unwrap_or(0);
+    let with: Vec<&T> = shared
+        .into_iter()
+        .filter(|(count, _)| longest > 0 && *count == longest)
+        .map(|(_, one)| one)
+        .collect();
+    let (wholes, others): (Vec<&T>, Vec<&T>) = with.into_iter().partition(|one| whole(one) == longest);
+    (longest, if wholes.is_empty() { others.into_iter().take(1).collect() } else { wholes })
 }
 
 /// What stands outside of the messages stays as it is.

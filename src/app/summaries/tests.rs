@@ -52,6 +52,7 @@ fn place(conversation: &Conversation, root: Chain) -> Place {
         relation: Relation::Continue,
         sent: conversation.messages.len() - 1,
         chains,
+        answered: 0,
         ends: Vec::new(),
         applied: Arc::default(),
         splice: None,

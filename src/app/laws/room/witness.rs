@@ -7,10 +7,10 @@ use super::view::View;
 use crate::app::laws::text;
 use crate::app::laws::unmark::{judge, unmark};
 use crate::app::laws::witness::{
-    frame_is_kept, hash, only_results_change, pairs_are_kept, plain, rules_are_kept,
+    frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
 };
 use crate::app::rewritten::Facts;
-use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind};
+use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind, Role};
 use crate::planner::Cut;
 use crate::planner::splice::cuts;
 use crate::protocol::conformance::Subject;
@@ -37,6 +37,8 @@ struct Sent {
     said: Vec<u64>,
     /// The same as a gateway reads it: more than one spelling says one thing.
     read: Vec<Fingerprint>,
+    /// Which messages are the model's.
+    answers: Vec<bool>,
     /// The same as it left; `None`: it did not.
     kept: Vec<Option<u64>>,
     /// The messages that left.
@@ -123,6 +125,8 @@ impl Witness {
     ) -> Sent {
         let said = self.said(exchange.body);
         let read = conversation.messages.iter().map(|message| message.index.fingerprint).collect();
+        let answers =
+            conversation.messages.iter().map(|message| message.index.role == Role::Assistant).collect();
         let mut kept = vec![None; said.len()];
         for (at, wired) in view.kept.iter().zip(&view.wire) {
             kept[*at] = Some(hash(&plain(self.subject, wired)));
@@ -137,7 +141,7 @@ impl Witness {
         };
         let wire = left.iter().enumerate().map(wired).collect();
         let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
-        Sent { said, read, kept, wire, splice, whole: exchange.wire.clone() }
+        Sent { said, read, answers, kept, wire, splice, whole: exchange.wire.clone() }
     }
 
     /// A summary stands only where the request says all that it was made of, and for nothing else.
@@ -152,23 +156,29 @@ impl Witness {
         Ok(used)
     }
 
-    /// The longest of the earlier requests that this one goes on from; those that were made again count each.
-    fn before(&self, sent: &Sent) -> Vec<&Sent> {
-        let known: Vec<&Sent> =
-            self.sent.iter().filter(|earlier| sent.read.starts_with(&earlier.read)).collect();
-        let longest = known.iter().map(|earlier| earlier.read.len()).max();
-        known.into_iter().filter(|earlier| Some(earlier.read.len()) == longest).collect()
+    /// The longest history that was sent before, alone or within a longer request, in messages; and with which
+    /// requests: those that it is the whole of, or else the first of all.
+    fn before(&self, sent: &Sent) -> (usize, Vec<&Sent>) {
+        let shared = |earlier: &Sent| {
+            let shared = earlier.read.iter().zip(&sent.read).take_while(|(a, b)| a == b).count();
+            let ends = |count: &usize| *count == earlier.read.len() || !sent.answers[count - 1];
+            (1..=shared).rev().find(ends).unwrap_or(0)
+        };
+        longest(&self.sent, shared, |earlier| earlier.read.len())
     }
 
     /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
     /// event, what stands before the first message that it changes stays. A message that the client spells otherwise
     /// now is its own affair.
     fn grows(&self, sent: &Sent, facts: &Facts) -> Result<(), TestCaseError> {
-        for earlier in self.before(sent) {
-            let is_again = earlier.said.len() == sent.said.len();
+        let (count, before) = self.before(sent);
+        for earlier in before {
+            let is_whole = earlier.said.len() == count;
+            let is_again = is_whole && sent.said.len() == count;
             prop_assert!(!is_again || facts.event.is_none(), "an event when a request is made again");
-            if let Some(event) = &facts.event {
-                let first = (event.first_message as usize).min(earlier.said.len());
+            if facts.event.is_some() || !is_whole {
+                let first =
+                    facts.event.as_ref().map_or(count, |event| event.first_message as usize).min(count);
                 let is_same = |at: &usize| earlier.said[*at] == sent.said[*at];
                 for at in (0..first).filter(is_same).filter(|at| earlier.kept[*at].is_some()) {
                     prop_assert_eq!(earlier.kept[at], sent.kept[at], "message {} of {}", at, first);
@@ -193,9 +203,8 @@ impl Witness {
         exchange: &Exchange<'_>,
         conversation: &Conversation,
     ) -> Result<(), TestCaseError> {
-        let before = self.before(sent);
-        let is_known =
-            before.is_empty() || self.sent.iter().any(|earlier| earlier.read.starts_with(&sent.read));
+        let is_known = self.before(sent).1.is_empty()
+            || self.sent.iter().any(|earlier| earlier.read.starts_with(&sent.read));
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
         };
