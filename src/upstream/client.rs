@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::answer::AnswerBody;
 use super::pool::Pool;
+use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
 /// The connections of one worker to all upstreams.
@@ -62,7 +63,10 @@ where
         &self,
         upstream: &Upstream,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody<B>>, SendError> {
+    ) -> Result<Response<AnswerBody<B>>, SendError>
+    where
+        B: Resend,
+    {
         let pool = self.pool(upstream)?;
         tokio::time::timeout(upstream.timeouts().response, pool.send(request))
             .await
