@@ -19,6 +19,7 @@ mod handler;
 mod headers;
 mod listener;
 mod relay;
+mod socket;
 mod stats;
 mod tap;
 
