@@ -237,6 +237,7 @@ pub fn upstream(upstream: &config::Upstream) -> Upstream {
     settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
     settings.timeouts.connect = upstream.connect_timeout;
     settings.timeouts.idle = upstream.idle_timeout;
+    settings.timeouts.response = upstream.response_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
     Upstream::new(settings)
 }

@@ -187,8 +187,7 @@ impl Gateway for Sidecar {
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
-        let protocol =
-            route::dialect(&head.method, head.uri.path()).map_or(protocol::ALL[0], |(protocol, _)| protocol);
+        let protocol = self.core.routes.spoken(head);
         let at_fault = match fault.at_fault {
             Party::Client => protocol::AtFault::Client,
             Party::Upstream => protocol::AtFault::Upstream,

@@ -55,10 +55,14 @@ pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Proto
     if method != Method::POST {
         return None;
     }
+    let (name, purpose) = entry(path)?;
+    Some((protocol::named(name)?, purpose))
+}
+
+fn entry(path: &str) -> Option<(&'static str, Purpose)> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let (_, _, name, purpose) =
-        PATHS.iter().find(|(part, end, _, _)| path.ends_with(end) && path.contains(part))?;
-    Some((protocol::named(name)?, *purpose))
+    let found = PATHS.iter().find(|(part, end, _, _)| path.ends_with(end) && path.contains(part));
+    found.map(|(_, _, name, purpose)| (*name, *purpose))
 }
 
 /// An upstream and the dialects it answers.
@@ -133,6 +137,21 @@ impl Routes {
         }
     }
 
+    /// The dialect of an answer in place of an upstream's: that of the path, whatever the method; else the one of
+    /// the upstream's that the headers speak for, else its first.
+    pub(super) fn spoken(&self, head: &Parts) -> &'static dyn Protocol {
+        let (served, path) = match self {
+            Self::Single(served) => (Some(served), None),
+            Self::Named(all) => by_prefix(all, head).unzip(),
+        };
+        let path = path.as_ref().map_or_else(|| head.uri.path(), PathAndQuery::path);
+        let of_path = || entry(path).map(|(name, _)| name).or_else(|| place(path));
+        let of_headers = || sender(head).filter(|name| served.is_none_or(|served| served.speaks(name)));
+        let of_upstream = || served.and_then(|served| served.dialects.first()).map(String::as_str);
+        let name = of_path().or_else(of_headers).or_else(of_upstream);
+        name.and_then(protocol::named).unwrap_or(protocol::ALL[0])
+    }
+
     fn unknown(&self, path: &str) -> Fault {
         let names = match self {
             Self::Single(served) => vec![served.upstream.name()],
@@ -173,10 +192,15 @@ fn is_signed(headers: &HeaderMap) -> bool {
 }
 
 fn hint(head: &Parts) -> Option<&'static str> {
-    let place = PLACES.iter().find(|(start, _)| head.uri.path().starts_with(start));
-    place
-        .or_else(|| HEADERS.iter().find(|(header, _)| head.headers.contains_key(*header)))
-        .map(|(_, name)| *name)
+    place(head.uri.path()).or_else(|| sender(head))
+}
+
+fn place(path: &str) -> Option<&'static str> {
+    PLACES.iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| *name)
+}
+
+fn sender(head: &Parts) -> Option<&'static str> {
+    HEADERS.iter().find(|(header, _)| head.headers.contains_key(*header)).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -194,13 +218,17 @@ mod tests {
         }
     }
 
-    fn check(routes: &Routes, method: &str, uri: &str, header: &str, expected: &str) {
+    fn head(method: &str, uri: &str, header: &str) -> Parts {
         let mut request = http::Request::builder().method(method).uri(uri);
         if !header.is_empty() {
             let (name, value) = header.split_once(": ").unwrap_or((header, "x"));
             request = request.header(name, value);
         }
-        let (head, ()) = request.body(()).unwrap().into_parts();
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn check(routes: &Routes, method: &str, uri: &str, header: &str, expected: &str) {
+        let head = head(method, uri, header);
         let got = match routes.route(&head) {
             Route::Read(target) => format!("read {} {}", target.upstream.name(), target.path_and_query),
             Route::Forward(target) => format!("forward {} {}", target.upstream.name(), target.path_and_query),
@@ -246,6 +274,40 @@ mod tests {
             ("HEAD", "/", "", "refuse 404"),
         ] {
             check(&routes, method, uri, header, expected);
+        }
+    }
+
+    #[test]
+    fn answers_of_the_gateways_own_are_in_the_callers_dialect() {
+        let named = Routes::Named(vec![
+            served("anthropic", &["anthropic"]),
+            served("openai", &["openai-chat", "openai-responses"]),
+            served("gemini", &["gemini"]),
+            served("bare", &[]),
+        ]);
+        let single = Routes::Single(served("up", &["anthropic", "openai-chat"]));
+        for (routes, method, uri, header, expected) in [
+            (&named, "POST", "/v1/messages", "", "anthropic"),
+            (&named, "POST", "/v1/messages", "authorization", "anthropic"),
+            (&named, "GET", "/v1/chat/completions", "", "openai-chat"),
+            (&named, "GET", "/v1/responses", "upgrade", "openai-responses"),
+            (&named, "GET", "/v1/responses/resp_1", "", "openai-responses"),
+            (&named, "POST", "/openai/v1/responses/compact", "", "openai-responses"),
+            (&named, "POST", "/v1beta/models/m:embedContent", "", "gemini"),
+            (&named, "GET", "/gemini/v1beta/models", "", "gemini"),
+            (&named, "GET", "/gemini/v1/models", "", "gemini"),
+            (&named, "GET", "/gemini/v1/models", "authorization", "gemini"),
+            (&named, "GET", "/openai/v1/models", "", "openai-chat"),
+            (&named, "GET", "/bare/v1/models", "", "anthropic"),
+            (&named, "GET", "/v1/models", "authorization", "openai-chat"),
+            (&named, "GET", "/v1/models", "x-goog-api-key", "gemini"),
+            (&named, "GET", "/v1/models", "", "anthropic"),
+            (&single, "GET", "/v1/models", "authorization", "openai-chat"),
+            (&single, "GET", "/v1/models", "x-goog-api-key", "anthropic"),
+            (&single, "POST", "/gw/v1/responses", "", "openai-responses"),
+        ] {
+            let spoken = routes.spoken(&head(method, uri, header));
+            assert_eq!(spoken.name(), expected, "{method} {uri} {header}");
         }
     }
 

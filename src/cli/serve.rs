@@ -9,18 +9,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Serve, files, say};
 use crate::app::App;
-use crate::config::{Config, LogFormat, Mode};
-use crate::server::Drained;
+use crate::config::{Config, Limits, LogFormat, Mode};
+use crate::server::{self, Drained};
 use crate::telemetry;
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
-    let config = configured(options)?;
+    let mut config = configured(options)?;
     let format = match config.log.format {
         LogFormat::Text => telemetry::Format::Text,
         LogFormat::Json => telemetry::Format::Json,
     };
     telemetry::start(&config.log.level, format);
+    make_room(&mut config.limits);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
     let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;
@@ -54,6 +55,19 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
         config.mode = Mode::Observe;
     }
     Ok(config)
+}
+
+/// Accepts no more connections than there may be open files for: those beyond would break instead of wait.
+fn make_room(limits: &mut Limits) {
+    let wanted = limits.max_connections;
+    limits.max_connections = server::make_room(wanted);
+    if limits.max_connections < wanted {
+        tracing::warn!(
+            wanted,
+            connections = limits.max_connections,
+            "the system's hard limit of open files is too low for `limits.max_connections`, which is lowered"
+        );
+    }
 }
 
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {

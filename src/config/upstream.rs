@@ -27,8 +27,10 @@ pub struct Upstream {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// How long connecting to one of its addresses may take.
     pub connect_timeout: Duration,
-    /// How long it may send nothing, from the request on.
+    /// How long it may send nothing within an answer.
     pub idle_timeout: Duration,
+    /// How long the head of an answer may take, from the request on.
+    pub response_timeout: Duration,
     /// Whether streams are asked for their usage where the client did not ask.
     pub include_usage: bool,
     /// Whether requests without a key of the provider's cache are given one.
@@ -156,6 +158,7 @@ struct Entry {
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
     connect_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
+    response_timeout: Option<Duration>,
     include_usage: bool,
     cache_key: Option<bool>,
     ca_file: Option<PathBuf>,
@@ -164,6 +167,7 @@ struct Entry {
 impl Entry {
     fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
         let base_url = self.base_url.unwrap_or(base_url);
+        let idle_timeout = self.idle_timeout.unwrap_or(IDLE_TIMEOUT);
         Upstream {
             name: name.to_owned(),
             cache_key: self.cache_key.unwrap_or_else(|| base_url.domain() == KNOWS_CACHE_KEYS),
@@ -171,7 +175,8 @@ impl Entry {
             protocols: self.protocols.unwrap_or(protocols),
             headers: self.headers.unwrap_or_default(),
             connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
-            idle_timeout: self.idle_timeout.unwrap_or(IDLE_TIMEOUT),
+            idle_timeout,
+            response_timeout: self.response_timeout.unwrap_or_else(|| response_timeout(idle_timeout)),
             include_usage: self.include_usage,
             ca_file: self.ca_file,
         }
@@ -208,16 +213,25 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
     }
     let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, CONNECT_TIMEOUT);
     let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, IDLE_TIMEOUT);
+    let usual = response_timeout(idle_timeout);
+    let response_timeout = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, usual);
     Entry {
         base_url: section.optional("base_url"),
         protocols: section.list("protocols"),
         headers: headers(section),
         connect_timeout: Some(connect_timeout),
         idle_timeout: Some(idle_timeout),
+        response_timeout: Some(response_timeout),
         include_usage: section.value("include_usage", false),
         cache_key: section.optional("cache_key"),
         ca_file: section.path("ca_file"),
     }
+}
+
+/// What holds for the head of an answer where only the silence within one is set: an answer that is not streamed is
+/// made in silence as a whole.
+fn response_timeout(idle_timeout: Duration) -> Duration {
+    idle_timeout * 3 / 2
 }
 
 /// Names stand in paths: `/NAME/v1/messages`. The error is a message and a hint.

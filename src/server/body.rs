@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::upstream::AnswerBody;
+use crate::upstream::{AnswerBody, Resend};
 
 /// The body of an answer to a request that was sent from here.
 pub(super) type Received = AnswerBody<Replay>;
@@ -122,6 +122,17 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
     /// Whether the sender failed.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self.rest, Rest::Broken(_))
+    }
+}
+
+impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Resend for Replay<R> {
+    fn copy(&self) -> Option<Self> {
+        let is_whole = match &self.rest {
+            Rest::Nothing => true,
+            Rest::Open(body) => body.is_end_stream(),
+            Rest::Trailers(_) | Rest::Broken(_) => false,
+        };
+        is_whole.then(|| Self::whole(self.read.clone()))
     }
 }
 

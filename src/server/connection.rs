@@ -8,15 +8,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Settings;
 use super::exchange::Gateway;
 use super::handler::Handler;
+use super::socket::{Age, Socket};
 
 /// Header lines accepted in a request; hyper's default is 100.
 const MAX_HEADERS: usize = 256;
@@ -65,7 +68,10 @@ pub(super) async fn serve<G: Gateway>(
     handler: Arc<Handler<G>>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request| {
+    let age = Age::default();
+    let seen = age.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        seen.learn(request.version());
         let handler = Arc::clone(&handler);
         async move { handler.handle(request).await }
     });
@@ -74,7 +80,7 @@ pub(super) async fn serve<G: Gateway>(
         () = begun(&mut shutdown) => return,
     };
     let Ok(Ok(version)) = version else { return };
-    let stream = TokioIo::new(stream);
+    let stream = Socket::new(stream, age);
     let outcome = match version {
         Version::Http1 => {
             let mut connection = pin!(protocol.http1.serve_connection(stream, service));

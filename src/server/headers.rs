@@ -77,11 +77,15 @@ pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
         return received;
     }
     let named = named_by_connection(&received);
+    // Of the two, the coding is what the body was framed by; the length may be anything (RFC 9112, 6.3).
+    let has_coding = received.contains_key(TRANSFER_ENCODING);
     let mut sent = HeaderMap::with_capacity(received.len());
     let mut current = None;
     for (name, value) in received {
         if let Some(name) = name {
-            let dropped = stays(&name) || named.iter().any(|named| named == name.as_str());
+            let dropped = stays(&name)
+                || has_coding && name == CONTENT_LENGTH
+                || named.iter().any(|named| named == name.as_str());
             current = (!dropped).then_some(name);
         }
         if let Some(name) = &current {

@@ -11,6 +11,7 @@ mod accept;
 mod body;
 mod connection;
 mod decode;
+mod descriptors;
 mod exchange;
 mod filtered;
 mod guard;
@@ -18,6 +19,7 @@ mod handler;
 mod headers;
 mod listener;
 mod relay;
+mod socket;
 mod stats;
 mod tap;
 
@@ -25,6 +27,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
+pub use self::descriptors::make_room;
 pub use self::exchange::{
     End, Exchange, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection,
     Remedy, Route, Target,

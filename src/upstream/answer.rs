@@ -1,7 +1,7 @@
 //! The body of an upstream's answer.
 //!
-//! Drives the connection that it comes from, and gives it back for the next request once it is read to its
-//! end. Dropped before that, it takes the connection with it: the upstream sees the request cancelled.
+//! Drives the connection that it comes from, if that is its own, and gives it back for the next request once it
+//! is read to its end. Dropped before that, it takes the connection with it: the upstream sees the request cancelled.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -14,17 +14,20 @@ use hyper::body::Incoming;
 
 use super::line::Line;
 use super::pool::Pool;
+use super::shared::Stream;
 
 /// A body that is being received.
 pub struct AnswerBody<B: Body + 'static> {
     body: Incoming,
-    /// What `body` comes from, if it must be driven.
+    /// What `body` comes from, until it has ended.
     source: Option<Source<B>>,
 }
 
-struct Source<B: Body + 'static> {
-    line: Box<Line<B>>,
-    pool: Arc<Pool<B>>,
+enum Source<B: Body + 'static> {
+    /// A connection that is driven here.
+    Line { line: Box<Line<B>>, pool: Arc<Pool<B>> },
+    /// One that drives itself; its place on it.
+    Shared(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
 }
 
 impl<B> AnswerBody<B>
@@ -34,20 +37,21 @@ where
 {
     /// A body that comes from `line`, which belongs in `pool`.
     pub(super) fn from_line(body: Incoming, line: Box<Line<B>>, pool: Arc<Pool<B>>) -> Self {
-        let mut answer = Self { body, source: Some(Source { line, pool }) };
+        let mut answer = Self { body, source: Some(Source::Line { line, pool }) };
         if answer.body.is_end_stream() {
             answer.give_back();
         }
         answer
     }
 
-    /// A body whose connection has a task of its own.
-    pub(super) fn from_task(body: Incoming) -> Self {
-        Self { body, source: None }
+    /// A body that is `stream` of a shared connection.
+    pub(super) fn from_stream(body: Incoming, stream: Stream) -> Self {
+        let source = (!body.is_end_stream()).then_some(Source::Shared(stream));
+        Self { body, source }
     }
 
     fn give_back(&mut self) {
-        if let Some(Source { mut line, pool }) = self.source.take()
+        if let Some(Source::Line { mut line, pool }) = self.source.take()
             && line.rest()
         {
             pool.give_back(line);
@@ -69,8 +73,8 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Self { body, source } = &mut *self;
         let frame = match source {
-            Some(Source { line, .. }) => line.poll_frame(body, cx),
-            None => Pin::new(body).poll_frame(cx),
+            Some(Source::Line { line, .. }) => line.poll_frame(body, cx),
+            Some(Source::Shared(_)) | None => Pin::new(body).poll_frame(cx),
         };
         match &frame {
             Poll::Ready(None) => self.give_back(),

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use rustix::io::Errno;
 
 use super::answer::AnswerBody;
 use super::pool::Pool;
+use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
 /// The connections of one worker to all upstreams.
@@ -31,6 +33,9 @@ pub enum SendError {
     /// No connection, or no answer, in time.
     #[error("no answer in time")]
     TimedOut,
+    /// Too many files are open here for one more connection.
+    #[error("too many open files for one more connection")]
+    Descriptors,
     /// No connection.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -58,7 +63,10 @@ where
         &self,
         upstream: &Upstream,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody<B>>, SendError> {
+    ) -> Result<Response<AnswerBody<B>>, SendError>
+    where
+        B: Resend,
+    {
         let pool = self.pool(upstream)?;
         tokio::time::timeout(upstream.timeouts().response, pool.send(request))
             .await
@@ -100,7 +108,11 @@ where
 impl SendError {
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
         let cause = root_cause(error);
-        if is_timeout(cause) { Self::TimedOut } else { Self::Connect(cause.to_string()) }
+        match () {
+            () if is_timeout(cause) => Self::TimedOut,
+            () if is_exhaustion(cause) => Self::Descriptors,
+            () => Self::Connect(cause.to_string()),
+        }
     }
 
     pub(super) fn from_sending(error: &hyper::Error) -> Self {
@@ -117,10 +129,38 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
+/// The process, or the whole system, has as many open files as it may have.
+fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
+    let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
+}
+
 fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
     cause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open a connection")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn causes_are_told_apart() {
+        for (cause, expected) in [
+            (io::Error::from(Errno::MFILE), "too many open files for one more connection"),
+            (io::Error::from(Errno::NFILE), "too many open files for one more connection"),
+            (io::ErrorKind::TimedOut.into(), "no answer in time"),
+            (io::Error::other("it is night"), "cannot connect: it is night"),
+            (io::ErrorKind::ConnectionRefused.into(), "cannot connect: connection refused"),
+        ] {
+            assert_eq!(SendError::from_connecting(&Outer(cause)).to_string(), expected);
+        }
+    }
 }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::Uri;
 use http_body::Body;
 use hyper::client::conn::{http1, http2};
-use hyper::rt::Executor;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,6 +15,7 @@ use tower_service::Service;
 
 use super::hearing::Hearing;
 use super::line::Line;
+use super::shared::{CONNECTION_WINDOW, STREAM_WINDOW, Shared};
 use super::{SendError, Upstream};
 
 /// Header lines accepted in an answer; hyper's default is 100.
@@ -27,7 +27,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// A byte stream to an upstream, as it was made.
-type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// The same, as one request at a time uses it.
 pub(super) type Stream = Hearing<Made>;
 
@@ -41,7 +41,7 @@ pub(super) struct Connector {
 /// A new connection.
 pub(super) enum Connected<B: Body + 'static> {
     Http1(Box<Line<B>>),
-    Http2(http2::SendRequest<B>),
+    Http2(Box<Shared<B>>),
 }
 
 impl Connector {
@@ -93,16 +93,12 @@ where
     let (sender, connection) = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
         .max_header_list_size(MAX_HEADER_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
         .handshake(stream)
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    // Requests share the connection, so it needs a task of its own, which ends with the last of them.
-    executor.execute(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "an upstream connection ended in an error");
-        }
-    });
-    Ok(Connected::Http2(sender))
+    Ok(Connected::Http2(Box::new(Shared::start(sender, connection, &executor))))
 }

@@ -10,6 +10,8 @@ mod connect;
 mod hearing;
 mod line;
 mod pool;
+mod resend;
+mod shared;
 mod tls;
 
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use http::HeaderMap;
 pub use self::answer::AnswerBody;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
+pub use self::resend::Resend;
 pub use self::tls::TlsError;
 
 /// What an [`Upstream`] is made from.

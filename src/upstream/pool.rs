@@ -8,16 +8,20 @@ use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, Response, Uri};
 use http_body::Body;
-use hyper::client::conn::{TrySendError, http2};
+use hyper::client::conn::TrySendError;
 use tokio::time::Instant;
 
 use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
 use super::line::Line;
+use super::resend::{self, Resend};
+use super::shared::{Seat, Shared};
 use super::{SendError, Upstream};
 
 /// HTTP/1 connections kept for later; further ones are closed after use.
 const MAX_IDLE: usize = 64;
+/// How often a request that is refused unread is sent again.
+const RESENDS: u32 = 2;
 
 /// Connections to one upstream, kept for the next request.
 pub(super) struct Pool<B: Body + 'static> {
@@ -27,10 +31,10 @@ pub(super) struct Pool<B: Body + 'static> {
 }
 
 struct Kept<B: Body + 'static> {
-    /// The one used last is at the end.
+    /// HTTP/1 connections. The one used last is at the end.
     idle: Vec<Idle<B>>,
-    /// One connection carries all requests if the upstream speaks HTTP/2.
-    shared: Option<http2::SendRequest<B>>,
+    /// HTTP/2 connections. The first ones carry all requests that they have room for, so that the others fall idle.
+    shared: Vec<Shared<B>>,
 }
 
 struct Idle<B: Body + 'static> {
@@ -41,7 +45,22 @@ struct Idle<B: Body + 'static> {
 /// What a request is sent on.
 enum Carrier<B: Body + 'static> {
     Line(Box<Line<B>>),
-    Shared(http2::SendRequest<B>),
+    Seat(Seat<B>),
+}
+
+/// A request that got no answer.
+struct Failed<B> {
+    error: hyper::Error,
+    /// The request, if it may be sent on another connection.
+    again: Option<Again<B>>,
+}
+
+/// Why that may be.
+enum Again<B> {
+    /// None of it was written.
+    Unwritten(Request<B>),
+    /// The upstream says that it was not looked at.
+    Refused(Request<B>),
 }
 
 impl<B> Pool<B>
@@ -50,18 +69,23 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     pub(super) fn new(upstream: &Upstream) -> Result<Self, SendError> {
-        let kept = Kept { idle: Vec::new(), shared: None };
+        let kept = Kept { idle: Vec::new(), shared: Vec::new() };
         let keep_alive = upstream.timeouts().keep_alive;
         Ok(Self { connector: Connector::new(upstream)?, keep_alive, kept: Mutex::new(kept) })
     }
 
     /// Sends `request` and waits for the head of the answer. A request that found its kept connection closed
-    /// before any of it was written is sent on another; nothing else is ever sent twice.
+    /// before any of it was written, or that the upstream refused unread, is sent on another; nothing else is ever
+    /// sent twice.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Request<B>,
-    ) -> Result<Response<AnswerBody<B>>, SendError> {
+    ) -> Result<Response<AnswerBody<B>>, SendError>
+    where
+        B: Resend,
+    {
         let address = request.uri().clone();
+        let mut resends = RESENDS;
         loop {
             let kept = self.take();
             let is_kept = kept.is_some();
@@ -71,14 +95,19 @@ where
             };
             let sent = match carrier {
                 Carrier::Line(line) => self.send_on_line(line, request, &address).await,
-                Carrier::Shared(sender) => self.send_shared(sender, request, &address).await,
+                Carrier::Seat(seat) => Self::send_shared(seat, request, &address).await,
             };
-            match sent {
+            let failed = match sent {
                 Ok(response) => return Ok(response),
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) if is_kept => request = unsent,
-                    _ => return Err(SendError::from_sending(&error.into_error())),
-                },
+                Err(failed) => failed,
+            };
+            match failed.again {
+                Some(Again::Unwritten(unsent)) if is_kept => request = unsent,
+                Some(Again::Refused(unread)) if resends > 0 => {
+                    resends -= 1;
+                    request = unread;
+                }
+                _ => return Err(SendError::from_sending(&failed.error)),
             }
         }
     }
@@ -96,6 +125,14 @@ where
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
         kept.idle.retain_mut(|idle| idle.since.elapsed() < keep_alive && idle.line.rest());
+        // One is kept for as long as the upstream keeps it.
+        let mut is_spare = false;
+        kept.shared.retain_mut(|shared| {
+            let has_idled = shared.has_idled(keep_alive);
+            let stays = shared.is_usable() && !(is_spare && has_idled);
+            is_spare |= stays;
+            stays
+        });
     }
 
     async fn send_on_line(
@@ -103,33 +140,46 @@ where
         mut line: Box<Line<B>>,
         mut request: Request<B>,
         address: &Uri,
-    ) -> Result<Response<AnswerBody<B>>, TrySendError<Request<B>>> {
+    ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
         if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
-        let response = line.send(request).await?;
+        let response = line.send(request).await.map_err(Failed::unless_written)?;
         Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
     }
 
     async fn send_shared(
-        &self,
-        mut sender: http2::SendRequest<B>,
+        seat: Seat<B>,
         mut request: Request<B>,
         address: &Uri,
-    ) -> Result<Response<AnswerBody<B>>, TrySendError<Request<B>>> {
+    ) -> Result<Response<AnswerBody<B>>, Failed<B>>
+    where
+        B: Resend,
+    {
         *request.uri_mut() = address.clone();
+        let copy = resend::copy(&request);
         // It is in the address.
-        request.headers_mut().remove(HOST);
-        Ok(sender.try_send_request(request).await?.map(AnswerBody::from_task))
+        let host = request.headers_mut().remove(HOST);
+        let (mut sender, stream) = seat.into_parts();
+        let error = match sender.try_send_request(request).await {
+            Ok(response) => return Ok(response.map(|body| AnswerBody::from_stream(body, stream))),
+            Err(error) => error,
+        };
+        let mut failed = Failed::unless_written(error);
+        if resend::is_refusal(&failed.error) {
+            stream.retire_connection();
+            failed.again = copy.map(Again::Refused);
+        } else if let (Some(Again::Unwritten(request)), Some(host)) = (&mut failed.again, host) {
+            request.headers_mut().insert(HOST, host);
+        }
+        Err(failed)
     }
 
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
-        if let Some(sender) = &kept.shared {
-            if sender.is_ready() {
-                return Some(Carrier::Shared(sender.clone()));
-            }
-            kept.shared = None;
+        kept.shared.retain(Shared::is_usable);
+        if let Some(seat) = kept.shared.iter_mut().find_map(Shared::seat) {
+            return Some(Carrier::Seat(seat));
         }
         while let Some(Idle { mut line, since }) = kept.idle.pop() {
             if since.elapsed() < self.keep_alive && line.rest() {
@@ -142,14 +192,22 @@ where
     async fn connect(&self, address: Uri) -> Result<Carrier<B>, SendError> {
         Ok(match self.connector.clone().connect(address).await? {
             Connected::Http1(line) => Carrier::Line(line),
-            Connected::Http2(sender) => {
-                self.kept().shared = Some(sender.clone());
-                Carrier::Shared(sender)
+            Connected::Http2(mut shared) => {
+                let seat = shared.take_seat();
+                self.kept().shared.push(*shared);
+                Carrier::Seat(seat)
             }
         })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<B>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B> Failed<B> {
+    fn unless_written(mut error: TrySendError<Request<B>>) -> Self {
+        let again = error.take_message().map(Again::Unwritten);
+        Self { error: error.into_error(), again }
     }
 }

@@ -1,9 +1,11 @@
 //! The real binary: what it prints, what it leaves behind, how it ends.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -237,13 +239,40 @@ fn serve(home: &Path, upstream: &str) -> Running {
     fs::write(home.join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
     let listen = ["--listen", "127.0.0.1:0", "--port-file", "port"];
     let options = [&["serve", "-c", "serve.toml", "--upstream", upstream], &listen[..]].concat();
-    let mut command = plimsoll(home, &options);
+    started(plimsoll(home, &options))
+}
+
+fn started(mut command: Command) -> Running {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
     let mut running = Running(child);
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
     running
+}
+
+#[test]
+fn serve_has_room_for_more_connections_than_files_may_be_open_by_default() {
+    let home = home();
+    fs::write(home.path().join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_plimsoll"), "serve"]);
+    command.args(["-c", "serve.toml", "--listen", "127.0.0.1:0", "--port-file", "port"]);
+    command.current_dir(home.path()).env("HOME", home.path());
+    let _gateway = started(command);
+    let port = fs::read_to_string(home.path().join("port")).expect("a port");
+    let connections: Vec<_> = (0..100)
+        .map(|number| {
+            let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).expect("connected");
+            client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+            client.write_all(b"GET /nowhere HTTP/1.1\r\nhost: me\r\n\r\n").expect("sent");
+            let mut status = [0; 12];
+            client.read_exact(&mut status).unwrap_or_else(|error| panic!("connection {number}: {error}"));
+            assert_eq!(&status, b"HTTP/1.1 404");
+            client
+        })
+        .collect();
+    drop(connections);
 }
 
 /// Ends it as a service manager does.

@@ -100,6 +100,23 @@ fn upstreams_override_by_field_and_add_by_name() {
 }
 
 #[test]
+fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
+    for (set, idle, response) in [
+        ("", 600, 900),
+        ("idle_timeout = '2s'", 2, 3),
+        ("idle_timeout = '24h'", 86_400, 129_600),
+        ("response_timeout = '1h'", 600, 3600),
+        ("idle_timeout = '1m'\nresponse_timeout = '5s'", 60, 5),
+    ] {
+        let config = good(&format!("[upstream.openai]\n{set}"));
+        let upstream = config.upstreams.named("openai").expect("it is built in");
+        let got = [upstream.idle_timeout, upstream.response_timeout].map(|time| time.as_secs());
+        assert_eq!(got, [idle, response], "{set}");
+    }
+    assert_eq!(good("").upstreams.named("gemini").map(|it| it.response_timeout.as_secs()), Some(900));
+}
+
+#[test]
 fn a_single_upstream_takes_every_protocol() {
     let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
     for (_, protocol) in Protocol::WORDS {

@@ -47,6 +47,40 @@ async fn a_broken_answer_arrives_broken_and_with_all_that_came_before() {
 }
 
 #[tokio::test]
+async fn a_broken_answer_to_an_old_client_ends_with_a_reset() {
+    for (head, what_else) in [
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", ""),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc", "content-length: 6\r\n"),
+    ] {
+        for how in [Break::Finish, Break::Reset] {
+            let (_proxy, upstream, mut client) = stage().await;
+            client.send("GET /x HTTP/1.0\r\nhost: me\r\n\r\n").await;
+            let mut server = upstream.accept().await;
+            server.head().await;
+            server.send(head).await;
+            client.expect(format!("HTTP/1.0 200 OK\r\n{what_else}\r\nabc")).await;
+            match how {
+                Break::Finish => drop(server),
+                Break::Reset => server.reset(),
+            }
+            assert_eq!(client.closed().await, Closing::Reset, "{head} {how:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_an_old_client_that_is_cut_ends_with_a_reset() {
+    let (mut proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.0\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
+    client.expect("HTTP/1.0 200 OK\r\n\r\nabc").await;
+    proxy.stop().await;
+    assert_eq!(client.closed().await, Closing::Reset);
+}
+
+#[tokio::test]
 async fn what_came_with_the_break_arrives_too() {
     let (_proxy, upstream, mut client) = stage().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;

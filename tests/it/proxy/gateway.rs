@@ -11,6 +11,7 @@ use plimsoll::server::{
 use plimsoll::upstream::{Settings, Upstream};
 
 /// What [`Gateway::prepare`] does.
+#[derive(Clone, Copy)]
 pub(super) enum Preparing {
     /// Sends the original.
     Untouched,
@@ -69,7 +70,12 @@ impl TestGateway {
 
     /// Reads every body on its way to `url`.
     pub(super) fn reading(url: impl AsRef<str>, preparing: Preparing) -> Self {
-        Self { reads: true, preparing, ..Self::forwarding(url) }
+        Self::forwarding(url).preparing(preparing)
+    }
+
+    /// Reads every body.
+    pub(super) fn preparing(self, preparing: Preparing) -> Self {
+        Self { reads: true, preparing, ..self }
     }
 
     pub(super) fn with_upstream(settings: Settings) -> Self {

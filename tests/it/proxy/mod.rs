@@ -13,6 +13,7 @@ mod http2;
 mod observing;
 mod requests;
 mod rewriting;
+mod shared;
 mod streaming;
 mod tls;
 mod wire;

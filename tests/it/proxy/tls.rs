@@ -30,7 +30,7 @@ fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/it/proxy/tls", name].iter().collect()
 }
 
-fn acceptor(protocols: &[&str]) -> TlsAcceptor {
+pub(super) fn acceptor(protocols: &[&str]) -> TlsAcceptor {
     let certificates =
         CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
@@ -45,7 +45,7 @@ fn acceptor(protocols: &[&str]) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn listen() -> (TcpListener, Settings) {
+pub(super) async fn listen() -> (TcpListener, Settings) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     (

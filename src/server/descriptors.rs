@@ -1,0 +1,68 @@
+//! Room for connections: each takes two of the process's open files, one on either side.
+//!
+//! The soft limit of open files is a default of the system's (256 on some), which a process may raise as far as
+//! the hard limit. It is raised as far as is needed and no further: some programs that inherit it go through all
+//! numbers below it. Never lowered.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Open files beside those of the connections being served: the store, logs, full texts, connections that are
+/// kept, the administrator's.
+const OTHERS: u64 = 256;
+/// Some systems refuse more than this whatever the hard limit says.
+const ALWAYS_ALLOWED: u64 = 10_240;
+
+/// Raises the limit of open files to what so many connections need, as far as the system lets it. How many of
+/// them there is room for then.
+pub fn make_room(connections: usize) -> usize {
+    let needed = needed(connections);
+    let limits = getrlimit(Resource::Nofile);
+    let Some(current) = limits.current.filter(|current| *current < needed) else { return connections };
+    let wanted = limits.maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = [wanted, wanted.min(ALWAYS_ALLOWED)].into_iter().find(|soft| {
+        let raised = Rlimit { current: Some(*soft), maximum: limits.maximum };
+        *soft > current && setrlimit(Resource::Nofile, raised).is_ok()
+    });
+    room(raised.unwrap_or(current)).min(connections)
+}
+
+fn needed(connections: usize) -> u64 {
+    (connections as u64).saturating_mul(2).saturating_add(OTHERS)
+}
+
+/// Connections that so many open files are enough for.
+fn room(files: u64) -> usize {
+    // A small limit is shared out rather than used up by what is not there yet.
+    let others = OTHERS.min(files / 4);
+    ((files - others) / 2).max(1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_as_many_as_were_provided_for() {
+        for (files, expected) in
+            [(0, 1), (3, 1), (64, 24), (256, 96), (1024, 384), (2304, 1024), (1_000_000, 499_872)]
+        {
+            assert_eq!(room(files), expected, "{files}");
+        }
+        for connections in [512, 1024, 5000, 1_000_000] {
+            assert_eq!(room(needed(connections)), connections);
+        }
+        assert_eq!(needed(usize::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn the_limit_is_raised_as_far_as_that_goes() {
+        let hard = getrlimit(Resource::Nofile).maximum;
+        let made = make_room(1024);
+        let soft = getrlimit(Resource::Nofile).current;
+        let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed(1024));
+        assert_eq!((made == 1024, enough(soft)), (enough(hard), enough(hard)), "{soft:?} {hard:?}");
+        // What is there is not taken away.
+        assert_eq!(make_room(1), 1);
+        assert_eq!(getrlimit(Resource::Nofile).current, soft);
+    }
+}

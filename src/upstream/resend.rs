@@ -1,0 +1,40 @@
+//! Requests that an upstream has refused unread, and how they are sent once more.
+//!
+//! Only what the upstream says it has not begun to process may be sent a second time: a request costs money.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+
+/// A body that may have to be sent once more.
+pub trait Resend: Sized {
+    /// The same body, if all of it is at hand. To be called before any of it is sent.
+    fn copy(&self) -> Option<Self>;
+}
+
+impl Resend for Full<Bytes> {
+    fn copy(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+}
+
+/// The same request, if all of it is at hand.
+pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Request<B>> {
+    let mut copy = Request::new(request.body().copy()?);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy.extensions_mut().clone_from(request.extensions());
+    Some(copy)
+}
+
+/// Whether an HTTP/2 upstream says that it has not begun to process the request (RFC 9113, 8.7): it closes the
+/// connection and has come only to an earlier one, or it takes no more of them.
+pub(super) fn is_refusal(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        let is_closing = cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR);
+        let is_refused = cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+        cause.is_remote() && (is_closing || is_refused)
+    })
+}

@@ -1,0 +1,273 @@
+//! Upstreams that speak HTTP/2: requests share connections, and none suffers from another.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
+
+use super::Proxy;
+use super::gateway::{Preparing, TestGateway};
+use super::tls::{acceptor, listen};
+use super::wire::{Peer, eventually};
+
+type Given = UnsyncBoxBody<Bytes, Infallible>;
+
+const PIECE: Bytes = Bytes::from_static(&[b'x'; 16 * 1024]);
+
+/// What the upstream does, by path.
+struct Service {
+    /// Streams that are allowed on a connection.
+    allowed: u32,
+    /// `/together` is answered when so many of them are there.
+    together: Barrier,
+    /// Bytes that the bodies of `/endless` have given.
+    given: Arc<AtomicUsize>,
+}
+
+/// A body without end.
+struct Endless(Arc<AtomicUsize>);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.fetch_add(PIECE.len(), Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(PIECE))))
+    }
+}
+
+impl Service {
+    fn new(allowed: u32, together: usize) -> Self {
+        Self { allowed, together: Barrier::new(together), given: Arc::default() }
+    }
+
+    /// Waits until the bodies of `/endless` give nothing for a while.
+    async fn stuck(&self) {
+        loop {
+            let given = self.given.load(Ordering::Relaxed);
+            let more = eventually("more", || self.given.load(Ordering::Relaxed) > given);
+            if tokio::time::timeout(Duration::from_millis(200), more).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Given>, Infallible> {
+        let body = match request.uri().path() {
+            "/endless" => Endless(Arc::clone(&self.given)).boxed_unsync(),
+            "/together" => {
+                self.together.wait().await;
+                Full::from("ok").boxed_unsync()
+            }
+            _ => Full::from("ok").boxed_unsync(),
+        };
+        Ok(Response::new(body))
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TlsStream<TcpStream> {
+    let (stream, _) = listener.accept().await.unwrap();
+    acceptor(&["h2"]).accept(stream).await.unwrap()
+}
+
+async fn serve(stream: TlsStream<TcpStream>, service: Arc<Service>) {
+    let allowed = service.allowed;
+    let service = service_fn(|request| {
+        let service = Arc::clone(&service);
+        async move { service.answer(request).await }
+    });
+    let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    server.max_concurrent_streams(allowed);
+    drop(server.serve_connection(TokioIo::new(stream), service).await);
+}
+
+/// A proxy to such an upstream.
+async fn stage(allowed: u32, together: usize, tasks: &mut JoinSet<()>) -> (Proxy, Arc<Service>) {
+    let (listener, settings) = listen().await;
+    let service = Arc::new(Service::new(allowed, together));
+    let serving = Arc::clone(&service);
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            connections.spawn(serve(accept(&listener).await, Arc::clone(&serving)));
+        }
+    });
+    (Proxy::start(TestGateway::with_upstream(settings)), service)
+}
+
+async fn ask(client: &mut Peer, path: &str) {
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: me\r\n\r\n")).await;
+}
+
+#[tokio::test]
+async fn are_given_no_more_streams_than_they_take() {
+    let mut tasks = JoinSet::new();
+    let (proxy, _) = stage(2, 7, &mut tasks).await;
+    let mut client = proxy.client().await;
+    // The first answer comes behind the upstream's settings.
+    ask(&mut client, "/x").await;
+    assert_eq!(client.message().await.1, b"ok");
+    let mut clients = Vec::new();
+    for _ in 0..7 {
+        let mut client = proxy.client().await;
+        ask(&mut client, "/together").await;
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.message().await.1, b"ok");
+    }
+}
+
+#[tokio::test]
+async fn are_read_by_all_clients_but_those_that_stop_reading() {
+    let mut tasks = JoinSet::new();
+    let (proxy, service) = stage(100, 1, &mut tasks).await;
+    // There is a connection for all that follows.
+    let mut first = proxy.client().await;
+    ask(&mut first, "/x").await;
+    assert_eq!(first.message().await.1, b"ok");
+    let mut paused = Vec::new();
+    for _ in 0..7 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut client = socket.connect(proxy.address).await.unwrap();
+        client.write_all(b"GET /endless HTTP/1.1\r\nhost: me\r\n\r\n").await.unwrap();
+        paused.push(client);
+    }
+    eventually("something", || service.given.load(Ordering::Relaxed) > 7 << 20).await;
+    service.stuck().await;
+    for _ in 0..3 {
+        let mut client = proxy.client().await;
+        ask(&mut client, "/x").await;
+        assert_eq!(client.message().await.1, b"ok");
+    }
+}
+
+/// What the upstream says to a request that it has received all of.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    /// `RST_STREAM`, with this code.
+    Reset(u32),
+    /// `GOAWAY`, with the last stream that it has looked at and this code, and the end of the connection.
+    GoAway(u32, u32),
+}
+
+const NO_ERROR: u32 = 0;
+const INTERNAL_ERROR: u32 = 2;
+const REFUSED_STREAM: u32 = 7;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+impl Refusal {
+    fn frame(self) -> Vec<u8> {
+        match self {
+            Self::Reset(code) => [&[0, 0, 4, 3, 0, 0, 0, 0, 1][..], &code.to_be_bytes()].concat(),
+            Self::GoAway(last, code) => {
+                [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &last.to_be_bytes(), &code.to_be_bytes()].concat()
+            }
+        }
+    }
+}
+
+/// Speaks as much HTTP/2 as it takes to refuse the first request of a connection.
+async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
+    const PREFACE: usize = 24;
+    const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const END_STREAM: u8 = 1;
+    stream.write_all(EMPTY_SETTINGS).await.unwrap();
+    stream.read_exact(&mut [0; PREFACE]).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        stream.read_exact(&mut vec![0; length as usize]).await.unwrap();
+        let carries_a_message = head[3] <= 1;
+        if carries_a_message && head[4] & END_STREAM != 0 {
+            break;
+        }
+    }
+    stream.write_all(&refusal.frame()).await.unwrap();
+    if let Refusal::GoAway(..) = refusal {
+        stream.shutdown().await.unwrap();
+    }
+    // Until the other side closes.
+    drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// Refuses the first `times` connections' requests, then answers.
+async fn check(
+    ask: &str,
+    preparing: Option<Preparing>,
+    refusal: Refusal,
+    times: usize,
+    expected: StatusCode,
+) {
+    let (listener, settings) = listen().await;
+    let gateway = TestGateway::with_upstream(settings);
+    let proxy = Proxy::start(match preparing {
+        None => gateway,
+        Some(preparing) => gateway.preparing(preparing),
+    });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        for _ in 0..times {
+            connections.spawn(refuse(accept(&listener).await, refusal));
+        }
+        let service = Arc::new(Service::new(100, 1));
+        serve(accept(&listener).await, service).await;
+    });
+    let mut client = proxy.client().await;
+    client.send(ask).await;
+    let (head, _) = client.message().await;
+    assert!(
+        head.starts_with(&format!("HTTP/1.1 {} ", expected.as_u16())),
+        "{ask} {refusal:?} {times}: {head}"
+    );
+}
+
+#[tokio::test]
+async fn get_what_they_refused_unread_once_more() {
+    const GET: &str = "GET /x HTTP/1.1\r\nhost: me\r\n\r\n";
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    let (answered, failed) = (StatusCode::OK, StatusCode::BAD_GATEWAY);
+    let (untouched, edited) = (Some(Preparing::Untouched), Some(Preparing::Edited("[]")));
+    for (ask, preparing, refusal, times, expected) in [
+        (GET, None, Refusal::Reset(REFUSED_STREAM), 1, answered),
+        (GET, None, Refusal::GoAway(0, NO_ERROR), 1, answered),
+        (POST, untouched, Refusal::Reset(REFUSED_STREAM), 1, answered),
+        (POST, untouched, Refusal::GoAway(0, NO_ERROR), 1, answered),
+        (POST, edited, Refusal::GoAway(0, NO_ERROR), 1, answered),
+        // Not for ever.
+        (POST, untouched, Refusal::Reset(REFUSED_STREAM), 2, answered),
+        (POST, untouched, Refusal::Reset(REFUSED_STREAM), 3, failed),
+        // What has gone through is not here any more.
+        (POST, None, Refusal::Reset(REFUSED_STREAM), 1, failed),
+        // It may have been looked at.
+        (POST, untouched, Refusal::Reset(INTERNAL_ERROR), 1, failed),
+        (POST, untouched, Refusal::GoAway(1, NO_ERROR), 1, failed),
+        // More of it would not be welcome.
+        (POST, untouched, Refusal::GoAway(0, ENHANCE_YOUR_CALM), 1, failed),
+    ] {
+        check(ask, preparing, refusal, times, expected).await;
+    }
+}
