@@ -1,6 +1,7 @@
 //! `plimsoll serve`.
 
 use std::fs;
+use std::future;
 use std::io;
 use std::path::Path;
 
@@ -56,14 +57,33 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// An interrupt, a request to terminate, or the end of the terminal it was started from.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // Who starts it with `nohup` wants it to outlive the terminal; a handler would undo that.
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hung_up => {}
         }
     })
+}
+
+/// Whether the process was started with hang-ups ignored, where the system tells.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let signals = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    // The lowest bit is signal 1.
+    signals.is_some_and(|signals| signals & 1 == 1)
 }
 
 /// Whoever waits for the file never reads half a number.

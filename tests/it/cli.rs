@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -246,11 +249,45 @@ fn serve(home: &Path, upstream: &str) -> Running {
     running
 }
 
+/// Sends it a signal.
+fn tell(running: &Running, signal: &str) {
+    let kill = ["-c", "kill -\"$0\" \"$1\"", signal, &running.0.id().to_string()];
+    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+}
+
 /// Ends it as a service manager does.
 fn terminate(mut running: Running) -> ExitStatus {
-    let kill = ["-c", "kill -TERM \"$0\"", &running.0.id().to_string()];
-    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+    tell(&running, "TERM");
     running.0.wait().expect("it ends")
+}
+
+/// Whatever tells it to stop, what is under way is answered to its end and written down.
+#[test]
+fn a_stop_is_never_abrupt() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let home = home();
+        let (begun, go) = (mpsc::channel(), mpsc::channel());
+        let (begins, answers) = (Mutex::new(begun.0), Mutex::new(go.1));
+        let upstream = Upstream::start(move |_| {
+            begins.lock().expect("a lock").send(()).expect("the test waits");
+            answers.lock().expect("a lock").recv().expect("the test goes on");
+            (200, "{}".to_owned())
+        });
+        let mut gateway = serve(home.path(), &upstream.url());
+        let port = fs::read_to_string(home.path().join("port")).expect("a port");
+        let address: SocketAddr = format!("127.0.0.1:{port}").parse().expect("a port");
+        let body = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}"#;
+        let client = thread::spawn(move || send(address, "POST", "/v1/messages", &[], body));
+        begun.1.recv().expect("the request arrives");
+        tell(&gateway, signal);
+        while TcpStream::connect(address).is_ok() {
+            thread::yield_now();
+        }
+        go.0.send(()).expect("the upstream waits");
+        assert_eq!(client.join().expect("an answer"), (200, b"{}".to_vec()), "{signal}");
+        assert_eq!(gateway.0.wait().expect("it ends").code(), Some(0), "{signal}");
+        assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 1, "{signal}");
+    }
 }
 
 #[test]
