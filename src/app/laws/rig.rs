@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderValue};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::app::asked::Asked;
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
-use crate::app::rewrite::Asked;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
@@ -160,8 +160,12 @@ impl Rig {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Rewritten {
-        let asked = Asked { model: Some("gemini-2.5-pro"), ..Asked::default() };
-        self.runtime.block_on(core.rewrite(protocol, headers, body, asked))
+        self.runtime.block_on(core.rewrite(protocol, headers, body, Self::asked()))
+    }
+
+    /// What paths say.
+    pub(super) fn asked() -> Asked<'static> {
+        Asked { model: Some("gemini-2.5-pro"), ..Asked::default() }
     }
 
     /// Stores something, and waits until it is.
