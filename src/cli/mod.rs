@@ -136,13 +136,21 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            for line in failure.to_string().lines() {
+                let _ = writeln!(std::io::stderr(), "{}", table::printable(line));
+            }
             ExitCode::from(if matches!(failure, Failure::Said(_)) { 1 } else { 2 })
         }
     }
 }
 
-/// Prints a line of what was asked for. A reader that has gone is no failure.
+/// Prints a line of what was asked for, without control characters: ids, names and answers come from outside. A reader
+/// that has gone is no failure.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", table::printable(line));
+}
+
+/// Prints a document as it is.
+fn say_document(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -317,3 +317,41 @@ fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
     assert_eq!(report["total"]["unknown_price"], 1);
     assert_eq!(json(home.path(), &["conversations", "--json"])["conversations"][0]["clients"][0], "it");
 }
+
+/// Clients choose ids and providers the names of models: none of what they say reaches a terminal as anything but text.
+#[test]
+fn what_others_say_does_nothing_to_a_terminal() {
+    let home = home();
+    let upstream = Upstream::start(|_| {
+        let answer = r#"{"type":"message","role":"assistant","model":"m\u001b[2J","content":[],"usage":{"input_tokens":1,"output_tokens":1}}"#;
+        (200, answer.to_owned())
+    });
+    let gateway = serve(home.path(), &upstream.url());
+    let port = fs::read_to_string(home.path().join("port")).expect("a port");
+    let user = serde_json::json!({"session_id": "evil\u{1b}]0;title\u{7}\nnext line\u{9b}1m"}).to_string();
+    let body = serde_json::json!({"model": "m", "max_tokens": 1, "metadata": {"user_id": user},
+        "messages": [{"role": "user", "content": "hello"}]});
+    let address = format!("127.0.0.1:{port}").parse().expect("a port");
+    assert_eq!(send(address, "POST", "/v1/messages", &[], &body.to_string()).0, 200);
+    terminate(gateway);
+    for (arguments, code) in [
+        (&["conversations"][..], 0),
+        (&["report", "--by", "model"], 0),
+        (&["report", "--by", "conversation"], 0),
+        (&["inspect", "evil"], 0),
+        (&["diff", "evil", "1"], 0),
+        (&["diff", "evil", "2"], 1),
+        (&["checkpoint", "evil"], 1),
+        (&["inspect", "\u{1b}"], 1),
+    ] {
+        let ran = run(home.path(), arguments);
+        let printed = ran.out + &ran.err;
+        assert_eq!(ran.code, Some(code), "{arguments:?} {printed}");
+        assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{arguments:?} {printed:?}");
+        assert!(!printed.contains("\nnext line"), "{arguments:?} {printed:?}");
+    }
+    assert_eq!(
+        json(home.path(), &["inspect", "evil", "--json"])["requests"][0]["record"]["model"],
+        "m\u{1b}[2J"
+    );
+}
