@@ -43,13 +43,13 @@ enum Action {
     /// Say everything that is wrong with a configuration file
     Check {
         /// The file
-        #[arg(default_value = "gateway.toml")]
+        #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },
     /// Write a configuration file that explains every key
     Init {
         /// Where to write it; an existing file is left alone
-        #[arg(default_value = "gateway.toml")]
+        #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },
     /// Say what was used, what it cost and what was saved
@@ -73,7 +73,7 @@ enum Action {
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 struct Source {
-    /// The configuration file; without one, the shipped defaults hold
+    /// The configuration file; without one, the shipped defaults hold, whatever is in the directory
     #[arg(long, short, value_name = "FILE", env = "PLIMSOLL_CONFIG")]
     config: Option<PathBuf>,
 }

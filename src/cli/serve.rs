@@ -22,6 +22,12 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         LogFormat::Json => telemetry::Format::Json,
     };
     telemetry::start(&config.log.level, format);
+    if options.source.config.is_none() && Path::new(files::USUAL).exists() {
+        tracing::warn!(
+            "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",
+            files::USUAL
+        );
+    }
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
     let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;

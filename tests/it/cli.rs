@@ -318,6 +318,39 @@ fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
     assert_eq!(json(home.path(), &["conversations", "--json"])["conversations"][0]["clients"][0], "it");
 }
 
+/// A file that lies about is not taken for the configuration, and that is said.
+#[test]
+fn a_configuration_holds_where_it_is_given() {
+    const WARNING: &str =
+        "`gateway.toml` is here but is not read: give it with `-c gateway.toml` or `PLIMSOLL_CONFIG`";
+    for (is_there, option, variable, warns) in [
+        (false, None, None, false),
+        (true, None, None, true),
+        (true, Some("other.toml"), None, false),
+        (true, None, Some("other.toml"), false),
+    ] {
+        let home = home();
+        let config = "[listen]\naddress = \"127.0.0.1:0\"\nadmin = \"off\"\n[state]\ndir = \"~/elsewhere\"\n";
+        fs::write(home.path().join("other.toml"), config).expect("written");
+        if is_there {
+            fs::write(home.path().join("gateway.toml"), "no configuration").expect("written");
+        }
+        let mut command = plimsoll(home.path(), &["serve", "--listen", "127.0.0.1:0"]);
+        command.args(option.iter().flat_map(|file| ["-c", *file]));
+        command.envs(variable.map(|file| ("PLIMSOLL_CONFIG", file)));
+        let log = fs::File::create(home.path().join("log")).expect("a file");
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        let mut running = Running(child);
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert_eq!(terminate(running).code(), Some(0));
+        let log = fs::read_to_string(home.path().join("log")).expect("a log");
+        assert_eq!(log.contains(WARNING), warns, "{option:?} {variable:?}\n{log}");
+        let elsewhere = home.path().join("elsewhere").exists();
+        assert_eq!(elsewhere, option.or(variable).is_some(), "{option:?} {variable:?}");
+    }
+}
+
 /// Clients choose ids and providers the names of models: none of what they say reaches a terminal as anything but text.
 #[test]
 fn what_others_say_does_nothing_to_a_terminal() {
