@@ -54,7 +54,9 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
         config.listen.address = address;
     }
     if let Some(url) = &options.upstream {
-        let base = url.parse().map_err(|error| Failure::Usage(format!("`--upstream {url}`: {error}")))?;
+        // What may hold a password or a key is not said again.
+        let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
+        let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
         config = config.with_single_upstream(base);
     }
     if options.observe {

@@ -78,6 +78,26 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
 }
 
 #[test]
+fn no_credential_is_said_again() {
+    let home = home();
+    for url in [
+        "http://me:secret@127.0.0.1",
+        "me:secret@127.0.0.1",
+        "http://127.0.0.1/?key=secret",
+        "http://127.0.0.1:0/#secret",
+        "ftp://me:secret@127.0.0.1",
+    ] {
+        let ran = run(home.path(), &["serve", "--upstream", url]);
+        assert_eq!(ran.code, Some(2), "{url}: {}", ran.err);
+        assert!(ran.err.contains("`--upstream`: ") && !ran.err.contains("secret"), "{url}: {}", ran.err);
+        fs::write(home.path().join("wrong.toml"), format!("upstream.openai.base_url = '{url}'"))
+            .expect("written");
+        let ran = run(home.path(), &["check", "wrong.toml"]);
+        assert!(ran.err.contains("base_url") && !ran.err.contains("secret"), "{url}: {}", ran.err);
+    }
+}
+
+#[test]
 fn help_mentions_every_option() {
     let home = home();
     let books = "--json --utc --config";
@@ -89,6 +109,10 @@ fn help_mentions_every_option() {
         ("conversations", &format!("--limit started clients {books}")),
         ("inspect", &format!("<ID> untouched \"requests\" {books}")),
         ("diff", "<ID> <N> decided_in --json --config"),
+        (
+            "replay",
+            "--sweep --pace --prices \"requests\" openai-responses hidden_prefix_tokens_est --json --config",
+        ),
         ("demo", "--keep"),
     ] {
         let help = done(home.path(), &[command, "--help"]);

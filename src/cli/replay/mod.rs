@@ -34,8 +34,8 @@ use report::Report;
 #[derive(Debug, Args)]
 #[command(after_long_help = report::SCHEMA)]
 pub(super) struct Options {
-    /// Recorded conversations: transcripts, packed with gzip or not, or what the gateway recorded, which are the
-    /// files in `ledger.dir`
+    /// Recorded conversations: transcripts (`--help` says what these are), or what the gateway recorded, which are
+    /// the files in `ledger.dir`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Take the prices of this model instead of the recorded one's
