@@ -30,7 +30,7 @@ use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream};
-use crate::usage::{Catalogue, Price};
+use crate::usage::Catalogue;
 
 /// Memory for decisions of threads that are being worked on, in bytes.
 const DECISIONS: u64 = 32 << 20;
@@ -270,12 +270,6 @@ fn settings(limits: &config::Limits) -> Settings {
 /// # Errors
 /// When the catalogue cannot be read, or a name is no pattern.
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
-    let prices = overrides.iter().map(|given| {
-        let mut price = Price::new(given.input, given.output);
-        price.base.cache_read = given.cache_read;
-        price.base.cache_write_5m = given.cache_write_5m;
-        price.base.cache_write_1h = given.cache_write_1h;
-        (given.pattern().to_owned(), price)
-    });
+    let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
 }

@@ -416,6 +416,7 @@ fn outcome(how: &End) -> &'static str {
         End::Complete => "complete",
         End::UpstreamBroke => "upstream_broke",
         End::ClientGone => "client_gone",
+        End::Stopped => "stopped",
         End::Failed(_) => "failed",
     }
 }

@@ -3,6 +3,7 @@
 //! `route` says where a request goes, `rewrite` what is done to it, `follow` what is written down of it.
 //! Nothing else in the crate knows more than one of these sides.
 
+mod asked;
 mod books;
 mod budget;
 mod build;
@@ -42,15 +43,15 @@ use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
-use crate::usage::{Catalogue, Vendor};
+use crate::usage::Catalogue;
 
 pub use build::{App, StartError, prices, upstream as upstream_of};
 
+use asked::Asked;
 use books::{Books, Name};
 use budget::{Budget, Reached};
 use memo::Indexes;
 use meter::Meter;
-use rewrite::Asked;
 use rewritten::Rewritten;
 use route::{Purpose, Routes};
 use state::State;
@@ -159,7 +160,8 @@ impl Gateway for Sidecar {
         };
         match purpose {
             Purpose::Count => {
-                let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body);
+                let asked = Asked::of(protocol, &inbound);
+                let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body, asked);
                 Prepared { body, ..Prepared::default() }
             }
             Purpose::Generate => self.generate(protocol, inbound).await,
@@ -243,14 +245,8 @@ impl Sidecar {
         inbound: &Inbound,
         overflow: Option<Overflow>,
     ) -> Rewritten {
-        let Inbound { head, body, upstream, .. } = inbound;
-        let asked = Asked {
-            vendor: Vendor::of_host(upstream.base_url().domain()),
-            model: protocol.model_of_path(head.uri.path()),
-            upstream: upstream.name(),
-            overflow,
-        };
-        self.core.rewrite(protocol, &head.headers, body, asked).await
+        let asked = Asked { overflow, ..Asked::of(protocol, inbound) };
+        self.core.rewrite(protocol, &inbound.head.headers, &inbound.body, asked).await
     }
 
     fn prepared(

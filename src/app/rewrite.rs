@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
+use super::asked::Asked;
 use super::books::Reading;
 use super::rewritten::{Facts, InForce, Rewritten};
 use super::state::State;
@@ -24,23 +25,10 @@ use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::Stable;
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Price, Vendor};
+use crate::usage::{self, Price};
 
 /// Bytes that a token of instructions is taken for.
 const BYTES_PER_TOKEN: usize = 4;
-
-/// What is known of a request beside its headers and body.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asked<'a> {
-    /// Whose price it is.
-    pub(super) vendor: Option<Vendor>,
-    /// The model that its path names.
-    pub(super) model: Option<&'a str>,
-    /// The name of the server it goes to.
-    pub(super) upstream: &'a str,
-    /// The provider has said that its prompt is too long.
-    pub(super) overflow: Option<Overflow>,
-}
 
 /// One request on its way through.
 struct Request<'a> {
@@ -106,8 +94,24 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
+        asked: Asked<'_>,
     ) -> Option<Bytes> {
-        let request = Request::read(self, protocol, headers, body, Asked::default()).ok()?;
+        let Some(within) = protocol.counted(body) else {
+            return self.previewed(protocol, headers, body, asked);
+        };
+        let within = within.range();
+        let request = self.previewed(protocol, headers, &body.slice(within.clone()), asked)?;
+        Some([&body[..within.start], &*request, &body[within.end..]].concat().into())
+    }
+
+    fn previewed(
+        &self,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+        asked: Asked<'_>,
+    ) -> Option<Bytes> {
+        let request = Request::read(self, protocol, headers, body, asked).ok()?;
         let place = request.place().ok()?;
         if place.thread.observe {
             return None;

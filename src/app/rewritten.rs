@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::asked::Asked;
 use super::books::Reading;
-use super::rewrite::Asked;
 use super::state::State;
 use super::summaries::Prospect;
 use super::tuning::Tuning;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::table::cut;
-use super::{Failure, Source, figures, files, say};
+use super::{Failure, Source, figures, files, say, say_document};
 use crate::ledger::{Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, ledger};
 use crate::usage::Money;
@@ -128,7 +128,7 @@ pub(super) fn say_notes(notes: &[String]) {
 /// Prints a document.
 pub(super) fn say_json(document: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Said(error.to_string()))?;
-    say(&text);
+    say_document(&text);
     Ok(())
 }
 

@@ -44,14 +44,14 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
     let summary = history.books.summary(&history.id).map_err(|error| history.failed(&error))?;
     let Some(summary) = summary else {
-        return Err(Failure::Said(format!("`{}`: no summary was made of it yet", history.id)));
+        return Err(Failure::Said(format!("`{}`: no summary was made of it yet", history.name())));
     };
     let checkpoint = checkpoint(&summary);
     let below = || Checkpoints::below(&history.config.state.dir);
     let checkpoints = options.dir.clone().map_or_else(below, Checkpoints::within);
     for (ending, text) in [("json", checkpoint.to_json() + "\n"), ("md", checkpoint.to_markdown())] {
         let written = checkpoints.write(&history.id, ending, &text);
-        let path = written.map_err(|error| Failure::Said(format!("{}: {error}", history.id)))?;
+        let path = written.map_err(|error| Failure::Said(format!("{}: {error}", history.name())))?;
         say(&path.display().to_string());
     }
     Ok(())

@@ -7,6 +7,10 @@ use std::path::Path;
 use super::{Failure, Source, say};
 use crate::config::{Config, ProcessEnvironment, SHIPPED};
 
+/// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
+/// hold must not depend on the directory that a command happens to be run in.
+pub(super) const USUAL: &str = "gateway.toml";
+
 /// The configuration that a command runs with.
 pub(super) fn load(source: &Source) -> Result<Config, Failure> {
     match &source.config {
@@ -35,7 +39,11 @@ pub(super) fn init(file: &Path) -> Result<(), Failure> {
     let written = created.and_then(|mut out| io::Write::write_all(&mut out, SHIPPED.as_bytes()));
     match written {
         Ok(()) => {
-            say(&format!("{} written: every key has its default; change what should differ", file.display()));
+            let file = file.display();
+            say(&format!("{file} written: every key has its default; change what should differ"));
+            say(&format!(
+                "it holds for `plimsoll serve -c {file}`, or with `PLIMSOLL_CONFIG` set to its path"
+            ));
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::table::cut;
+use super::table::{cut, printable};
 use super::{Failure, Source, books, files};
 use crate::config::Config;
 use crate::ledger::{Made, Record};
@@ -50,6 +50,11 @@ impl History {
         Ok(Self { config, books, path, id, requests, unreadable })
     }
 
+    /// Its id as it is shown.
+    pub(super) fn name(&self) -> String {
+        printable(&self.id)
+    }
+
     /// A failure of the store that it was read from.
     pub(super) fn failed(&self, error: &StoreError) -> Failure {
         Failure::Said(format!("{}: {error}", self.path.display()))
@@ -71,8 +76,12 @@ fn one(id: &str, mut found: Vec<String>) -> Result<String, Failure> {
         (None, _) => Err(Failure::Said(format!("`{id}`: no conversation has an id that begins so"))),
         (Some(last), false) => {
             let all = found.len() + 1;
-            let names: Vec<String> =
-                found.iter().chain([&last]).take(NAMED).map(|name| cut(name, books::WIDTH)).collect();
+            let names: Vec<String> = found
+                .iter()
+                .chain([&last])
+                .take(NAMED)
+                .map(|name| cut(&printable(name), books::WIDTH))
+                .collect();
             let more = if all > NAMED { format!("\n  and {} more", all - NAMED) } else { String::new() };
             Err(Failure::Said(format!(
                 "`{id}`: {all} conversations have ids that begin so:\n  {}{more}",

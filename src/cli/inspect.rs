@@ -78,7 +78,7 @@ fn totals(history: &History) -> Totals {
 
 /// What it is about.
 fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
-    let mut lines = vec![format!("conversation {}", history.id)];
+    let mut lines = vec![format!("conversation {}", history.name())];
     if let (Some((first, _)), Some((last, _))) = (history.requests.first(), history.requests.last()) {
         lines.push(format!("{} to {}", when::minute(*first, zone), when::minute(*last, zone)));
     }

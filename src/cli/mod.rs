@@ -43,13 +43,13 @@ enum Action {
     /// Say everything that is wrong with a configuration file
     Check {
         /// The file
-        #[arg(default_value = "gateway.toml")]
+        #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },
     /// Write a configuration file that explains every key
     Init {
         /// Where to write it; an existing file is left alone
-        #[arg(default_value = "gateway.toml")]
+        #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },
     /// Say what was used, what it cost and what was saved
@@ -73,7 +73,7 @@ enum Action {
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 struct Source {
-    /// The configuration file; without one, the shipped defaults hold
+    /// The configuration file; without one, the shipped defaults hold, whatever is in the directory
     #[arg(long, short, value_name = "FILE", env = "PLIMSOLL_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -136,13 +136,21 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            for line in failure.to_string().lines() {
+                let _ = writeln!(std::io::stderr(), "{}", table::printable(line));
+            }
             ExitCode::from(if matches!(failure, Failure::Said(_)) { 1 } else { 2 })
         }
     }
 }
 
-/// Prints a line of what was asked for. A reader that has gone is no failure.
+/// Prints a line of what was asked for, without control characters: ids, names and answers come from outside. A reader
+/// that has gone is no failure.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", table::printable(line));
+}
+
+/// Prints a document as it is.
+fn say_document(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -1,6 +1,7 @@
 //! `plimsoll serve`.
 
 use std::fs;
+use std::future;
 use std::io;
 use std::path::Path;
 
@@ -22,6 +23,12 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     };
     telemetry::start(&config.log.level, format);
     make_room(&mut config.limits);
+    if options.source.config.is_none() && Path::new(files::USUAL).exists() {
+        tracing::warn!(
+            "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",
+            files::USUAL
+        );
+    }
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
     let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;
@@ -48,7 +55,9 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
         config.listen.address = address;
     }
     if let Some(url) = &options.upstream {
-        let base = url.parse().map_err(|error| Failure::Usage(format!("`--upstream {url}`: {error}")))?;
+        // What may hold a password or a key is not said again.
+        let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
+        let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
         config = config.with_single_upstream(base);
     }
     if options.observe {
@@ -70,14 +79,33 @@ fn make_room(limits: &mut Limits) {
     }
 }
 
+/// An interrupt, a request to terminate, or the end of the terminal it was started from.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // Who starts it with `nohup` wants it to outlive the terminal; a handler would undo that.
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hung_up => {}
         }
     })
+}
+
+/// Whether the process was started with hang-ups ignored, where the system tells.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let signals = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    // The lowest bit is signal 1.
+    signals.is_some_and(|signals| signals & 1 == 1)
 }
 
 /// Whoever waits for the file never reads half a number.

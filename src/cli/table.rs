@@ -90,7 +90,8 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-fn printable(text: &str) -> String {
+/// A text from outside as one line that does nothing to a terminal.
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 

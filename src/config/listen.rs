@@ -10,7 +10,7 @@ use super::value::{Fault, FromValue};
 pub struct Listen {
     /// The address for clients.
     pub address: SocketAddr,
-    /// The address of health, metrics and the dashboard; `None`: they are off.
+    /// The address of health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
 }
 

@@ -7,22 +7,14 @@ use toml::de::DeValue;
 
 use super::section::Section;
 use super::value::{Fault, bad_pattern};
-use crate::usage::Rate;
+use crate::usage::{Catalogue, Rate, Stated};
 
 /// Prices of the models whose names match a pattern, in place of the catalogue's.
 #[derive(Debug, Clone)]
 pub struct PriceOverride {
     pattern: String,
-    /// A plain input token.
-    pub input: Rate,
-    /// An output token.
-    pub output: Rate,
-    /// An input token read from the provider's cache; `None`: as plain input.
-    pub cache_read: Option<Rate>,
-    /// An input token written to the provider's cache for five minutes; `None`: as plain input.
-    pub cache_write_5m: Option<Rate>,
-    /// An input token written to the provider's cache for an hour; `None`: twice the plain input.
-    pub cache_write_1h: Option<Rate>,
+    /// What is stated; what is left out is the catalogue's.
+    pub stated: Stated,
 }
 
 /// Decimal places of "dollars for a million tokens" that a [`Rate`] can hold.
@@ -49,21 +41,22 @@ fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> 
     let mut price = |key| {
         section.parse(key, || "a price in US dollars for a million tokens".into(), |value, _| dollars(value))
     };
-    let (input, output, cache_read) = (price("input"), price("output"), price("cache_read"));
-    let (cache_write_5m, cache_write_1h) = (price("cache_write_5m"), price("cache_write_1h"));
-    for key in ["input", "output"] {
-        section.require(key, "a model's prices need `input` and `output`");
+    let stated = Stated {
+        input: price("input"),
+        output: price("output"),
+        cache_read: price("cache_read"),
+        cache_write_5m: price("cache_write_5m"),
+        cache_write_1h: price("cache_write_1h"),
+        ..Stated::default()
+    };
+    if !Catalogue::lists(pattern) {
+        for key in ["input", "output"] {
+            section
+                .require(key, "prices of a model that the catalogue does not have need `input` and `output`");
+        }
     }
     compiled.ok()?;
-    let pattern = pattern.to_owned();
-    Some(PriceOverride {
-        pattern,
-        input: input?,
-        output: output?,
-        cache_read,
-        cache_write_5m,
-        cache_write_1h,
-    })
+    Some(PriceOverride { pattern: pattern.to_owned(), stated })
 }
 
 fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {

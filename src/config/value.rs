@@ -218,10 +218,12 @@ impl FromValue for BaseUrl {
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
-        text(value)?.parse().map_err(|bad| match bad {
-            BaseUrlError::NotUrl => Fault::UNEXPECTED,
-            // These may hold secrets: said without quoting the value.
+        let text = text(value)?;
+        text.parse().map_err(|bad: BaseUrlError| match bad {
+            // What may hold a secret is not quoted.
+            _ if text.contains(['@', '?', '#']) => Fault::Said(bad.to_string()),
             BaseUrlError::Credentials | BaseUrlError::Query => Fault::Said(bad.to_string()),
+            BaseUrlError::NotUrl => Fault::UNEXPECTED,
             BaseUrlError::Scheme => Fault::hint("the scheme is https:// or http://"),
         })
     }

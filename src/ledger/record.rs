@@ -50,7 +50,7 @@ pub struct Record {
     pub step: u32,
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
-    /// How it ended: `complete`, `upstream_broke`, `client_gone`, `failed`.
+    /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`.
     pub outcome: String,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,

@@ -29,7 +29,7 @@ pub mod openai_responses;
 use bytes::Bytes;
 
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::{Edits, Odd};
+use crate::json::{Edits, Odd, Span};
 use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Framing, Refused};
@@ -51,6 +51,11 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// The model that a path names, for dialects whose bodies do not.
     fn model_of_path<'p>(&self, _path: &'p str) -> Option<&'p str> {
+        None
+    }
+
+    /// Where the request stands in the body of a question for its length, if it does not stand alone.
+    fn counted(&self, _body: &Bytes) -> Option<Span> {
         None
     }
 

@@ -185,6 +185,8 @@ pub enum End {
     UpstreamBroke,
     /// The client went away first.
     ClientGone,
+    /// The gateway was told to stop, and could not wait for the end of it any longer.
+    Stopped,
     /// There was no answer: the gateway gave one of its own.
     Failed(Fault),
 }

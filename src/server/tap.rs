@@ -21,7 +21,8 @@ use super::stats::Stats;
 /// Endings that may wait to be told; further ones are told at once.
 const WAITING_ENDS: usize = 256;
 
-/// Follows one request and its answer. Dropped before [`Tap::end`], it tells that the client has gone.
+/// Follows one request and its answer. Dropped before [`Tap::end`], it tells that the client has gone, or, once the
+/// server cuts connections, that it has stopped.
 pub(super) struct Tap(Option<Box<Live>>);
 
 /// An ended observation, with one last thing to say.
@@ -133,7 +134,9 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.end(End::ClientGone);
+        // Connections are cut at the very end alone.
+        let is_cut = self.0.as_ref().is_some_and(|live| live.stats.cut_connections.value() > 0);
+        self.end(if is_cut { End::Stopped } else { End::ClientGone });
     }
 }
 

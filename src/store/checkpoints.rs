@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::outputs::create_private;
+use super::outputs::{create_private, write_private};
 
 /// The longest name of a file, without its ending.
 const LONGEST: usize = 100;
@@ -40,7 +40,7 @@ impl Checkpoints {
     pub fn write(&self, id: &str, ending: &str, text: &str) -> io::Result<PathBuf> {
         create_private(&self.dir)?;
         let path = self.path(id, ending);
-        std::fs::write(&path, text)?;
+        write_private(&path, text)?;
         Ok(path)
     }
 
@@ -55,6 +55,8 @@ impl Checkpoints {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -66,6 +68,7 @@ mod tests {
             let path = checkpoints.write(id, "json", id).unwrap();
             assert_eq!(path.parent(), Some(&*state.path().join("checkpoints")));
             assert_eq!(checkpoints.read(id).unwrap(), id);
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }
 }

@@ -31,10 +31,10 @@ impl Outputs {
         if fs::metadata(&path).is_ok_and(|found| found.len() == text.len() as u64) {
             return Ok(());
         }
-        match write(&path, text) {
+        match write_private(&path, text) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create_private(&self.dir)?;
-                write(&path, text)
+                write_private(&path, text)
             }
             done => done,
         }
@@ -75,11 +75,26 @@ pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
+/// Creates a file, empty, that only this user may read, unless there is one.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done.map(drop),
+    }
+}
+
 fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file that only this user may read, so that nobody ever finds half of it.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("{}.part", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(text.as_bytes())?;

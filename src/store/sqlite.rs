@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
 
-use super::outputs::{Outputs, create_private};
+use super::outputs::{Outputs, create_private, create_private_file};
 use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
 use super::summaries::{self, Summary};
 use super::writer::Writer;
@@ -34,6 +34,8 @@ impl Sqlite {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         create_private(dir)?;
         let turn = wait_for_turn(dir);
+        // The files beside it are given its mode.
+        create_private_file(path)?;
         let connection = Connection::open(path)?;
         if schema::prepare(&connection)? > schema::VERSION {
             return Err(StoreError::Newer);

@@ -408,10 +408,24 @@ fn a_new_store_is_made_once() {
 #[test]
 fn only_this_user_may_enter() {
     use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let bench = Bench::new();
     drop(bench.open());
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(bench.path().parent().unwrap()), 0o700);
+
+    // Somebody else made the folder.
+    let bench = Bench::new();
+    let path = bench.path();
+    let dir = path.parent().unwrap();
+    std::fs::create_dir(dir).unwrap();
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let store = bench.open();
+    wait(store.commit(decided(vec![stored("a", 0, "a", "x")], 1))).unwrap();
+    let files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
 }
 
 fn summary(name: &str, thread: &str, at_ms: i64) -> Summary {

@@ -26,7 +26,7 @@ mod tokens;
 mod vendor;
 
 pub use bound::{Binding, binding};
-pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced};
+pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced, Stated};
 pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;

@@ -22,6 +22,9 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 pub struct Price {
     /// The standard rates.
     pub base: Rates,
+    /// The base rates that all other lists relate to, where `base` is not the seller's own list.
+    #[serde(skip)]
+    pub listed: Option<Rates>,
     /// Rates for long prompts, in any order.
     #[serde(default)]
     pub above: Vec<Above>,
@@ -79,31 +82,28 @@ impl Price {
         }
     }
 
-    /// The rates that replace the base rates for the whole request at a prompt of that many tokens.
+    /// The rates that replace those that are [`Self::listed`] for the whole request, at a prompt of that many tokens.
     pub(super) fn long_context(&self, prompt: u64) -> Option<&Rates> {
         let crossed = self.above.iter().filter(|above| prompt > above.gt);
         crossed.max_by_key(|above| above.gt).map(|above| &above.rates)
     }
 
-    /// The rates of a service tier, or `None` if the price does not list it.
+    /// What the rates of long prompts and of the service tiers are listed beside.
+    pub(super) fn listed(&self) -> &Rates {
+        self.listed.as_ref().unwrap_or(&self.base)
+    }
+
+    /// The rates of a service tier, to be compared with those that are [`Self::listed`], or `None` if the price does
+    /// not list it.
     pub(super) fn tier(&self, tier: Tier) -> Option<&Rates> {
         match tier {
-            Tier::Standard => Some(&self.base),
+            Tier::Standard => Some(self.listed()),
             Tier::Batch => self.batch.as_ref(),
             Tier::Priority => self.priority.as_ref(),
             Tier::Flex => self.flex.as_ref(),
             Tier::Ultrafast => self.ultrafast.as_ref(),
             Tier::Other => None,
         }
-    }
-
-    /// Takes the limits and the search price that are not stated here from `other`.
-    pub(super) fn completed_by(mut self, other: &Self) -> Self {
-        self.web_search = self.web_search.or(other.web_search);
-        self.context_window = self.context_window.or(other.context_window);
-        self.max_output = self.max_output.or(other.max_output);
-        self.cache_min = self.cache_min.or(other.cache_min);
-        self
     }
 }
 

@@ -65,19 +65,24 @@ impl Vendor {
 
     /// The vendor that a prefix of a model name stands for, as in `anthropic/claude-opus-5`.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
-        Some(match prefix {
-            "anthropic" => Self::Anthropic,
-            "openai" => Self::OpenAi,
-            "gemini" | "google" => Self::Gemini,
-            "deepseek" => Self::DeepSeek,
-            "xai" | "x-ai" => Self::Xai,
-            "mistral" | "mistralai" => Self::Mistral,
-            "vertex" | "vertex_ai" => Self::Vertex,
-            "bedrock" => Self::Bedrock,
-            "groq" => Self::Groq,
-            "openrouter" => Self::OpenRouter,
-            _ => return None,
-        })
+        let mut vendors = Self::MAKERS.into_iter().chain(Self::RESELLERS);
+        vendors.find(|vendor| vendor.prefixes().contains(&prefix))
+    }
+
+    /// The prefixes of model names that stand for it.
+    pub(super) fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::Anthropic => &["anthropic"],
+            Self::OpenAi => &["openai"],
+            Self::Gemini => &["gemini", "google"],
+            Self::DeepSeek => &["deepseek"],
+            Self::Xai => &["xai", "x-ai"],
+            Self::Mistral => &["mistral", "mistralai"],
+            Self::Vertex => &["vertex", "vertex_ai"],
+            Self::Bedrock => &["bedrock"],
+            Self::Groq => &["groq"],
+            Self::OpenRouter => &["openrouter"],
+        }
     }
 }
 

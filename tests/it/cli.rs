@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -77,6 +79,26 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
 }
 
 #[test]
+fn no_credential_is_said_again() {
+    let home = home();
+    for url in [
+        "http://me:secret@127.0.0.1",
+        "me:secret@127.0.0.1",
+        "http://127.0.0.1/?key=secret",
+        "http://127.0.0.1:0/#secret",
+        "ftp://me:secret@127.0.0.1",
+    ] {
+        let ran = run(home.path(), &["serve", "--upstream", url]);
+        assert_eq!(ran.code, Some(2), "{url}: {}", ran.err);
+        assert!(ran.err.contains("`--upstream`: ") && !ran.err.contains("secret"), "{url}: {}", ran.err);
+        fs::write(home.path().join("wrong.toml"), format!("upstream.openai.base_url = '{url}'"))
+            .expect("written");
+        let ran = run(home.path(), &["check", "wrong.toml"]);
+        assert!(ran.err.contains("base_url") && !ran.err.contains("secret"), "{url}: {}", ran.err);
+    }
+}
+
+#[test]
 fn help_mentions_every_option() {
     let home = home();
     let books = "--json --utc --config";
@@ -88,6 +110,10 @@ fn help_mentions_every_option() {
         ("conversations", &format!("--limit started clients {books}")),
         ("inspect", &format!("<ID> untouched \"requests\" {books}")),
         ("diff", "<ID> <N> decided_in --json --config"),
+        (
+            "replay",
+            "--sweep --pace --prices \"requests\" openai-responses hidden_prefix_tokens_est --json --config",
+        ),
         ("demo", "--keep"),
     ] {
         let help = done(home.path(), &[command, "--help"]);
@@ -275,11 +301,45 @@ fn serve_has_room_for_more_connections_than_files_may_be_open_by_default() {
     drop(connections);
 }
 
+/// Sends it a signal.
+fn tell(running: &Running, signal: &str) {
+    let kill = ["-c", "kill -\"$0\" \"$1\"", signal, &running.0.id().to_string()];
+    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+}
+
 /// Ends it as a service manager does.
 fn terminate(mut running: Running) -> ExitStatus {
-    let kill = ["-c", "kill -TERM \"$0\"", &running.0.id().to_string()];
-    assert!(Command::new("sh").args(kill).status().expect("a shell").success());
+    tell(&running, "TERM");
     running.0.wait().expect("it ends")
+}
+
+/// Whatever tells it to stop, what is under way is answered to its end and written down.
+#[test]
+fn a_stop_is_never_abrupt() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let home = home();
+        let (begun, go) = (mpsc::channel(), mpsc::channel());
+        let (begins, answers) = (Mutex::new(begun.0), Mutex::new(go.1));
+        let upstream = Upstream::start(move |_| {
+            begins.lock().expect("a lock").send(()).expect("the test waits");
+            answers.lock().expect("a lock").recv().expect("the test goes on");
+            (200, "{}".to_owned())
+        });
+        let mut gateway = serve(home.path(), &upstream.url());
+        let port = fs::read_to_string(home.path().join("port")).expect("a port");
+        let address: SocketAddr = format!("127.0.0.1:{port}").parse().expect("a port");
+        let body = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}"#;
+        let client = thread::spawn(move || send(address, "POST", "/v1/messages", &[], body));
+        begun.1.recv().expect("the request arrives");
+        tell(&gateway, signal);
+        while TcpStream::connect(address).is_ok() {
+            thread::yield_now();
+        }
+        go.0.send(()).expect("the upstream waits");
+        assert_eq!(client.join().expect("an answer"), (200, b"{}".to_vec()), "{signal}");
+        assert_eq!(gateway.0.wait().expect("it ends").code(), Some(0), "{signal}");
+        assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 1, "{signal}");
+    }
 }
 
 #[test]
@@ -308,4 +368,75 @@ fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
     assert_eq!(report["total"]["cost"], Value::Null);
     assert_eq!(report["total"]["unknown_price"], 1);
     assert_eq!(json(home.path(), &["conversations", "--json"])["conversations"][0]["clients"][0], "it");
+}
+
+/// A file that lies about is not taken for the configuration, and that is said.
+#[test]
+fn a_configuration_holds_where_it_is_given() {
+    const WARNING: &str =
+        "`gateway.toml` is here but is not read: give it with `-c gateway.toml` or `PLIMSOLL_CONFIG`";
+    for (is_there, option, variable, warns) in [
+        (false, None, None, false),
+        (true, None, None, true),
+        (true, Some("other.toml"), None, false),
+        (true, None, Some("other.toml"), false),
+    ] {
+        let home = home();
+        let config = "[listen]\naddress = \"127.0.0.1:0\"\nadmin = \"off\"\n[state]\ndir = \"~/elsewhere\"\n";
+        fs::write(home.path().join("other.toml"), config).expect("written");
+        if is_there {
+            fs::write(home.path().join("gateway.toml"), "no configuration").expect("written");
+        }
+        let mut command = plimsoll(home.path(), &["serve", "--listen", "127.0.0.1:0"]);
+        command.args(option.iter().flat_map(|file| ["-c", *file]));
+        command.envs(variable.map(|file| ("PLIMSOLL_CONFIG", file)));
+        let log = fs::File::create(home.path().join("log")).expect("a file");
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        let mut running = Running(child);
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert_eq!(terminate(running).code(), Some(0));
+        let log = fs::read_to_string(home.path().join("log")).expect("a log");
+        assert_eq!(log.contains(WARNING), warns, "{option:?} {variable:?}\n{log}");
+        let elsewhere = home.path().join("elsewhere").exists();
+        assert_eq!(elsewhere, option.or(variable).is_some(), "{option:?} {variable:?}");
+    }
+}
+
+/// Clients choose ids and providers the names of models: none of what they say reaches a terminal as anything but text.
+#[test]
+fn what_others_say_does_nothing_to_a_terminal() {
+    let home = home();
+    let upstream = Upstream::start(|_| {
+        let answer = r#"{"type":"message","role":"assistant","model":"m\u001b[2J","content":[],"usage":{"input_tokens":1,"output_tokens":1}}"#;
+        (200, answer.to_owned())
+    });
+    let gateway = serve(home.path(), &upstream.url());
+    let port = fs::read_to_string(home.path().join("port")).expect("a port");
+    let user = serde_json::json!({"session_id": "evil\u{1b}]0;title\u{7}\nnext line\u{9b}1m"}).to_string();
+    let body = serde_json::json!({"model": "m", "max_tokens": 1, "metadata": {"user_id": user},
+        "messages": [{"role": "user", "content": "hello"}]});
+    let address = format!("127.0.0.1:{port}").parse().expect("a port");
+    assert_eq!(send(address, "POST", "/v1/messages", &[], &body.to_string()).0, 200);
+    terminate(gateway);
+    for (arguments, code) in [
+        (&["conversations"][..], 0),
+        (&["report", "--by", "model"], 0),
+        (&["report", "--by", "conversation"], 0),
+        (&["inspect", "evil"], 0),
+        (&["diff", "evil", "1"], 0),
+        (&["diff", "evil", "2"], 1),
+        (&["checkpoint", "evil"], 1),
+        (&["inspect", "\u{1b}"], 1),
+    ] {
+        let ran = run(home.path(), arguments);
+        let printed = ran.out + &ran.err;
+        assert_eq!(ran.code, Some(code), "{arguments:?} {printed}");
+        assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{arguments:?} {printed:?}");
+        assert!(!printed.contains("\nnext line"), "{arguments:?} {printed:?}");
+    }
+    assert_eq!(
+        json(home.path(), &["inspect", "evil", "--json"])["requests"][0]["record"]["model"],
+        "m\u{1b}[2J"
+    );
 }

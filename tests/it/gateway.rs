@@ -338,17 +338,22 @@ fn a_prompt_that_is_too_long_is_never_sent_as_it_came() {
     assert!(sent.windows(2).all(|pair| pair[1].len() < pair[0].len()) && sent[0] != request);
 }
 
+/// What Gemini is asked after a long result.
+fn contents(long: &str) -> Value {
+    json!([
+        {"role": "user", "parts": [{"text": "Find the bug"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "grep", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "grep", "response": {"output": long}}}]},
+    ])
+}
+
 #[test]
 fn prompts_are_counted_as_they_would_be_sent() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, r#"{"input_tokens":1}"#.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
     let long = log("long", 4000);
-    let contents = json!([
-        {"role": "user", "parts": [{"text": "Find the bug"}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "grep", "args": {}}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "grep", "response": {"output": long}}}]},
-    ]);
+    let contents = contents(&long);
     let input = json!([
         {"role": "user", "content": "Find the bug"},
         {"type": "function_call", "call_id": "c", "name": "grep", "arguments": "{}"},
@@ -535,6 +540,39 @@ fn requests_of_a_conversation_have_its_cache_key_where_that_is_wanted() {
             .collect();
         assert_eq!((keys[0].is_string(), &keys[2]), (keyed, &json!("own")), "{keys:?}");
         assert_eq!(keys[0], keys[1]);
+    }
+}
+
+/// Gemini counts instructions and tools only of a request that stands in another body. A profile that matches by what
+/// stands beside the body holds for it too.
+#[test]
+fn a_request_within_another_body_is_counted_as_it_would_be_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, "{}".to_owned()));
+    let url = upstream.url();
+    let config = format!(
+        "{CONFIG}[upstream.up]\nbase_url = '{url}'\nprotocols = ['gemini']\n\
+         [upstream.raw]\nbase_url = '{url}'\nprotocols = ['gemini']\n\
+         [profile.model]\nmatch.model = '*raw*'\npreset = 'passthrough'\n\
+         [profile.upstream]\nmatch.upstream = 'raw'\npreset = 'passthrough'\n"
+    );
+    let gateway = Gateway::configured(home.path(), &config);
+    let request = json!({"contents": contents(&log("long", 4000)), "tools": []}).to_string();
+    let within = |request: &str| format!(r#"{{ "generateContentRequest": {request}, "n": 1.0 }}"#);
+    for (path, is_cut) in
+        [("up/v1beta/models/m", true), ("up/v1beta/models/raw", false), ("raw/v1beta/models/m", false)]
+    {
+        let key = [("x-goog-api-key", path)];
+        let post = |verb: &str, body: &str| {
+            gateway.post(&format!("/{path}:{verb}"), &key, body);
+            upstream.received().last().unwrap().text()
+        };
+        for round in ["before", "after"] {
+            let [alone, inner] = [request.clone(), within(&request)].map(|body| post("countTokens", &body));
+            assert_eq!(alone.contains("bytes removed here"), is_cut, "{path} {round}");
+            assert_eq!(inner, within(&alone), "{path} {round}");
+            assert_eq!(post("generateContent", &request), alone, "{path} {round}");
+        }
     }
 }
 

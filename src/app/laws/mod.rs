@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::Core;
@@ -132,9 +133,29 @@ impl<'a> World<'a> {
         }
     }
 
+    /// What would be counted, however the request is given.
+    fn count(
+        &self,
+        gateway: usize,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Option<Bytes>, TestCaseError> {
+        let count = |body: &Bytes| {
+            self.gateways[gateway].preview(self.subject.protocol(), headers, body, Rig::asked())
+        };
+        let within = |body: &Bytes| -> Bytes {
+            [&br#"{"a":1.0, "generateContentRequest" :"#[..], body, b" }"].concat().into()
+        };
+        let counted = count(body);
+        if self.subject.protocol().name() == "gemini" {
+            prop_assert_eq!(count(&within(body)), counted.as_ref().map(within));
+        }
+        Ok(counted)
+    }
+
     fn send(&mut self, gateway: usize, body: &Bytes) -> Result<(), TestCaseError> {
         let headers = headers(&self.key, "one-session");
-        let counted = self.gateways[gateway].preview(self.subject.protocol(), &headers, body);
+        let counted = self.count(gateway, &headers, body)?;
         let sent = self.rig.send(&self.gateways[gateway], self.subject.protocol(), &headers, body);
         let fine = matches!(sent.facts.state, State::Unchanged | State::Edited) && sent.facts.why.is_none();
         prop_assert!(fine, "{:?} {:?}", sent.facts.state, sent.facts.why);

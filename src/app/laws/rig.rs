@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderValue};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::app::asked::Asked;
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
-use crate::app::rewrite::Asked;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
@@ -31,7 +31,7 @@ use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
-use crate::usage::{Catalogue, Price, Rate};
+use crate::usage::{Catalogue, Rate, Stated};
 
 /// How many different [`settings`] there are.
 pub(super) const SETTINGS: u8 = 8;
@@ -161,8 +161,12 @@ impl Rig {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Rewritten {
-        let asked = Asked { model: Some("gemini-2.5-pro"), ..Asked::default() };
-        self.runtime.block_on(core.rewrite(protocol, headers, body, asked))
+        self.runtime.block_on(core.rewrite(protocol, headers, body, Self::asked()))
+    }
+
+    /// What paths say.
+    pub(super) fn asked() -> Asked<'static> {
+        Asked { model: Some("gemini-2.5-pro"), ..Asked::default() }
     }
 
     /// Stores something, and waits until it is.
@@ -217,13 +221,19 @@ const UNCACHED: u8 = 4;
 
 /// What models cost for a variant, and what they take.
 pub(super) fn prices(variant: u8) -> Catalogue {
-    let rate = |micros: u64| Rate::from_picodollars(micros);
-    let mut price = Price::new(rate(1_000_000), rate(5_000_000));
-    if variant % SETTINGS != UNCACHED {
-        price.base.cache_read = Some(rate(100_000));
-        price.base.cache_write_5m = Some(rate(1_250_000));
-    }
-    price.context_window = (variant % SETTINGS == NARROW).then_some(2_000);
+    let rate = |micros: u64| Some(Rate::from_picodollars(micros));
+    let (cache_read, cache_write_5m) = match variant % SETTINGS {
+        UNCACHED => (rate(1_000_000), rate(1_000_000)),
+        _ => (rate(100_000), rate(1_250_000)),
+    };
+    let price = Stated {
+        input: rate(1_000_000),
+        output: rate(5_000_000),
+        cache_read,
+        cache_write_5m,
+        context_window: (variant % SETTINGS == NARROW).then_some(2_000),
+        ..Stated::default()
+    };
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
 }
 

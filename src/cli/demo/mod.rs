@@ -20,7 +20,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::runtime;
 
-use super::{Failure, say};
+use super::{Failure, say, say_document};
 use crate::app::App;
 use crate::config::{Config, ProcessEnvironment};
 use crate::ledger::{Costs, Record, Report};
@@ -62,7 +62,7 @@ struct Outcome {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::new(options.keep.as_deref()).map_err(said)?;
     let session = Arc::new(Session::new());
-    say(&introduction(session.steps.len()));
+    say_document(&introduction(session.steps.len()));
     let price = Catalogue::embedded().find(MODEL, None).ok_or_else(|| said("no price for the model"))?;
     let cache_min = price.price.cache_min.unwrap_or(0);
     let provider = Arc::new(Provider::new(Arc::clone(&session), MODEL, cache_min, Counter::new(home.path())));
@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let (with, without) = sides(&outcome, &provider)?;
     say("");
     say_kept(&home);
-    say(&heading());
+    say_document(&heading());
     for line in bill::bill(&without, &with).lines() {
         say(&line);
     }

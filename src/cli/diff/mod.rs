@@ -95,7 +95,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let requests = figures::counted(history.requests.len() as u64, "request", "requests");
         Failure::Said(format!(
             "{}: there is no request {}, the conversation has {requests}",
-            history.id, options.n
+            history.name(),
+            options.n
         ))
     })?;
     let record = &history.requests[at].1;
@@ -123,7 +124,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
         "unread" => "it could not be read and went as it came".to_owned(),
         _ => "it went as it came".to_owned(),
     };
-    let mut lines = vec![format!("request {number} of {}: {what}", history.id)];
+    let mut lines = vec![format!("request {number} of {}: {what}", history.name())];
     if let Some(gone) = &difference.gone {
         lines.push(String::new());
         lines.extend(show_gone(gone));

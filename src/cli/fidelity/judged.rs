@@ -71,15 +71,20 @@ pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
         return books::say_json(&found);
     }
     for question in &found.questions {
-        say(&format!("{:>5}  {}", super::share(question.agrees), question.asked));
+        say(&format!("{:>5}  {}", super::share(question.agrees), one_line(question.asked)));
         if question.agrees.is_some_and(|agrees| agrees < 1.0) {
-            say(&format!("       as it came: {}", question.original));
-            say(&format!("       as sent:    {}", question.rewritten));
+            say(&format!("       as it came: {}", one_line(&question.original)));
+            say(&format!("       as sent:    {}", one_line(&question.rewritten)));
         }
     }
     say(&format!("mean of request {}: {}", found.request, super::share(found.mean)));
     say(&asking.cost.map_or_else(|| "cost: not known".to_owned(), |cost| format!("cost: {cost}")));
     Ok(())
+}
+
+/// What a model says, which may be in many.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The configured judge, its model, and the prices.
@@ -122,7 +127,7 @@ fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Fail
         }
     }
     let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";
-    Err(Failure::Said(format!("{}: {why}", history.id)))
+    Err(Failure::Said(format!("{}: {why}", history.name())))
 }
 
 /// Questions under way.

@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, Source, books, files, say};
+use crate::app;
 use crate::config::{self, Config};
 use crate::store::{Bodies, Outputs};
-use crate::usage::{Catalogue, Price};
 use bodies::Marks;
 use played::{Played, Setting};
 use recording::Played as File;
@@ -34,8 +34,8 @@ use report::Report;
 #[derive(Debug, Args)]
 #[command(after_long_help = report::SCHEMA)]
 pub(super) struct Options {
-    /// Recorded conversations: transcripts, packed with gzip or not, or what the gateway recorded, which are the
-    /// files in `ledger.dir`
+    /// Recorded conversations: transcripts (`--help` says what these are), or what the gateway recorded, which are
+    /// the files in `ledger.dir`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Take the prices of this model instead of the recorded one's
@@ -60,7 +60,7 @@ pub(super) struct Options {
 /// Plays the files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let config = files::load(&options.source)?;
-    let catalogue = catalogue(&config)?;
+    let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
     if let Some(model) = &options.prices
         && price::find(&catalogue, model).is_none()
     {
@@ -138,15 +138,4 @@ fn recall(config: &Config, id: &str) -> String {
             "run the tool again for the rest".to_owned()
         }
     }
-}
-
-fn catalogue(config: &Config) -> Result<Catalogue, Failure> {
-    let prices = config.prices.iter().map(|given| {
-        let mut price = Price::new(given.input, given.output);
-        price.base.cache_read = given.cache_read;
-        price.base.cache_write_5m = given.cache_write_5m;
-        price.base.cache_write_1h = given.cache_write_1h;
-        (given.pattern().to_owned(), price)
-    });
-    Catalogue::with_overrides(prices.collect()).map_err(|error| Failure::Said(error.to_string()))
 }

@@ -11,6 +11,15 @@ use crate::usage::{Money, Tokens};
 
 /// What the JSON says.
 pub(super) const SCHEMA: &str = "\
+A transcript is a conversation in one file of JSON lines, plain or packed with gzip. The first line says what it is:
+  {\"id\", \"protocol\", \"model\", \"system\", \"tools\": [], \"requests\": [{\"n\", \"resp\", \"usage\": {\"output\"}}]}
+    protocol  anthropic, openai-chat or openai-responses
+    system    the instructions, a text; tools: their definitions, as the protocol has them; either may be missing, and
+              `hidden_prefix_tokens_est` then says how many tokens they were
+    requests  model calls, each with the first n messages; the next resp ones are its answer, usage what was billed
+Each further line is one message of the history (of `messages`, or an item of `input`) as the protocol has it.
+What a gateway recorded is no transcript: it is the files in its `ledger.dir`, with `ledger.record = \"full\"`.
+
 JSON:
   {\"files\": [FILE], \"total\": TOTAL}
   FILE and TOTAL

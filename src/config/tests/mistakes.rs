@@ -212,6 +212,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "prices.model.'[' = { input = 1, output = 1 }",
         "1: `prices.model.\"[\"`: \"[\" is no pattern: invalid range pattern",
     ),
+    (
+        "prices.model.'my-*' = { cache_read = 1, output = 1 }",
+        "1: `prices.model.\"my-*\".input`: prices of a model that the catalogue does not have need `input` and `output`",
+    ),
     // Logging.
     (
         "log.level = 'inof'",

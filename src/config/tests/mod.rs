@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::shape::settings::Keep;
+use crate::usage::Stated;
 
 mod mistakes;
 
@@ -164,9 +165,17 @@ fn price_overrides() {
     );
     let [mine, other] = &config.prices[..] else { panic!("{:?}", config.prices) };
     let rate = crate::usage::Rate::from_picodollars;
-    assert_eq!((mine.pattern(), mine.input, mine.output), ("My-*", rate(3_000_000), rate(250_000)));
-    assert_eq!((mine.cache_read, mine.cache_write_5m, mine.cache_write_1h), (None, None, None));
-    assert_eq!((other.pattern(), other.cache_read), ("x", Some(rate(1_000_000))));
+    let stated = Stated { input: Some(rate(3_000_000)), output: Some(rate(250_000)), ..Stated::default() };
+    assert_eq!((mine.pattern(), mine.stated), ("My-*", stated));
+    assert_eq!((other.pattern(), other.stated.cache_read), ("x", Some(rate(1_000_000))));
+    // What the catalogue has need not be said.
+    for name in
+        ["claude-opus-4-5", "Claude-Opus-*", "anthropic/*", "us.anthropic.*", "gpt-4o-2031-01-01", "*"]
+    {
+        let config = good(&format!("prices.model.'{name}' = {{ cache_read = 1 }}"));
+        let expected = Stated { cache_read: Some(rate(1_000_000)), ..Stated::default() };
+        assert_eq!(config.prices[0].stated, expected, "{name}");
+    }
 }
 
 /// Every preset can be read, says something, and every name is one.

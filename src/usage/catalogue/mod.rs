@@ -5,19 +5,23 @@
 //! `None`: no model is ever priced as a similar one.
 
 mod names;
+mod stated;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use glob::{MatchOptions, Pattern, PatternError};
+use glob::PatternError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::price::{Price, Source};
 use super::rate::Factor;
 use super::vendor::Vendor;
+use stated::{Models, Override};
+
+pub use stated::Stated;
 
 /// What Vertex takes for Claude in a region, in proportion to its list, which is for the global endpoint.
 const REGIONAL: Factor = Factor::from_thousandths(1100);
@@ -42,32 +46,29 @@ pub struct Priced {
     pub source: Source,
 }
 
-#[derive(Debug, Clone)]
-struct Override {
-    name: String,
-    pattern: Pattern,
-    price: Arc<Price>,
-}
-
 impl Catalogue {
     /// The embedded prices alone.
     pub fn embedded() -> Self {
         Self::default()
     }
 
-    /// The embedded prices below `overrides`: names or globs (case-insensitive), the first match winning. An
-    /// override replaces all rates; limits and the search price are still the embedded ones where it states
-    /// none.
+    /// The embedded prices below `overrides`: names or globs (case-insensitive), the first match winning. What an
+    /// override does not state is the embedded price's; a model that has none needs input and output rates.
     ///
     /// # Errors
     /// The first pattern that is no glob.
-    pub fn with_overrides(overrides: Vec<(String, Price)>) -> Result<Self, PatternError> {
-        let compile = |(name, price): (String, Price)| {
-            let pattern = Pattern::new(&name)?;
-            Ok(Override { name, pattern, price: Arc::new(price) })
-        };
+    pub fn with_overrides(overrides: Vec<(String, Stated)>) -> Result<Self, PatternError> {
+        let compile = |(models, stated): (String, Stated)| Override::new(&models, stated);
         let overrides = overrides.into_iter().map(compile).collect::<Result<_, _>>()?;
         Ok(Self { overrides })
+    }
+
+    /// Whether a name or glob, as of [`Self::with_overrides`], matches a model that the embedded list has.
+    pub fn lists(models: &str) -> bool {
+        let vendors = Vendor::MAKERS.into_iter().chain(Vendor::RESELLERS);
+        let named =
+            find_row(models, None).is_some() || vendors.map(Some).any(|one| find_row(models, one).is_some());
+        named || Models::new(models).is_ok_and(|models| index().iter().any(|row| row.is_of(&models)))
     }
 
     /// The price of `model`, as clients and providers write its name, or `None` if it is unknown.
@@ -78,14 +79,13 @@ impl Catalogue {
     /// lists of those who make models; a reseller's list if only one has the name.
     pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         let embedded = find_row(model, vendor).and_then(Row::price);
-        if let Some(price) = self.find_override(model) {
-            let price = match embedded {
-                Some(embedded) => Arc::new(Price::clone(&price).completed_by(&embedded)),
-                None => price,
-            };
-            return Some(Priced { price, source: Source::Config });
+        match self.overrides.iter().find(|entry| entry.matches(model)) {
+            Some(entry) => {
+                let price = entry.stated.over(embedded.as_deref())?;
+                Some(Priced { price: Arc::new(price), source: Source::Config })
+            }
+            None => embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE) }),
         }
-        embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE) })
     }
 
     /// Whose name it is in the embedded list, by the same order.
@@ -96,17 +96,6 @@ impl Catalogue {
     /// The rows of the embedded list: seller, name at that seller, price.
     pub fn rows() -> impl Iterator<Item = (Vendor, &'static str, Arc<Price>)> {
         index().iter().filter_map(|row| row.price().map(|price| (row.vendor, row.name, price)))
-    }
-
-    fn find_override(&self, model: &str) -> Option<Arc<Price>> {
-        let name = names::without_path(model);
-        let bare = split_vendor(name).map_or(name, |(_, rest)| rest);
-        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
-        let hit = self.overrides.iter().find(|entry| {
-            let matches = |form: &str| entry.name == form || entry.pattern.matches_with(form, options);
-            matches(model) || names::forms(name).chain(names::forms(bare)).any(matches)
-        });
-        hit.map(|entry| Arc::clone(&entry.price))
     }
 }
 
@@ -128,6 +117,12 @@ impl Row {
             Some(Arc::new(Price { region, ..listed }))
         };
         self.price.get_or_init(read).clone()
+    }
+
+    /// Whether it is one of `models`, by its name or with a seller's prefix.
+    fn is_of(&self, models: &Models) -> bool {
+        let prefixed = |prefix: &&str| models.matches(&format!("{prefix}/{}", self.name));
+        models.matches(self.name) || self.vendor.prefixes().iter().any(prefixed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The embedded list against the providers' list prices, and names against the list.
 
 use super::*;
+use crate::usage::price::Rates;
 use crate::usage::rate::{Factor, Rate};
 
 fn usd(text: &str) -> Rate {
@@ -198,13 +199,16 @@ fn every_listed_name_is_found_at_its_vendor() {
 
 #[test]
 fn overrides_win() {
-    let price = |input: &str| Price::new(usd(input), usd("9"));
-    let own_window = Price { context_window: Some(32_000), cache_min: Some(1), ..price("4") };
+    let stated =
+        |input: &str| Stated { input: Some(usd(input)), output: Some(usd("9")), ..Stated::default() };
+    let own_window = Stated { context_window: Some(32_000), ..stated("4") };
+    let no_input = Stated { input: None, ..stated("5") };
     let catalogue = Catalogue::with_overrides(vec![
-        ("claude-opus-5-5".to_owned(), price("1")),
-        ("Claude-*".to_owned(), price("2")),
-        ("local/*".to_owned(), price("3")),
+        ("claude-opus-5-5".to_owned(), stated("1")),
+        ("Claude-*".to_owned(), stated("2")),
+        ("local/*".to_owned(), stated("3")),
         ("gpt-4o".to_owned(), own_window),
+        ("*-pro".to_owned(), no_input),
     ])
     .unwrap();
     for (model, expected) in [
@@ -215,6 +219,9 @@ fn overrides_win() {
         ("claude-of-tomorrow", Some(("2", None))),
         ("local/qwen", Some(("3", None))),
         ("gpt-4o-2024-05-13", Some(("4", Some(32_000)))),
+        ("gemini-2.5-pro", Some(("1.25", Some(1_048_576)))),
+        // Neither says what its input costs.
+        ("qwen-pro", None),
         ("qwen", None),
     ] {
         let found = catalogue.find(model, None).map(|priced| {
@@ -224,5 +231,65 @@ fn overrides_win() {
         assert_eq!(found, expected.map(|(input, window)| (usd(input), window)), "{model}");
     }
     assert_eq!(catalogue.find("gpt-5.5", None).unwrap().source, Source::Embedded(CATALOGUE_DATE));
-    assert!(Catalogue::with_overrides(vec![("a[".to_owned(), price("1"))]).is_err());
+    assert!(Catalogue::with_overrides(vec![("a[".to_owned(), stated("1"))]).is_err());
+}
+
+#[test]
+fn what_is_not_stated_is_the_lists() {
+    let full = Stated {
+        input: Some(usd("1")),
+        output: Some(usd("2")),
+        cache_read: Some(usd("3")),
+        cache_write_5m: Some(usd("4")),
+        cache_write_1h: Some(usd("5")),
+        context_window: Some(6),
+    };
+    for row in index() {
+        let listed = row.price().unwrap();
+        let base = |stated: Stated| stated.over(Some(&listed)).unwrap().base;
+        let only = Stated::default();
+        let of = listed.base;
+        for (stated, expected) in [
+            (only, of),
+            (Stated { input: full.input, ..only }, Rates { input: usd("1"), ..of }),
+            (Stated { output: full.output, ..only }, Rates { output: usd("2"), reasoning: None, ..of }),
+            (Stated { cache_read: full.cache_read, ..only }, Rates { cache_read: full.cache_read, ..of }),
+            (
+                Stated { cache_write_5m: full.cache_write_5m, ..only },
+                Rates { cache_write_5m: full.cache_write_5m, ..of },
+            ),
+            (
+                Stated { cache_write_1h: full.cache_write_1h, ..only },
+                Rates { cache_write_1h: full.cache_write_1h, ..of },
+            ),
+        ] {
+            assert_eq!(base(stated), expected, "{} {stated:?}", row.name);
+        }
+        let same = Price { base: of, listed: None, ..full.over(Some(&listed)).unwrap() };
+        assert_eq!(Price { context_window: listed.context_window, ..same }, *listed, "{}", row.name);
+    }
+    assert_eq!(full.over(None).unwrap().base.cache_write_1h, full.cache_write_1h);
+    for lacking in [Stated { input: None, ..full }, Stated { output: None, ..full }] {
+        assert_eq!(lacking.over(None), None);
+    }
+}
+
+#[test]
+fn names_and_globs_of_listed_models() {
+    for (models, expected) in [
+        ("claude-opus-5-5", true),
+        ("CLAUDE-OPUS-*", true),
+        ("claude-opus-5-5-20311001", true),
+        ("vertex_ai/claude-*", true),
+        ("us.anthropic.claude-*", true),
+        ("groq/*", true),
+        ("*", true),
+        ("claude-opus-5-6", false),
+        ("my-*", false),
+        ("qwen", false),
+        ("", false),
+        ("[", false),
+    ] {
+        assert_eq!(Catalogue::lists(models), expected, "{models}");
+    }
 }

@@ -87,7 +87,7 @@ impl CacheEffect {
 /// Rates that the price does not list: cache reads and short writes are plain input; long writes, where short
 /// ones carry a surcharge, are twice the input rate for an hour and two and a half times for twelve;
 /// reasoning is output. A rate missing from a service tier or a long-context list moves as its input rate
-/// does.
+/// does. Where the base rates are not the list's own, the other lists move them in the list's proportions.
 pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
     cost_with(usage, price, |_| None)
 }
@@ -144,7 +144,9 @@ fn cost_with(
 /// The rates that apply to one model call.
 struct Schedule<'a> {
     base: &'a Rates,
-    /// What long context and the service tier make of them; each multiplies as its list relates to the base.
+    /// The list's own base rates.
+    listed: &'a Rates,
+    /// What long context and the service tier make of them; each multiplies as its list relates to `listed`.
     long_context: Option<&'a Rates>,
     tier: &'a Rates,
     factors: [Factor; 2],
@@ -169,6 +171,7 @@ impl<'a> Schedule<'a> {
         };
         Some(Self {
             base: &price.base,
+            listed: price.listed(),
             long_context: price.long_context(prompt),
             tier,
             factors: [speed, geo],
@@ -211,10 +214,12 @@ impl<'a> Schedule<'a> {
     fn cost(&self, kind: Kind, tokens: u64) -> Money {
         let listed = self.long_context.into_iter().chain([self.tier]).fold(
             Fraction::from(self.base.full(kind)),
-            |rate, step| match (step.listed(kind), self.base.listed(kind)) {
+            |rate, step| match (step.listed(kind), self.listed.listed(kind)) {
                 (Some(to), Some(from)) => rate.scaled(from, to),
-                (Some(to), None) => Fraction::from(to),
-                (None, _) => rate.scaled(self.base.leading(kind), step.leading(kind)),
+                (Some(to), None) if self.base.listed(kind).is_none() => {
+                    Fraction::from(to).scaled(self.listed.leading(kind), self.base.leading(kind))
+                }
+                _ => rate.scaled(self.listed.leading(kind), step.leading(kind)),
             },
         );
         self.factors.into_iter().fold(listed, Fraction::times).of(tokens)

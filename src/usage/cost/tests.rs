@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::usage::catalogue::Stated;
 use crate::usage::partial::{Partial, Reasoning};
 use crate::usage::rate::Rate;
 use crate::usage::tokens::{Extra, Tier};
@@ -113,6 +114,80 @@ fn modifiers() {
         ("gpt-6.1-sol", Usage { tier: Tier::Ultrafast, ..standard(tokens) }, Some("24")),
     ] {
         assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
+    }
+}
+
+/// What is stated are base rates; what the list has beside its own keeps its proportion to them.
+#[test]
+fn stated_rates_move_the_other_lists() {
+    let stated = |input: Option<&str>, output: Option<&str>, cache_read: Option<&str>| Stated {
+        input: input.map(rate),
+        output: output.map(rate),
+        cache_read: cache_read.map(rate),
+        ..Stated::default()
+    };
+    let nothing = Stated::default();
+    let (input, read) =
+        (Tokens { input: MILLION, ..Tokens::default() }, Tokens { cache_read: MILLION, ..Tokens::default() });
+    let output = Tokens { output: MILLION, ..Tokens::default() };
+    let short = Tokens { input: 100_000, ..Tokens::default() };
+    let batch = |tokens| Usage { tier: Tier::Batch, ..used(tokens) };
+    for (model, stated, usage, expected) in [
+        // Twice the base rates beyond 272,000 tokens: 2.50 and 0.25.
+        ("gpt-5.4", nothing, used(input), "5"),
+        ("gpt-5.4", nothing, used(read), "0.5"),
+        ("gpt-5.4", stated(Some("1"), None, None), used(input), "2"),
+        ("gpt-5.4", stated(Some("1"), None, None), used(short), "0.1"),
+        ("gpt-5.4", stated(Some("1"), None, None), used(read), "0.5"),
+        ("gpt-5.4", stated(None, None, Some("0.1")), used(read), "0.2"),
+        ("gpt-5.4", stated(None, None, Some("0.1")), used(input), "5"),
+        ("gpt-5.4", stated(Some("0"), None, None), used(input), "0"),
+        // Half of the base rates, 3 and 15.
+        ("claude-sonnet-4-6", nothing, batch(input), "1.5"),
+        ("claude-sonnet-4-6", stated(Some("2"), None, None), batch(input), "1"),
+        ("claude-sonnet-4-6", stated(Some("2"), None, None), batch(output), "7.5"),
+        ("claude-sonnet-4-6", stated(None, Some("20"), None), batch(output), "10"),
+        // A tenth more in the United States.
+        ("claude-opus-4-6", stated(Some("1"), None, None), Usage { geo: Geo::Us, ..used(input) }, "1.1"),
+        // No rate for batches is listed that could be moved.
+        ("of-tomorrow", stated(Some("1"), Some("2"), None), batch(input), ""),
+        ("of-tomorrow", stated(Some("1"), Some("2"), None), used(read), "1"),
+    ] {
+        let catalogue = Catalogue::with_overrides(vec![(model.to_owned(), stated)]).unwrap();
+        let price = catalogue.find(model, None).unwrap().price;
+        let total = cost(&usage, &price).map(|lines| lines.total().usd());
+        assert_eq!(total.unwrap_or_default(), expected, "{model} {stated:?} {usage:?}");
+    }
+}
+
+proptest! {
+    /// Who states what the list says pays what the list says.
+    #[test]
+    fn the_lists_own_rates_change_nothing(
+        at in any::<prop::sample::Index>(),
+        [input, cache_read, cache_write_5m, cache_write_1h, output] in prop::array::uniform5(0..2 * MILLION),
+        tier in prop::sample::select(&[Tier::Standard, Tier::Batch, Tier::Priority, Tier::Flex, Tier::Ultrafast][..]),
+        stated in any::<[bool; 5]>(),
+    ) {
+        let rows: Vec<_> = Catalogue::rows().collect();
+        let (vendor, name, price) = at.get(&rows);
+        let base = price.base;
+        let [a, b, c, d, e] = stated;
+        let stated = Stated {
+            input: a.then_some(base.input),
+            output: b.then_some(base.output),
+            cache_read: base.cache_read.filter(|_| c),
+            cache_write_5m: base.cache_write_5m.filter(|_| d),
+            cache_write_1h: base.cache_write_1h.filter(|_| e),
+            ..Stated::default()
+        };
+        let catalogue = Catalogue::with_overrides(vec![("*".to_owned(), stated)]).unwrap();
+        let tokens = Tokens { input, cache_read, cache_write_5m, cache_write_1h, output, ..Tokens::default() };
+        let usage = Usage { tier, ..used(tokens) };
+        let lines = |catalogue: &Catalogue| {
+            bill(catalogue, &usage, name, Some(*vendor)).map(|bill| bill.lines)
+        };
+        prop_assert_eq!(lines(&catalogue), lines(&Catalogue::embedded()), "{} {:?}", name, stated);
     }
 }
 

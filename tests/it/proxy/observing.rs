@@ -167,5 +167,5 @@ async fn endings_are_told_before_the_server_is_gone() {
     server.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc").await;
     client.expect("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc").await;
     proxy.stop().await;
-    assert_eq!(proxy.gateway.events().last().unwrap(), "end ClientGone");
+    assert_eq!(proxy.gateway.events().last().unwrap(), "end Stopped");
 }

@@ -9,7 +9,7 @@ use crate::shape;
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
-use crate::usage::{Catalogue, Price, Rate};
+use crate::usage::{Catalogue, Rate, Stated};
 
 /// What one gateway is told.
 #[derive(Debug, Clone)]
@@ -90,10 +90,15 @@ impl Wants {
     }
 
     pub(super) fn prices(&self) -> Catalogue {
-        let mut price = Price::new(Rate::from_picodollars(1_000_000), Rate::from_picodollars(5_000_000));
-        price.base.cache_read = Some(Rate::from_picodollars(100_000));
-        price.base.cache_write_5m = Some(Rate::from_picodollars(1_250_000));
-        price.context_window = Some(self.window);
+        let rate = |picodollars| Some(Rate::from_picodollars(picodollars));
+        let price = Stated {
+            input: rate(1_000_000),
+            output: rate(5_000_000),
+            cache_read: rate(100_000),
+            cache_write_5m: rate(1_250_000),
+            context_window: Some(self.window),
+            ..Stated::default()
+        };
         Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
     }
 

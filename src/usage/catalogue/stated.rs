@@ -1,0 +1,95 @@
+//! Prices that the configuration states, over those of the list.
+//!
+//! What is left out is the list's, field by field. Nothing is made up: a model that the list does not have needs both
+//! of the rates that every price has.
+
+use std::sync::Arc;
+
+use glob::{MatchOptions, Pattern, PatternError};
+
+use super::names;
+use crate::usage::price::{Price, Rates};
+use crate::usage::rate::Rate;
+
+/// What is stated of a model's price; `None`: as the list has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// A plain input token.
+    pub input: Option<Rate>,
+    /// An output token, reasoning included.
+    pub output: Option<Rate>,
+    /// An input token read from the provider's cache.
+    pub cache_read: Option<Rate>,
+    /// An input token written to the provider's cache for five minutes.
+    pub cache_write_5m: Option<Rate>,
+    /// An input token written to the provider's cache for an hour.
+    pub cache_write_1h: Option<Rate>,
+    /// The most prompt tokens.
+    pub context_window: Option<u64>,
+}
+
+impl Stated {
+    /// The price of a model whose row in the list is `listed`. `None`: a rate that every price has is in neither.
+    ///
+    /// What the list has for long prompts and for other tiers keeps its proportion to the base rates.
+    pub(super) fn over(&self, listed: Option<&Price>) -> Option<Price> {
+        let (price, rates) = match listed {
+            Some(price) => (Price { listed: Some(price.base), ..price.clone() }, price.base),
+            None => {
+                (Price::default(), Rates { input: self.input?, output: self.output?, ..Rates::default() })
+            }
+        };
+        let base = Rates {
+            input: self.input.unwrap_or(rates.input),
+            output: self.output.unwrap_or(rates.output),
+            cache_read: self.cache_read.or(rates.cache_read),
+            cache_write_5m: self.cache_write_5m.or(rates.cache_write_5m),
+            cache_write_1h: self.cache_write_1h.or(rates.cache_write_1h),
+            reasoning: rates.reasoning.filter(|_| self.output.is_none()),
+            ..rates
+        };
+        Some(Price { base, context_window: self.context_window.or(price.context_window), ..price })
+    }
+}
+
+/// The models whose prices are stated.
+#[derive(Debug, Clone)]
+pub(super) struct Override {
+    models: Models,
+    pub(super) stated: Stated,
+}
+
+impl Override {
+    pub(super) fn new(models: &str, stated: Stated) -> Result<Self, PatternError> {
+        Models::new(models).map(|models| Self { models, stated })
+    }
+
+    pub(super) fn matches(&self, model: &str) -> bool {
+        self.models.matches(model)
+    }
+}
+
+/// A name or a glob, whatever the case.
+#[derive(Debug, Clone)]
+pub(super) struct Models {
+    name: Arc<str>,
+    pattern: Pattern,
+}
+
+impl Models {
+    pub(super) fn new(name: &str) -> Result<Self, PatternError> {
+        Ok(Self { name: name.into(), pattern: Pattern::new(name)? })
+    }
+
+    /// Whether it is the model's name, with or without what decorates it.
+    pub(super) fn matches(&self, model: &str) -> bool {
+        let name = names::without_path(model);
+        let bare = super::split_vendor(name).map_or(name, |(_, rest)| rest);
+        self.is(model) || names::forms(name).chain(names::forms(bare)).any(|form| self.is(form))
+    }
+
+    fn is(&self, form: &str) -> bool {
+        let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
+        *self.name == *form || self.pattern.matches_with(form, options)
+    }
+}
