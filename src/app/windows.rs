@@ -64,7 +64,7 @@ impl Windows {
 
     /// Whether the answer to this history ended so.
     pub(super) fn is_full(&self, head: Chain) -> bool {
-        self.full.entry_count() > 0 && self.full.contains_key(&head)
+        self.full.contains_key(&head)
     }
 }
 
@@ -86,5 +86,13 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), Some(1000));
         windows.fitted("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m")), None);
+    }
+
+    #[test]
+    fn the_first_history_that_fills_a_window_counts() {
+        let (windows, head) = (Windows::new(), Chain::root("x", b""));
+        assert!(!windows.is_full(head));
+        windows.fill(head);
+        assert!(windows.is_full(head) && !windows.is_full(Chain::root("y", b"")));
     }
 }
