@@ -40,6 +40,8 @@ pub(super) struct Start {
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Bytes that it was rewritten to, without what is added to any form of it.
+    pub(super) rewritten_to: u64,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
     /// How often it was sent before.
@@ -220,6 +222,14 @@ impl Follow {
             || (is_long && matches!(stop, "length" | "max_tokens" | "max_output_tokens" | "MAX_TOKENS"))
     }
 
+    /// Its prompt was too long.
+    fn overflowed(&mut self) {
+        self.overflow = true;
+        if let Some(place) = &self.facts.place {
+            self.core.windows.refuse(place.head(), self.start.rewritten_to);
+        }
+    }
+
     fn vendor(&self) -> Option<Vendor> {
         Vendor::of_host(self.upstream.base_url().domain())
     }
@@ -327,7 +337,7 @@ impl Exchange for Follow {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match self.protocol.refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
-                self.overflow = true;
+                self.overflowed();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Other if malformed => Remedy::SendOriginal,
@@ -356,7 +366,9 @@ impl Exchange for Follow {
                 self.is_cut_off(&reader.finish(), FULL)
             }
         };
-        self.overflow |= is_refused;
+        if is_refused {
+            self.overflowed();
+        }
         if is_refused { Opening::Again } else { Opening::Deliver }
     }
 

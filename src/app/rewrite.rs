@@ -43,8 +43,8 @@ pub(super) struct Asked<'a> {
 }
 
 /// One request on its way through.
-struct Request<'a> {
-    core: &'a Core,
+pub(super) struct Request<'a> {
+    pub(super) core: &'a Core,
     protocol: &'static dyn Protocol,
     conversation: Conversation,
     root: Chain,
@@ -81,13 +81,15 @@ impl Core {
             return refused;
         }
         // Of all the attempts at a request, the first alone may wait.
-        let waits = asked.overflow.is_none();
-        let mut rewritten = match request.attempt(waits).await {
-            // Another gateway on the same store was first: what it decided is there now.
-            Err(StoreError::Raced) => request.attempt(false).await,
-            done => done,
-        }
-        .unwrap_or_else(|error| request.untouched(error.to_string()));
+        let attempted = match asked.overflow {
+            Some(_) => request.make_room().await,
+            None => match request.attempt(true).await {
+                // Another gateway on the same store was first: what it decided is there now.
+                Err(StoreError::Raced) => request.attempt(false).await,
+                done => done,
+            },
+        };
+        let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
         rewritten.prospect = request.due(&rewritten.facts);
         rewritten.reading = Some(Reading {
             protocol: request.protocol,
@@ -191,7 +193,7 @@ impl<'a> Request<'a> {
         self.conversation.model.as_deref().or(self.asked.model)
     }
 
-    fn place(&self) -> Result<Place, StoreError> {
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
         self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
     }
 
@@ -201,7 +203,7 @@ impl<'a> Request<'a> {
     }
 
     /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may.
-    async fn plan(&self, place: &Place, waits: bool) -> Outcome {
+    pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
@@ -329,7 +331,7 @@ impl<'a> Request<'a> {
         Some(Rewritten { facts, ..Rewritten::default() })
     }
 
-    async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
+    pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
         let place = self.place()?;
         if place.thread.observe {
             self.remember(&place, &InForce::default());
@@ -389,15 +391,14 @@ impl<'a> Request<'a> {
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
-    fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
+    pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
         let seen = (outcome.level, outcome.recalls);
         let decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
-                .with(None, seen);
+            return Rewritten { facts, ..Rewritten::default() }.with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -462,7 +463,7 @@ impl<'a> Request<'a> {
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
+        Rewritten { facts, ..Rewritten::default() }
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {

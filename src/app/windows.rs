@@ -3,7 +3,7 @@
 //! Bounded, and lost with the process: the next refusal says it again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use moka::sync::Cache;
 
@@ -11,7 +11,7 @@ use crate::conversation::Chain;
 
 /// Models of upstreams that are remembered.
 const MODELS: usize = 256;
-/// Histories that are remembered to have filled the window.
+/// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
 
 /// Windows as they turned out to be.
@@ -19,11 +19,20 @@ pub(super) struct Windows {
     /// By upstream and model.
     learned: Mutex<HashMap<(String, String), u64>>,
     full: Cache<Chain, ()>,
+    /// Bytes of the shortest form of a history that was refused.
+    refused: Cache<Chain, u64>,
+    /// Held by the request of a history that room is being made for.
+    rooms: Cache<Chain, Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Windows {
     pub(super) fn new() -> Self {
-        Self { learned: Mutex::default(), full: Cache::builder().max_capacity(FULL).build() }
+        Self {
+            learned: Mutex::default(),
+            full: Cache::new(FULL),
+            refused: Cache::new(FULL),
+            rooms: Cache::new(FULL),
+        }
     }
 
     /// A provider has said how many tokens fit.
@@ -65,6 +74,22 @@ impl Windows {
     /// Whether the answer to this history ended so.
     pub(super) fn is_full(&self, head: Chain) -> bool {
         self.full.contains_key(&head)
+    }
+
+    /// This history was too long in a form of so many bytes.
+    pub(super) fn refuse(&self, head: Chain, bytes: u64) {
+        let least = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
+        self.refused.insert(head, least);
+    }
+
+    /// Bytes of the shortest form of a history that was refused.
+    pub(super) fn refused(&self, head: Chain) -> Option<u64> {
+        self.refused.get(&head)
+    }
+
+    /// Waits until room is made for nobody else with this history.
+    pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
+        self.rooms.get_with(head, Arc::default).lock_owned().await
     }
 }
 
