@@ -20,6 +20,17 @@ pub(super) struct Wording {
     pub(super) limit: &'static [&'static str],
     /// Stands in front of the number of tokens that came.
     pub(super) prompt: &'static [&'static str],
+    /// Whose tokens these are.
+    pub(super) counts: Counts,
+}
+
+/// What the number of tokens that came is the sum of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// The prompt, and perhaps the answer that was asked for.
+    Request,
+    /// The prompt alone, where it is the answer that may not fit beside it.
+    Prompt,
 }
 
 /// What the error in an answer means: of a refused request (400), or in the beginning of a stream that began well.
@@ -40,7 +51,8 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
             .filter(|number| *number > 0)
     };
     let limit = number(wording.limit);
-    match (parts(&error), limit) {
+    let alone = parts(&error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
+    match (alone, limit) {
         // A prompt this small is not what is in the way: shortening it would cost history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
         (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
@@ -126,7 +138,8 @@ mod tests {
 
     #[test]
     fn only_the_error_itself_counts() {
-        let wordings = &[Wording { says: "too long", limit: &["> "], prompt: &["long: "] }];
+        let wordings =
+            &[Wording { says: "too long", limit: &["> "], prompt: &["long: "], counts: Counts::Request }];
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
