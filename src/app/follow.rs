@@ -354,17 +354,18 @@ impl Exchange for Follow {
     }
 
     fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
-        let is_stream =
-            !body.trim_ascii_start().starts_with(b"{") && !body.trim_ascii_start().starts_with(b"[");
-        let is_refused = match (is_stream, whole) {
-            (true, false) if !protocol::has_opened(body) => return Opening::Hold,
-            (true, _) => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
-            (false, false) => return Opening::Hold,
-            (false, true) => {
-                let mut reader = self.protocol.answer(Framing::Document);
-                reader.push(body);
-                self.is_cut_off(&reader.finish(), FULL)
-            }
+        let first = body.trim_ascii_start().first();
+        let is_cut_off = || {
+            let mut reader = self.protocol.answer(Framing::Document);
+            reader.push(body);
+            self.is_cut_off(&reader.finish(), FULL)
+        };
+        let is_refused = match (first, whole) {
+            (Some(b'{'), false) => return Opening::Hold,
+            (Some(b'{'), true) => is_cut_off(),
+            (_, false) if !protocol::has_opened(body) => return Opening::Hold,
+            (Some(b'['), true) if is_cut_off() => true,
+            _ => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
         };
         if is_refused {
             self.overflowed();

@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 
 use memchr::memmem;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::answer::Refused;
@@ -96,17 +98,34 @@ fn error(document: &Value) -> Option<String> {
     Some(words)
 }
 
-/// The events of a stream's beginning, as far as they are whole.
+/// The events of a stream's beginning, as far as they are whole: of one of events, or of one long list.
 fn events(body: &[u8]) -> Vec<Value> {
+    if let Some(items) = items(body) {
+        return first_item(items).and_then(Result::ok).into_iter().collect();
+    }
     let lines = body.split(|byte| *byte == b'\n');
     let data = lines.filter_map(|line| line.strip_prefix(b"data:"));
     data.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// What stands in a stream that is one long list.
+fn items(body: &[u8]) -> Option<&[u8]> {
+    body.trim_ascii_start().strip_prefix(b"[")
+}
+
+/// The first item of a list; `None` as long as it is not whole, or if there is none.
+fn first_item<'b, T: Deserialize<'b>>(items: &'b [u8]) -> Option<Result<T, serde_json::Error>> {
+    let first = serde_json::Deserializer::from_slice(items).into_iter().next()?;
+    if first.as_ref().is_err_and(serde_json::Error::is_eof) { None } else { Some(first) }
 }
 
 /// Whether the beginning of a stream tells what becomes of it: there is an event that is more than a greeting.
 pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];
+    if let Some(items) = items(body) {
+        return first_item::<IgnoredAny>(items).is_some();
+    }
     let whole = memchr::memrchr(b'\n', body).map_or(&body[..0], |end| &body[..end]);
     let lines = whole.split(|byte| *byte == b'\n');
     let mut events = lines.filter_map(|line| line.strip_prefix(b"data:"));
@@ -131,6 +150,12 @@ mod tests {
             ("data: {\"type\":\"response.created\"}\n\ndata: {\"type\":\"response.failed\"}\n", true),
             ("event: message_start\r\ndata: {\"type\":\"message_start\"}\r\n", true),
             ("data: {\"choices\":[]}\n\n", true),
+            ("[", false),
+            (" [\n{\"candidates\":[{\"text\":\"}\"", false),
+            ("[{\"candidates\":[]}", true),
+            ("[{\"candidates\":[]},\r\n{\"cand", true),
+            ("[]", true),
+            ("[}", true),
         ] {
             assert_eq!(has_opened(body.as_bytes()), expected, "{body}");
         }
@@ -169,6 +194,9 @@ mod tests {
             (200, "data: {\"error\":{\"message\":\"too long\"}}\n\n", overflow(None, None)),
             (200, "data: {\"delta\":\"too long\"}\n\n", Refused::Other),
             (200, r#"{"text":"too long"}"#, Refused::Other),
+            (200, r#"[{"error":{"message":"too long"}}"#, overflow(None, None)),
+            (200, r#"[{"error":{"message":"too long"}"#, Refused::Other),
+            (200, r#"[{"text":"too long"}]"#, Refused::Other),
         ] {
             assert_eq!(read(status, body.as_bytes(), wordings), expected, "{status} {body}");
         }
