@@ -14,15 +14,27 @@ const MODELS: usize = 256;
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
 
+/// Of the longest prompt that was answered, the share that a window has at least: whatever says less was misread.
+const LEAST: f64 = 0.05;
+
 /// Windows as they turned out to be.
 pub(super) struct Windows {
     /// By upstream and model.
-    learned: Mutex<HashMap<(String, String), u64>>,
+    learned: Mutex<HashMap<(String, String), Learned>>,
     full: Cache<Chain, ()>,
     /// Bytes of the shortest form of a history that was refused.
     refused: Cache<Chain, u64>,
     /// Held by the request of a history that room is being made for.
     rooms: Cache<Chain, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// What is known of a model's window, in tokens.
+#[derive(Debug, Clone, Copy, Default)]
+struct Learned {
+    /// What fits, as a provider said.
+    limit: Option<u64>,
+    /// The longest prompt that was answered.
+    answered: u64,
 }
 
 impl Windows {
@@ -37,33 +49,34 @@ impl Windows {
 
     /// A provider has said how many tokens fit.
     pub(super) fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) {
-        let Some(model) = model else { return };
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (upstream.to_owned(), model.to_owned());
-        if learned.len() < MODELS || learned.contains_key(&key) {
-            learned.insert(key, limit);
-        }
+        self.with(upstream, model, |learned| {
+            if limit as f64 >= learned.answered as f64 * LEAST {
+                learned.limit = Some(limit);
+            }
+        });
     }
 
     /// A prompt of so many tokens was answered: a smaller window is not true any more.
     pub(super) fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) {
-        let Some(model) = model else { return };
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        if !learned.is_empty() {
-            let key = (upstream.to_owned(), model.to_owned());
-            if learned.get(&key).is_some_and(|limit| tokens > *limit) {
-                learned.remove(&key);
-            }
-        }
+        self.with(upstream, model, |learned| {
+            learned.limit = learned.limit.filter(|limit| tokens <= *limit);
+            learned.answered = learned.answered.max(tokens);
+        });
     }
 
     /// Tokens that fit, if a provider has said so.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        if learned.is_empty() {
-            return None;
+        learned.get(&(upstream.to_owned(), model?.to_owned()))?.limit
+    }
+
+    fn with(&self, upstream: &str, model: Option<&str>, then: impl FnOnce(&mut Learned)) {
+        let Some(model) = model else { return };
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (upstream.to_owned(), model.to_owned());
+        if learned.len() < MODELS || learned.contains_key(&key) {
+            then(learned.entry(key).or_default());
         }
-        learned.get(&(upstream.to_owned(), model?.to_owned())).copied()
     }
 
     /// The answer to this history ended because the window was full.
@@ -111,6 +124,11 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), Some(1000));
         windows.fitted("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m")), None);
+        // Less than a part of what was answered cannot be meant.
+        windows.learn("a", Some("m"), 12);
+        assert_eq!(windows.of("a", Some("m")), None);
+        windows.learn("a", Some("m"), 500);
+        assert_eq!(windows.of("a", Some("m")), Some(500));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::answer::Refused;
-use super::content::leading_number;
+use super::content::{leading_number, trailing_number};
 
 /// A way to say that a prompt is too long.
 #[derive(Debug)]
@@ -68,11 +68,6 @@ fn parts(error: &str) -> Option<u64> {
         [" in the messages", " in the functions", " in your prompt", " of text input", " input tokens"];
     let number = |words: &&str| trailing_number(error.split_once(words)?.0);
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
-}
-
-fn trailing_number(text: &str) -> Option<u64> {
-    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
-    text[text.len() - digits..].parse().ok()
 }
 
 /// The words of an error: its message, code and type, and the numbers beside them.
@@ -182,6 +177,16 @@ mod tests {
                 400,
                 r#"{"error":{"message":"too long: 12 (7 in the messages, 4 in the functions, and 1 in the completion) > 9"}}"#,
                 overflow(Some(11), Some(9)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 13,500 > 12,000"}}"#,
+                overflow(Some(13_500), Some(12_000)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 12,000 (3,000 in the messages, 9,000 in the completion) > 9k"}}"#,
+                Refused::Answer,
             ),
             (400, r#"{"error":{"message":"too long: (many in the messages)"}}"#, overflow(None, None)),
             (400, r#"[{"error":{"message":"too long"}}]"#, overflow(None, None)),
