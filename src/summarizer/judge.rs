@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::line::{Https, Line};
+use super::line::{self, Https, Line as _};
 use super::{Call, Failure, vendor};
 use crate::protocol::{Ask, Framing};
 use crate::usage::{self, Catalogue, Money};
@@ -74,7 +74,8 @@ impl Judge {
         let Call { upstream, protocol, model, like, headers, window } = &self.call;
         let max_tokens = ANSWER.min(window / 4).max(1);
         let asked = protocol.ask(&Ask { model, text, max_tokens, like: like.as_deref() });
-        let posted = self.https.post(upstream, &asked.path, headers, Bytes::from(asked.body)).await;
+        let headers = line::headers(headers, &asked);
+        let posted = self.https.post(upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
         let (status, answer) = posted.map_err(|error| (Failure::Call(error), true))?;
         if !(200..300).contains(&status) {
             let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);

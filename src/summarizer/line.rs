@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
+use crate::protocol::Asked;
 use crate::upstream::{Clients, Upstream};
 
 /// The largest answer that is read, in bytes.
@@ -21,6 +22,16 @@ pub(super) trait Line: Sync {
         headers: &HeaderMap,
         body: Bytes,
     ) -> impl Future<Output = Result<(u16, Bytes), String>> + Send;
+}
+
+/// The headers that a question is asked with: the caller's own, and what the server demands beside them.
+pub(super) fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
+    let mut headers = own.clone();
+    for (name, value) in asked.headers {
+        let name = HeaderName::from_static(name);
+        headers.entry(name).or_insert_with(|| HeaderValue::from_static(value));
+    }
+    headers
 }
 
 /// Connections of the summariser's own.
@@ -87,4 +98,32 @@ fn request(
         sent.append(name, value.clone());
     }
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{self, Ask};
+
+    #[test]
+    fn what_servers_demand_is_said() {
+        const VERSION: &str = "anthropic-version";
+        for (dialect, own, expected) in [
+            ("anthropic", None, Some("2023-06-01")),
+            ("anthropic", Some("2099-01-01"), Some("2099-01-01")),
+            ("openai-chat", None, None),
+            ("gemini", None, None),
+        ] {
+            let own = own.map(|own| (HeaderName::from_static(VERSION), HeaderValue::from_static(own)));
+            let asked = protocol::named(dialect).unwrap().ask(&Ask {
+                model: "m",
+                text: "x",
+                max_tokens: 9,
+                like: None,
+            });
+            let sent = headers(&own.into_iter().collect(), &asked);
+            let said: Vec<_> = sent.get_all(VERSION).iter().map(|value| value.to_str().unwrap()).collect();
+            assert_eq!(said, expected.into_iter().collect::<Vec<_>>(), "{dialect}");
+        }
+    }
 }

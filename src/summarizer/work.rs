@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::line::Line;
+use super::line::{self, Line};
 use super::purse::Purse;
 use super::{Answered, Done, Failure, Job, Limits, vendor};
 use crate::conversation::{PartId, PartKind};
@@ -158,8 +158,8 @@ impl<L: Line> Errand<'_, L> {
         let max_tokens = self.limits.max_output.min(call.window / 4).max(1);
         let asked = call.protocol.ask(&Ask { model: &call.model, text, max_tokens, like });
         let (bytes, began) = (asked.body.len() as u64, Instant::now());
-        let posted =
-            self.line.post(&call.upstream, &asked.path, &call.headers, Bytes::from(asked.body)).await;
+        let headers = line::headers(&call.headers, &asked);
+        let posted = self.line.post(&call.upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
         let (status, answer) = posted.map_err(|error| Missed::Perhaps(Failure::Call(error)))?;
         self.book(status, &answer, began.elapsed(), bytes);
         if !(200..300).contains(&status) {
