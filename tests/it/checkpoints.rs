@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use plimsoll::store::Checkpoints;
 use plimsoll::strategy::summary::Checkpoint;
 use serde_json::{Value, json};
 
@@ -24,9 +25,7 @@ fn provider() -> Upstream {
 
 /// A checkpoint where the gateway looks for it.
 fn save(home: &Path, text: &str) {
-    let dir = home.join("plimsoll/checkpoints");
-    fs::create_dir_all(&dir).unwrap();
-    fs::write(dir.join("the_old_one.checkpoint.json"), text).unwrap();
+    Checkpoints::below(&home.join("plimsoll")).write(HEADERS[0].1, "json", text).unwrap();
 }
 
 fn checkpoint() -> String {
