@@ -135,7 +135,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     budget.warm(clock::now_ms());
     let routes = routes(&config.upstreams);
     let tunings = tunings(config, &routes);
-    let summaries = summaries(config, &store, &prices, &lost)?;
+    let summaries = summaries(config, &store, &prices, &lost, &budget)?;
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
@@ -191,6 +191,7 @@ fn summaries(
     store: &Arc<dyn Store>,
     prices: &Arc<Catalogue>,
     lost: &Arc<AtomicU64>,
+    budget: &Arc<Budget>,
 ) -> io::Result<Option<Summaries>> {
     let profiles = config.profiles.iter().map(|profile| &profile.tuning);
     let mut all = std::iter::once(&config.tuning).chain(profiles);
@@ -198,7 +199,8 @@ fn summaries(
         return Ok(None);
     }
     let limits = config.tuning.summarize.limits;
-    Summaries::start(limits, Arc::clone(store), Arc::clone(prices), Arc::clone(lost)).map(Some)
+    let (store, prices) = (Arc::clone(store), Arc::clone(prices));
+    Summaries::start(limits, store, prices, Arc::clone(lost), Arc::clone(budget)).map(Some)
 }
 
 /// What a prompt is counted by: without events, and without marks.

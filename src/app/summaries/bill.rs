@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::app::budget::Budget;
 use crate::app::{clock, count_lost};
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing};
 use crate::store::{Batch, Store};
@@ -10,11 +11,13 @@ use crate::summarizer::{Answered, Done, Report};
 use crate::usage::{Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
-pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>) -> Report {
+pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>, budget: Arc<Budget>) -> Report {
     Box::new(move |done| {
         let now_ms = clock::now_ms();
-        let ledger = done.answered.iter().enumerate();
-        let ledger = ledger.map(|(at, answered)| record(done, at, answered, now_ms).row(now_ms)).collect();
+        let answered = done.answered.iter().enumerate();
+        let records = answered.map(|(at, answered)| record(done, at, answered, now_ms));
+        let booked = records.inspect(|record| budget.book(record, now_ms));
+        let ledger = booked.map(|record| record.row(now_ms)).collect();
         let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
         count_lost(&lost, store.later(batch));
