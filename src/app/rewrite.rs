@@ -14,7 +14,7 @@ use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
 use super::{Core, clock, opening};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest, Marks, Role};
+use crate::conversation::{Chain, Conversation, Digest, Marks};
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
@@ -74,6 +74,11 @@ impl Core {
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn(headers);
+        if opening::asked(headers).is_some()
+            && let Ok(place) = request.place()
+        {
+            request.opening = request.begins_with(headers, &place);
+        }
         if let Some(refused) = request.without_opening() {
             return refused;
         }
@@ -109,8 +114,9 @@ impl Core {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Option<Bytes> {
-        let request = Request::read(self, protocol, headers, body, Asked::default()).ok()?;
+        let mut request = Request::read(self, protocol, headers, body, Asked::default()).ok()?;
         let place = request.place().ok()?;
+        request.opening = request.begins_with(headers, &place);
         if place.thread.observe {
             return None;
         }
@@ -140,10 +146,7 @@ impl<'a> Request<'a> {
         let mut principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         // What began otherwise is another history, whatever the user says in it.
         let checkpoint = opening::asked(headers);
-        principal.extend_from_slice(checkpoint.unwrap_or_default().as_bytes());
-        let begins = !conversation.messages.iter().any(|message| message.index.role == Role::Assistant);
-        let opening =
-            checkpoint.filter(|_| begins && !core.observe).map(|name| opening::text(&core.checkpoints, name));
+        principal.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
         let root = Chain::root(protocol.name(), &principal);
         let compaction = compaction::of(&conversation);
         let tuning = core.tunings.of(&config::Request {
@@ -164,7 +167,7 @@ impl<'a> Request<'a> {
             compaction,
             tuning,
             stable: None,
-            opening,
+            opening: None,
             now_ms,
         };
         Ok(read)
@@ -310,15 +313,17 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// What it is to begin with besides its own words. Who only observes begins nothing.
+    fn begins_with(&self, headers: &http::HeaderMap, place: &Place) -> Option<Result<String, Fault>> {
+        let known = (&self.conversation, place);
+        if self.core.observe { None } else { opening::of(&self.core.checkpoints, headers, known) }
+    }
+
     /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
     /// before.
     fn without_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
-        let place = self.place().ok();
-        if place.as_ref().is_some_and(|place| place.sent > 0) {
-            return None;
-        }
-        let facts = self.facts(place, State::Unchanged, None, InForce::default());
+        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
         Some(Rewritten { facts, fault: Some(fault.clone()), ..Rewritten::default() })
     }
 
