@@ -173,7 +173,7 @@ fn a_restart_finds_what_was_ready() {
 fn summaries_are_paid_from_the_budget() {
     use crate::config::BudgetLimits;
     use crate::store::{Outputs, Sqlite};
-    use crate::summarizer::{Answered, Done, Failure};
+    use crate::summarizer::{Called, Done, Failure};
     use crate::usage::{Catalogue, Money, Tokens, Usage, bill};
 
     let home = tempfile::tempdir().unwrap();
@@ -186,16 +186,17 @@ fn summaries_are_paid_from_the_budget() {
     let budget = |store| Arc::new(Budget::new(settings.clone(), store));
     let usage = Usage { tokens: Tokens { input: 1_000_000, ..Tokens::default() }, ..Usage::default() };
     let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-    let answered = Answered {
+    let call = Called {
         model: None,
-        status: 200,
+        status: Some(200),
+        lost: None,
         bill: bill(&prices, &usage, "claude-haiku-4-5", None),
         usage: Some(usage),
         took: Duration::ZERO,
         bytes: 9,
     };
-    let job = job(talk("ucc", &[]));
-    let done = Done { job, answered: vec![answered.clone(), answered], outcome: Err(Failure::NoGain) };
+    let job = Arc::new(job(talk("ucc", &[])));
+    let done = Done { job, calls: vec![call.clone(), call], outcome: Err(Failure::NoGain) };
     let used = |budget: &Budget| {
         let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
         reached.map(|record| (record.state, record.used))
