@@ -174,7 +174,7 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     let tuning = |name: Option<&str>, tuning: &config::Tuning| {
         let config::Tuning { policy, summarize } = tuning;
         let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
-        let terms = Terms::new(summarize, writer, policy.window);
+        let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy.window);
         Tuning::new(name.map(str::to_owned), policy.clone(), terms)
     };
     let profiles = config.profiles.iter();
@@ -183,6 +183,22 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
         (matcher.clone(), tuning(Some(name), own))
     });
     Tunings::new(tuning(None, &config.tuning), profiles.collect())
+}
+
+/// What holds for summaries. Where the upstream that is to write them is not served, none are made: whoever the request
+/// goes to was not meant, and may not have the model.
+fn written(summarize: &config::Summarize, has_writer: bool, profile: Option<&str>) -> config::Summarize {
+    let mut summarize = summarize.clone();
+    let upstream = summarize.upstream.as_deref().filter(|_| !has_writer && summarize.settings.enabled);
+    if let Some(upstream) = upstream {
+        tracing::warn!(
+            upstream,
+            profile,
+            "`summarize.upstream` is not served, as everything goes to one upstream: no summaries are made"
+        );
+        summarize.settings.enabled = false;
+    }
+    summarize
 }
 
 /// The summariser, unless it is turned off or nothing is changed.
@@ -275,4 +291,21 @@ pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartErr
         (given.pattern().to_owned(), price)
     });
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_writes_for_a_writer_who_is_not_served() {
+        for (upstream, has_writer, expected) in
+            [(None, false, true), (Some("local"), true, true), (Some("local"), false, false)]
+        {
+            let mut summarize =
+                config::Summarize { upstream: upstream.map(str::to_owned), ..config::Summarize::default() };
+            summarize.settings.enabled = true;
+            assert_eq!(written(&summarize, has_writer, None).settings.enabled, expected, "{upstream:?}");
+        }
+    }
 }
