@@ -138,7 +138,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     budget.warm(clock::now_ms());
     let routes = routes(&config.upstreams);
     let tunings = tunings(config, &routes);
-    let summaries = summaries(config, &store, &prices, &lost)?;
+    let summaries = summaries(config, &store, &prices, &lost, &budget)?;
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
@@ -178,7 +178,7 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     let tuning = |name: Option<&str>, tuning: &config::Tuning| {
         let config::Tuning { policy, summarize } = tuning;
         let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
-        let terms = Terms::new(summarize, writer, policy.window);
+        let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy.window);
         Tuning::new(name.map(str::to_owned), policy.clone(), terms)
     };
     let profiles = config.profiles.iter();
@@ -189,12 +189,29 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     Tunings::new(tuning(None, &config.tuning), profiles.collect())
 }
 
+/// What holds for summaries. Where the upstream that is to write them is not served, none are made: whoever the request
+/// goes to was not meant, and may not have the model.
+fn written(summarize: &config::Summarize, has_writer: bool, profile: Option<&str>) -> config::Summarize {
+    let mut summarize = summarize.clone();
+    let upstream = summarize.upstream.as_deref().filter(|_| !has_writer && summarize.settings.enabled);
+    if let Some(upstream) = upstream {
+        tracing::warn!(
+            upstream,
+            profile,
+            "`summarize.upstream` is not served, as everything goes to one upstream: no summaries are made"
+        );
+        summarize.settings.enabled = false;
+    }
+    summarize
+}
+
 /// The summariser, unless it is turned off or nothing is changed.
 fn summaries(
     config: &Config,
     store: &Arc<dyn Store>,
     prices: &Arc<Catalogue>,
     lost: &Arc<AtomicU64>,
+    budget: &Arc<Budget>,
 ) -> io::Result<Option<Summaries>> {
     let profiles = config.profiles.iter().map(|profile| &profile.tuning);
     let mut all = std::iter::once(&config.tuning).chain(profiles);
@@ -202,7 +219,8 @@ fn summaries(
         return Ok(None);
     }
     let limits = config.tuning.summarize.limits;
-    Summaries::start(limits, Arc::clone(store), Arc::clone(prices), Arc::clone(lost)).map(Some)
+    let (store, prices) = (Arc::clone(store), Arc::clone(prices));
+    Summaries::start(limits, store, prices, Arc::clone(lost), Arc::clone(budget)).map(Some)
 }
 
 /// What a prompt is counted by: without events, and without marks.
@@ -272,4 +290,21 @@ fn settings(limits: &config::Limits) -> Settings {
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
     let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_writes_for_a_writer_who_is_not_served() {
+        for (upstream, has_writer, expected) in
+            [(None, false, true), (Some("local"), true, true), (Some("local"), false, false)]
+        {
+            let mut summarize =
+                config::Summarize { upstream: upstream.map(str::to_owned), ..config::Summarize::default() };
+            summarize.settings.enabled = true;
+            assert_eq!(written(&summarize, has_writer, None).settings.enabled, expected, "{upstream:?}");
+        }
+    }
 }

@@ -40,6 +40,8 @@ pub(super) struct Start {
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Bytes that it was rewritten to, without what is added to any form of it.
+    pub(super) rewritten_to: u64,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
     /// How often it was sent before.
@@ -220,6 +222,14 @@ impl Follow {
             || (is_long && matches!(stop, "length" | "max_tokens" | "max_output_tokens" | "MAX_TOKENS"))
     }
 
+    /// Its prompt was too long.
+    fn overflowed(&mut self) {
+        self.overflow = true;
+        if let Some(place) = &self.facts.place {
+            self.core.windows.refuse(place.head(), self.start.rewritten_to);
+        }
+    }
+
     fn vendor(&self) -> Option<Vendor> {
         Vendor::of_host(self.upstream.base_url().domain())
     }
@@ -327,7 +337,7 @@ impl Exchange for Follow {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match self.protocol.refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
-                self.overflow = true;
+                self.overflowed();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Other if malformed => Remedy::SendOriginal,
@@ -344,19 +354,22 @@ impl Exchange for Follow {
     }
 
     fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
-        let is_stream =
-            !body.trim_ascii_start().starts_with(b"{") && !body.trim_ascii_start().starts_with(b"[");
-        let is_refused = match (is_stream, whole) {
-            (true, false) if !protocol::has_opened(body) => return Opening::Hold,
-            (true, _) => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
-            (false, false) => return Opening::Hold,
-            (false, true) => {
-                let mut reader = self.protocol.answer(Framing::Document);
-                reader.push(body);
-                self.is_cut_off(&reader.finish(), FULL)
-            }
+        let first = body.trim_ascii_start().first();
+        let is_cut_off = || {
+            let mut reader = self.protocol.answer(Framing::Document);
+            reader.push(body);
+            self.is_cut_off(&reader.finish(), FULL)
         };
-        self.overflow |= is_refused;
+        let is_refused = match (first, whole) {
+            (Some(b'{'), false) => return Opening::Hold,
+            (Some(b'{'), true) => is_cut_off(),
+            (_, false) if !protocol::has_opened(body) => return Opening::Hold,
+            (Some(b'['), true) if is_cut_off() => true,
+            _ => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
+        };
+        if is_refused {
+            self.overflowed();
+        }
         if is_refused { Opening::Again } else { Opening::Deliver }
     }
 

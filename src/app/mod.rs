@@ -16,8 +16,10 @@ mod memo;
 mod meter;
 mod metrics;
 mod opening;
+mod preview;
 mod rewrite;
 mod rewritten;
+mod room;
 mod route;
 mod state;
 mod summaries;
@@ -235,8 +237,7 @@ impl Sidecar {
         attempt: u32,
     ) -> Option<Prepared> {
         let rewritten = self.rewrite(protocol, &inbound, Some(overflow)).await;
-        let has_room = rewritten.body.is_some() && rewritten.facts.event.is_some();
-        has_room.then(|| self.prepared(protocol, inbound, rewritten, attempt))
+        rewritten.has_room.then(|| self.prepared(protocol, inbound, rewritten, attempt))
     }
 
     async fn rewrite(
@@ -259,6 +260,7 @@ impl Sidecar {
         let Inbound { head, body, upstream, received_at } = inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
+        let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
         let refusal = spent.or_else(|| rewritten.fault.take());
@@ -279,6 +281,7 @@ impl Sidecar {
             received: body.len() as u64,
             sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
             attempt,
+            rewritten_to,
         };
         let job = rewritten.prospect.take().and_then(|prospect| self.job(prospect, &head, &upstream));
         let slot =

@@ -1,7 +1,12 @@
 //! The checkpoint that a new conversation starts from, if its client asks for one.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 
+use crate::conversation::Conversation;
+use crate::lineage::Place;
+use crate::planner;
 use crate::server::Fault;
 use crate::store::Checkpoints;
 use crate::strategy::summary::Checkpoint;
@@ -10,20 +15,65 @@ use crate::strategy::summary::Checkpoint;
 const HEADER: &str = "x-plimsoll-checkpoint";
 
 /// The checkpoint that a request names.
-pub(super) fn asked(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HEADER)?.to_str().ok().map(str::trim).filter(|name| !name.is_empty())
+pub(super) fn asked(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let name = headers.get(HEADER)?.as_bytes().trim_ascii();
+    Some(String::from_utf8_lossy(name)).filter(|name| !name.is_empty())
+}
+
+/// What a request is to begin with besides its own words, or why it cannot; `None`: nothing else is asked for, or its
+/// conversation has begun before.
+pub(super) fn of(
+    checkpoints: &Checkpoints,
+    headers: &HeaderMap,
+    (conversation, place): (&Conversation, &Place),
+) -> Option<Result<String, Fault>> {
+    let name = asked(headers)?;
+    if place.sent > 0 || conversation.continues.is_some() {
+        return None;
+    }
+    Some(text(checkpoints, &name).and_then(|text| {
+        if planner::has_place_for_opening(conversation) {
+            Ok(text)
+        } else {
+            Err(fault(&name, "the request does not begin with words of the user's"))
+        }
+    }))
+}
+
+/// The client's fault: to go on without would be to do other work than was asked for.
+fn fault(name: &str, why: &str) -> Fault {
+    let message = format!("`{HEADER}` names a checkpoint that cannot be used: `{name}`: {why}");
+    Fault::client(http::StatusCode::BAD_REQUEST, message)
 }
 
 /// What a conversation that starts from a checkpoint begins with.
 ///
 /// # Errors
-/// The client's fault: it names none that can be used. To go on without would be to do other work than was asked for.
-pub(super) fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
-    let fault = |why: String| {
-        let message = format!("`{HEADER}` names a checkpoint that cannot be used: `{name}`: {why}");
-        Fault::client(http::StatusCode::BAD_REQUEST, message)
-    };
-    let json = checkpoints.read(name).map_err(|error| fault(error.to_string()))?;
-    let checkpoint = Checkpoint::from_json(&json).map_err(|unusable| fault(unusable.to_string()))?;
+/// The client's fault: it names none that can be used.
+fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
+    let json = checkpoints.read(name).map_err(|error| fault(name, &error.to_string()))?;
+    let checkpoint = Checkpoint::from_json(&json).map_err(|unusable| fault(name, &unusable.to_string()))?;
     Ok(checkpoint.to_prompt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whatever_bytes_they_are() {
+        for (value, expected) in [
+            (&b" c1 "[..], Some("c1")),
+            ("задача-1".as_bytes(), Some("задача-1")),
+            (b"a\xffb", Some("a\u{fffd}b")),
+            (b" ", None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(HEADER),
+                http::HeaderValue::from_bytes(value).unwrap(),
+            )]);
+            assert_eq!(asked(&headers).as_deref(), expected);
+        }
+        assert_eq!(asked(&HeaderMap::new()), None);
+    }
 }

@@ -15,7 +15,7 @@ use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
 use super::{Core, clock, opening};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest, Marks, Role};
+use crate::conversation::{Chain, Conversation, Digest, Marks};
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
 use crate::protocol::{self, Protocol};
@@ -31,20 +31,20 @@ use crate::usage::{self, Price};
 const BYTES_PER_TOKEN: usize = 4;
 
 /// One request on its way through.
-struct Request<'a> {
-    core: &'a Core,
-    protocol: &'static dyn Protocol,
-    conversation: Conversation,
+pub(super) struct Request<'a> {
+    pub(super) core: &'a Core,
+    pub(super) protocol: &'static dyn Protocol,
+    pub(super) conversation: Conversation,
     root: Chain,
     caller: Caller,
     asked: Asked<'a>,
     compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
-    tuning: Arc<Tuning>,
+    pub(super) tuning: Arc<Tuning>,
     /// Where its instructions stop being the same from conversation to conversation.
     stable: Option<Stable>,
     /// What it is to begin with besides its own words, or why it cannot.
-    opening: Option<Result<String, Fault>>,
+    pub(super) opening: Option<Result<String, Fault>>,
     now_ms: i64,
 }
 
@@ -62,6 +62,11 @@ impl Core {
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn(headers);
+        if opening::asked(headers).is_some()
+            && let Ok(place) = request.place()
+        {
+            request.opening = request.begins_with(headers, &place);
+        }
         if let Some(refused) = request.without_opening() {
             return refused;
         }
@@ -69,13 +74,15 @@ impl Core {
             return refused;
         }
         // Of all the attempts at a request, the first alone may wait.
-        let waits = asked.overflow.is_none();
-        let mut rewritten = match request.attempt(waits).await {
-            // Another gateway on the same store was first: what it decided is there now.
-            Err(StoreError::Raced) => request.attempt(false).await,
-            done => done,
-        }
-        .unwrap_or_else(|error| request.untouched(error.to_string()));
+        let attempted = match asked.overflow {
+            Some(_) => request.make_room().await,
+            None => match request.attempt(true).await {
+                // Another gateway on the same store was first: what it decided is there now.
+                Err(StoreError::Raced) => request.attempt(false).await,
+                done => done,
+            },
+        };
+        let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
         rewritten.prospect = request.due(&rewritten.facts);
         rewritten.reading = Some(Reading {
             protocol: request.protocol,
@@ -86,51 +93,10 @@ impl Core {
         });
         rewritten
     }
-
-    /// The body that a prompt would be counted by: with the decisions that hold, and those that would be made,
-    /// storing nothing.
-    pub(super) fn preview(
-        &self,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: Asked<'_>,
-    ) -> Option<Bytes> {
-        let Some(within) = protocol.counted(body) else {
-            return self.previewed(protocol, headers, body, asked);
-        };
-        let within = within.range();
-        let request = self.previewed(protocol, headers, &body.slice(within.clone()), asked)?;
-        Some([&body[..within.start], &*request, &body[within.end..]].concat().into())
-    }
-
-    fn previewed(
-        &self,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: Asked<'_>,
-    ) -> Option<Bytes> {
-        let request = Request::read(self, protocol, headers, body, asked).ok()?;
-        let place = request.place().ok()?;
-        if place.thread.observe {
-            return None;
-        }
-        let known = self.tunings.known(&place.thread.id);
-        let tuning = known.as_ref().unwrap_or(&request.tuning);
-        let mut outcome = request.plan_by(&place, &tuning.counting, None, None);
-        if self.observe {
-            outcome.forget_fresh();
-        }
-        if outcome.plan.is_empty() {
-            return None;
-        }
-        protocol::rewrite(request.protocol, &request.conversation, &outcome.plan, &self.memo).ok()
-    }
 }
 
 impl<'a> Request<'a> {
-    fn read(
+    pub(super) fn read(
         core: &'a Core,
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
@@ -142,10 +108,7 @@ impl<'a> Request<'a> {
         let mut principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
         // What began otherwise is another history, whatever the user says in it.
         let checkpoint = opening::asked(headers);
-        principal.extend_from_slice(checkpoint.unwrap_or_default().as_bytes());
-        let begins = !conversation.messages.iter().any(|message| message.index.role == Role::Assistant);
-        let opening =
-            checkpoint.filter(|_| begins && !core.observe).map(|name| opening::text(&core.checkpoints, name));
+        principal.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
         let root = Chain::root(protocol.name(), &principal);
         let compaction = compaction::of(&conversation);
         let tuning = core.tunings.of(&config::Request {
@@ -166,7 +129,7 @@ impl<'a> Request<'a> {
             compaction,
             tuning,
             stable: None,
-            opening,
+            opening: None,
             now_ms,
         };
         Ok(read)
@@ -195,7 +158,7 @@ impl<'a> Request<'a> {
         self.conversation.model.as_deref().or(self.asked.model)
     }
 
-    fn place(&self) -> Result<Place, StoreError> {
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
         self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
     }
 
@@ -205,7 +168,7 @@ impl<'a> Request<'a> {
     }
 
     /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may.
-    async fn plan(&self, place: &Place, waits: bool) -> Outcome {
+    pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
@@ -259,7 +222,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    fn plan_by(
+    pub(super) fn plan_by(
         &self,
         place: &Place,
         policy: &Policy,
@@ -312,15 +275,21 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// What it is to begin with besides its own words. Who only observes begins nothing.
+    pub(super) fn begins_with(
+        &self,
+        headers: &http::HeaderMap,
+        place: &Place,
+    ) -> Option<Result<String, Fault>> {
+        let known = (&self.conversation, place);
+        if self.core.observe { None } else { opening::of(&self.core.checkpoints, headers, known) }
+    }
+
     /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
     /// before.
     fn without_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
-        let place = self.place().ok();
-        if place.as_ref().is_some_and(|place| place.sent > 0) {
-            return None;
-        }
-        let facts = self.facts(place, State::Unchanged, None, InForce::default());
+        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
         Some(Rewritten { facts, fault: Some(fault.clone()), ..Rewritten::default() })
     }
 
@@ -333,7 +302,7 @@ impl<'a> Request<'a> {
         Some(Rewritten { facts, ..Rewritten::default() })
     }
 
-    async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
+    pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
         let place = self.place()?;
         if place.thread.observe {
             self.remember(&place, &InForce::default());
@@ -400,15 +369,14 @@ impl<'a> Request<'a> {
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
-    fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
+    pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
         let seen = (outcome.level, outcome.recalls);
         let decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
-                .with(None, seen);
+            return Rewritten { facts, ..Rewritten::default() }.with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -473,7 +441,7 @@ impl<'a> Request<'a> {
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten { body: None, facts, edited: None, reading: None, prospect: None, fault: None }
+        Rewritten { facts, ..Rewritten::default() }
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {

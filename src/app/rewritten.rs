@@ -30,6 +30,8 @@ pub(super) struct Rewritten {
     pub(super) prospect: Option<Prospect>,
     /// Why it is not to be sent at all.
     pub(super) fault: Option<Fault>,
+    /// It was refused as too long, and this form has more room than the refused one.
+    pub(super) has_room: bool,
 }
 
 /// What the books want to know of a request.

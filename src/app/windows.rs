@@ -3,7 +3,7 @@
 //! Bounded, and lost with the process: the next refusal says it again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use moka::sync::Cache;
 
@@ -11,50 +11,72 @@ use crate::conversation::Chain;
 
 /// Models of upstreams that are remembered.
 const MODELS: usize = 256;
-/// Histories that are remembered to have filled the window.
+/// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
+
+/// Of the longest prompt that was answered, the share that a window has at least: whatever says less was misread.
+const LEAST: f64 = 0.05;
 
 /// Windows as they turned out to be.
 pub(super) struct Windows {
     /// By upstream and model.
-    learned: Mutex<HashMap<(String, String), u64>>,
+    learned: Mutex<HashMap<(String, String), Learned>>,
     full: Cache<Chain, ()>,
+    /// Bytes of the shortest form of a history that was refused.
+    refused: Cache<Chain, u64>,
+    /// Held by the request of a history that room is being made for.
+    rooms: Cache<Chain, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// What is known of a model's window, in tokens.
+#[derive(Debug, Clone, Copy, Default)]
+struct Learned {
+    /// What fits, as a provider said.
+    limit: Option<u64>,
+    /// The longest prompt that was answered.
+    answered: u64,
 }
 
 impl Windows {
     pub(super) fn new() -> Self {
-        Self { learned: Mutex::default(), full: Cache::builder().max_capacity(FULL).build() }
+        Self {
+            learned: Mutex::default(),
+            full: Cache::new(FULL),
+            refused: Cache::new(FULL),
+            rooms: Cache::new(FULL),
+        }
     }
 
     /// A provider has said how many tokens fit.
     pub(super) fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) {
-        let Some(model) = model else { return };
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (upstream.to_owned(), model.to_owned());
-        if learned.len() < MODELS || learned.contains_key(&key) {
-            learned.insert(key, limit);
-        }
+        self.with(upstream, model, |learned| {
+            if limit as f64 >= learned.answered as f64 * LEAST {
+                learned.limit = Some(limit);
+            }
+        });
     }
 
     /// A prompt of so many tokens was answered: a smaller window is not true any more.
     pub(super) fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) {
-        let Some(model) = model else { return };
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        if !learned.is_empty() {
-            let key = (upstream.to_owned(), model.to_owned());
-            if learned.get(&key).is_some_and(|limit| tokens > *limit) {
-                learned.remove(&key);
-            }
-        }
+        self.with(upstream, model, |learned| {
+            learned.limit = learned.limit.filter(|limit| tokens <= *limit);
+            learned.answered = learned.answered.max(tokens);
+        });
     }
 
     /// Tokens that fit, if a provider has said so.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        if learned.is_empty() {
-            return None;
+        learned.get(&(upstream.to_owned(), model?.to_owned()))?.limit
+    }
+
+    fn with(&self, upstream: &str, model: Option<&str>, then: impl FnOnce(&mut Learned)) {
+        let Some(model) = model else { return };
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (upstream.to_owned(), model.to_owned());
+        if learned.len() < MODELS || learned.contains_key(&key) {
+            then(learned.entry(key).or_default());
         }
-        learned.get(&(upstream.to_owned(), model?.to_owned())).copied()
     }
 
     /// The answer to this history ended because the window was full.
@@ -64,7 +86,23 @@ impl Windows {
 
     /// Whether the answer to this history ended so.
     pub(super) fn is_full(&self, head: Chain) -> bool {
-        self.full.entry_count() > 0 && self.full.contains_key(&head)
+        self.full.contains_key(&head)
+    }
+
+    /// This history was too long in a form of so many bytes.
+    pub(super) fn refuse(&self, head: Chain, bytes: u64) {
+        let least = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
+        self.refused.insert(head, least);
+    }
+
+    /// Bytes of the shortest form of a history that was refused.
+    pub(super) fn refused(&self, head: Chain) -> Option<u64> {
+        self.refused.get(&head)
+    }
+
+    /// Waits until room is made for nobody else with this history.
+    pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
+        self.rooms.get_with(head, Arc::default).lock_owned().await
     }
 }
 
@@ -86,5 +124,18 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), Some(1000));
         windows.fitted("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m")), None);
+        // Less than a part of what was answered cannot be meant.
+        windows.learn("a", Some("m"), 12);
+        assert_eq!(windows.of("a", Some("m")), None);
+        windows.learn("a", Some("m"), 500);
+        assert_eq!(windows.of("a", Some("m")), Some(500));
+    }
+
+    #[test]
+    fn the_first_history_that_fills_a_window_counts() {
+        let (windows, head) = (Windows::new(), Chain::root("x", b""));
+        assert!(!windows.is_full(head));
+        windows.fill(head);
+        assert!(windows.is_full(head) && !windows.is_full(Chain::root("y", b"")));
     }
 }

@@ -6,10 +6,11 @@ use glob::PatternError;
 use http::{HeaderMap, HeaderName};
 use toml::de::DeValue;
 
-use super::Preset;
 use super::section::Section;
 use super::tuning::{Around, Tuning};
-use super::value::{Fault, FromValue, bad_pattern};
+use super::upstream::Protocol;
+use super::value::{Fault, FromValue, Word as _, bad_pattern};
+use super::{Preset, Upstreams};
 use crate::shape::settings::Tools;
 
 /// Settings of their own for some conversations.
@@ -69,7 +70,7 @@ impl Matcher {
 /// The profiles of a file. What one leaves out is the preset's that it names, else the file's.
 pub(super) fn read(root: &mut Section<'_, '_>, file: &Tuning, around: Around<'_>) -> Vec<Profile> {
     root.entries("profile", "NAME", |name, section| {
-        let matcher = section.section("match", matcher);
+        let matcher = section.section("match", |section| matcher(section, around.upstreams));
         section.require("match", "missing, a profile must say which requests it is for");
         let preset = section.optional::<Preset>("preset");
         let base = preset.map(|preset| {
@@ -86,16 +87,32 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Tuning, around: Around<'_>
 /// What a matcher may have.
 const KEYS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];
 
-fn matcher(section: &mut Section<'_, '_>) -> Matcher {
-    if section.is_there() && !KEYS.iter().any(|key| section.has(key)) {
-        section.problem_here("nothing to match by", Some(format!("it has `{}`", KEYS.join("`, `"))));
-    }
-    Matcher {
+fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
+    let matcher = Matcher {
         client: globs(section, "client"),
         model: globs(section, "model"),
         upstream: globs(section, "upstream"),
         protocol: globs(section, "protocol"),
         headers: section.pairs("header", |name, value, _| header(name, value)).unwrap_or_default(),
+    };
+    // What is wrong by itself is said already.
+    let says =
+        |key: &&'static str| if *key == "header" { section.has_any("header") } else { section.has(key) };
+    if section.is_there() && !KEYS.iter().any(says) {
+        section.problem_here("nothing to match by", Some(format!("it has `{}`", KEYS.join("`, `"))));
+    }
+    let names: Vec<&str> = upstreams.as_slice().iter().map(|upstream| &*upstream.name).collect();
+    one_of(section, "upstream", matcher.upstream.as_ref(), &names);
+    let protocols: Vec<&str> = Protocol::WORDS.iter().map(|(word, _)| *word).collect();
+    one_of(section, "protocol", matcher.protocol.as_ref(), &protocols);
+    matcher
+}
+
+/// Reports patterns that none of the names there are can match.
+fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&Tools>, names: &[&str]) {
+    if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
+        let hint = format!("there are `{}`", names.join("`, `"));
+        section.problem(key, format!("there is no {key} that it matches"), Some(hint));
     }
 }
 
@@ -148,6 +165,7 @@ mod tests {
             ("client = 'codex*, claude*'", true),
             ("client = 'claude*', model = '*haiku*'", false),
             ("client = 'claude*', model = '*opus*', upstream = 'anthropic'", true),
+            ("client = 'claude*', upstream = 'none, anthropic'", true),
             ("protocol = 'openai-*'", false),
             ("header = { x-team = 'web*' }", true),
             ("header = { x-team = 'web' }", false),

@@ -190,6 +190,12 @@ impl<'r, 't> Section<'r, 't> {
         self.find(key).is_some()
     }
 
+    /// Whether the file has a table with something in it at this key, or what is no table.
+    pub(super) fn has_any(&self, key: &'static str) -> bool {
+        let table = |value: &'t Spanned<DeValue<'t>>| value.get_ref().as_table();
+        self.find(key).is_some_and(|(_, value)| table(value).is_none_or(|table| !table.is_empty()))
+    }
+
     /// Whether the file has the section at all.
     pub(super) const fn is_there(&self) -> bool {
         self.table.is_some()

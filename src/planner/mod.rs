@@ -31,6 +31,7 @@ use crate::strategy::{clear, ladder, window};
 pub use decision::{Applied, Decision, PartKey, Save};
 pub use event::{Event, Facts, Overflow};
 pub use level::Level;
+pub use opening::has_place as has_place_for_opening;
 pub use splice::{Cut, Layout, Splice};
 pub use standing::Standing;
 

@@ -4,20 +4,30 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Digest, Role};
+use crate::conversation::{Conversation, Digest, PartId, Role};
 use crate::plan::{LeafEdit, Op};
 
 use super::decision::{self, Applied, Decision};
 use super::splice::last_text;
 
-/// The decision that a conversation begins with `text`; `None` if it has begun before, or cannot take one.
+/// Whether there are words of the user's, before any answer, that a text can stand below.
+pub fn has_place(conversation: &Conversation) -> bool {
+    place(conversation).is_some()
+}
+
+/// The last words of the user's before the first answer, be it an example's.
+fn place(conversation: &Conversation) -> Option<(PartId, u32)> {
+    let messages = conversation.messages.iter();
+    last_text(conversation, messages.take_while(|message| message.index.role != Role::Assistant).count())
+}
+
+/// The decision that a conversation begins with `text`, where nothing of it was sent before; `None` if it cannot take
+/// one.
 pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied> {
-    let messages = &conversation.messages;
-    let has_begun = messages.iter().any(|message| message.index.role == Role::Assistant);
-    if has_begun || conversation.continues.is_some() || text.trim().is_empty() {
+    if conversation.continues.is_some() || text.trim().is_empty() {
         return None;
     }
-    let (part, leaf) = last_text(conversation, messages.len())?;
+    let (part, leaf) = place(conversation)?;
     let said = conversation.text(part, leaf as usize)?;
     let text = format!("\n\n{text}");
     let decision = Decision {
@@ -109,16 +119,25 @@ mod tests {
     }
 
     #[test]
-    fn it_needs_a_beginning() {
-        for (messages, wanted) in [
-            (ASKS, "STATE"),
-            (r#"{"role":"user","content":[{"type":"image","source":{"type":"url","url":"u"}}]}"#, ""),
+    fn it_needs_words_to_stand_below() {
+        let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"url","url":"u"}}]}"#;
+        let begun = r#"{"role":"assistant","content":"{"}"#;
+        for (messages, below) in [
+            (ASKS.to_owned(), Some("go on")),
+            (format!("{ASKS},{begun}"), Some("go on")),
+            // Examples come first.
+            (format!("{ASKS},{SAYS}"), Some("go on")),
+            (image.to_owned(), None),
+            (format!("{image},{SAYS}"), None),
+            (format!("{begun},{ASKS}"), None),
         ] {
-            let outcome = planned(&talk(messages), 0, &[], Some("STATE"));
-            assert_eq!(outcome.fresh, usize::from(!wanted.is_empty()), "{messages}");
+            let conversation = talk(&messages);
+            let outcome = planned(&conversation, 0, &[], Some("STATE"));
+            assert_eq!((outcome.fresh == 1, has_place(&conversation)), (below.is_some(), below.is_some()));
+            let whole = sent(&conversation, &outcome);
+            let found = below.is_none_or(|below| whole.contains(&format!(r"{below}\n\nSTATE")));
+            assert!(found && whole.matches("STATE").count() == outcome.fresh, "{whole}");
         }
-        let begun = talk(&format!("{ASKS},{SAYS}"));
-        assert!(planned(&begun, 0, &[], Some("STATE")).plan.is_empty());
         assert!(planned(&talk(ASKS), 0, &[], Some(" ")).plan.is_empty());
         assert!(planned(&talk(ASKS), 0, &[], None).plan.is_empty());
     }

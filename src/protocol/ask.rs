@@ -25,6 +25,8 @@ pub struct Asked {
     pub path: String,
     /// The body, JSON.
     pub body: String,
+    /// Headers that the server demands of every call: names in lower case, and what to say where nobody says it.
+    pub headers: &'static [(&'static str, &'static str)],
 }
 
 /// The texts of blocks, put together; `None` when there is none.

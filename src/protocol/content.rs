@@ -87,9 +87,64 @@ fn block_leaves(
     Ok(leaves)
 }
 
-/// The number that a text starts with.
+/// The number that a text starts with: `12000`, `12,000`, `12_000` or `12k`.
 pub(crate) fn leading_number(text: &str) -> Option<u64> {
-    let text = text.trim_start();
-    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
+    let text = text.trim_start().as_bytes();
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = digits(text);
+    // Only groups of three are parts of the number: what else follows is punctuation.
+    while end > 0 && matches!(text.get(end), Some(b',' | b'_')) && digits(&text[end + 1..]) == 3 {
+        end += 4;
+    }
+    let mut number = text[..end].iter().filter(|byte| byte.is_ascii_digit());
+    let number =
+        number.try_fold(0_u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    let unit = match text.get(end..).unwrap_or_default() {
+        [b'k' | b'K', rest @ ..] if !rest.first().is_some_and(u8::is_ascii_alphanumeric) => 1000,
+        _ => 1,
+    };
+    number.filter(|_| end > 0)?.checked_mul(unit)
+}
+
+/// The number that a text ends with, written the same ways.
+pub(crate) fn trailing_number(text: &str) -> Option<u64> {
+    let text = text.trim_end();
+    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b',' | b'_' | b'k' | b'K');
+    let length = text.bytes().rev().take_while(is_part).count();
+    leading_number(text[text.len() - length..].trim_start_matches([',', '_', 'k', 'K']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_sentences() {
+        for (text, expected) in [
+            ("12", Some(12)),
+            (" 12000 tokens", Some(12_000)),
+            ("12,000 tokens", Some(12_000)),
+            ("1,048,576.", Some(1_048_576)),
+            ("12_000", Some(12_000)),
+            ("12k tokens", Some(12_000)),
+            ("128K", Some(128_000)),
+            ("12 , 000", Some(12)),
+            ("12,34", Some(12)),
+            ("12,3456", Some(12)),
+            ("12, 345", Some(12)),
+            ("12kB", Some(12)),
+            ("99999999999999999999", None),
+            ("99999999999999999k", None),
+            ("", None),
+            (",000", None),
+            ("k", None),
+        ] {
+            assert_eq!(leading_number(text), expected, "{text}");
+        }
+        for (text, expected) in
+            [("(9", Some(9)), ("of 12,000", Some(12_000)), ("x 12k", Some(12_000)), ("é", None), ("a,", None)]
+        {
+            assert_eq!(trailing_number(text), expected, "{text}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::answer::{AtFault, Fault, Refused};
 use super::body::Document;
-use super::refusal::{self, Wording};
+use super::refusal::{self, Counts, Wording};
 use crate::json::{Edit, Edits, scan, string};
 
 /// The body with a cache key, unless it has one.
@@ -74,12 +74,17 @@ const PROMPTS: &[&str] = &[
 
 /// What means that the prompt is too long: the code where there is one, else the sentence.
 const OVERFLOW: &[Wording] = &[
-    Wording { says: "context_length_exceeded", limit: LIMITS, prompt: PROMPTS },
-    Wording { says: "exceed_context_size_error", limit: LIMITS, prompt: PROMPTS },
-    Wording { says: "maximum context length is", limit: LIMITS, prompt: PROMPTS },
-    Wording { says: "maximum prompt length is", limit: LIMITS, prompt: PROMPTS },
-    Wording { says: "too large for model with", limit: LIMITS, prompt: PROMPTS },
-    Wording { says: "exceeds the context window of this model", limit: &[], prompt: &[] },
+    Wording { says: "context_length_exceeded", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
+    Wording { says: "exceed_context_size_error", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
+    Wording { says: "maximum context length is", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
+    Wording { says: "maximum prompt length is", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
+    Wording { says: "too large for model with", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
+    Wording {
+        says: "exceeds the context window of this model",
+        limit: &[],
+        prompt: &[],
+        counts: Counts::Request,
+    },
 ];
 
 /// What a refusal is about.

@@ -6,10 +6,12 @@
 use std::fmt::Write as _;
 
 use memchr::memmem;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::answer::Refused;
-use super::content::leading_number;
+use super::content::{leading_number, trailing_number};
 
 /// A way to say that a prompt is too long.
 #[derive(Debug)]
@@ -20,6 +22,17 @@ pub(super) struct Wording {
     pub(super) limit: &'static [&'static str],
     /// Stands in front of the number of tokens that came.
     pub(super) prompt: &'static [&'static str],
+    /// Whose tokens these are.
+    pub(super) counts: Counts,
+}
+
+/// What the number of tokens that came is the sum of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// The prompt, and perhaps the answer that was asked for.
+    Request,
+    /// The prompt alone, where it is the answer that may not fit beside it.
+    Prompt,
 }
 
 /// What the error in an answer means: of a refused request (400), or in the beginning of a stream that began well.
@@ -40,7 +53,8 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
             .filter(|number| *number > 0)
     };
     let limit = number(wording.limit);
-    match (parts(&error), limit) {
+    let alone = parts(&error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
+    match (alone, limit) {
         // A prompt this small is not what is in the way: shortening it would cost history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
         (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
@@ -54,11 +68,6 @@ fn parts(error: &str) -> Option<u64> {
         [" in the messages", " in the functions", " in your prompt", " of text input", " input tokens"];
     let number = |words: &&str| trailing_number(error.split_once(words)?.0);
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
-}
-
-fn trailing_number(text: &str) -> Option<u64> {
-    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
-    text[text.len() - digits..].parse().ok()
 }
 
 /// The words of an error: its message, code and type, and the numbers beside them.
@@ -84,17 +93,34 @@ fn error(document: &Value) -> Option<String> {
     Some(words)
 }
 
-/// The events of a stream's beginning, as far as they are whole.
+/// The events of a stream's beginning, as far as they are whole: of one of events, or of one long list.
 fn events(body: &[u8]) -> Vec<Value> {
+    if let Some(items) = items(body) {
+        return first_item(items).and_then(Result::ok).into_iter().collect();
+    }
     let lines = body.split(|byte| *byte == b'\n');
     let data = lines.filter_map(|line| line.strip_prefix(b"data:"));
     data.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// What stands in a stream that is one long list.
+fn items(body: &[u8]) -> Option<&[u8]> {
+    body.trim_ascii_start().strip_prefix(b"[")
+}
+
+/// The first item of a list; `None` as long as it is not whole, or if there is none.
+fn first_item<'b, T: Deserialize<'b>>(items: &'b [u8]) -> Option<Result<T, serde_json::Error>> {
+    let first = serde_json::Deserializer::from_slice(items).into_iter().next()?;
+    if first.as_ref().is_err_and(serde_json::Error::is_eof) { None } else { Some(first) }
 }
 
 /// Whether the beginning of a stream tells what becomes of it: there is an event that is more than a greeting.
 pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];
+    if let Some(items) = items(body) {
+        return first_item::<IgnoredAny>(items).is_some();
+    }
     let whole = memchr::memrchr(b'\n', body).map_or(&body[..0], |end| &body[..end]);
     let lines = whole.split(|byte| *byte == b'\n');
     let mut events = lines.filter_map(|line| line.strip_prefix(b"data:"));
@@ -119,6 +145,12 @@ mod tests {
             ("data: {\"type\":\"response.created\"}\n\ndata: {\"type\":\"response.failed\"}\n", true),
             ("event: message_start\r\ndata: {\"type\":\"message_start\"}\r\n", true),
             ("data: {\"choices\":[]}\n\n", true),
+            ("[", false),
+            (" [\n{\"candidates\":[{\"text\":\"}\"", false),
+            ("[{\"candidates\":[]}", true),
+            ("[{\"candidates\":[]},\r\n{\"cand", true),
+            ("[]", true),
+            ("[}", true),
         ] {
             assert_eq!(has_opened(body.as_bytes()), expected, "{body}");
         }
@@ -126,7 +158,8 @@ mod tests {
 
     #[test]
     fn only_the_error_itself_counts() {
-        let wordings = &[Wording { says: "too long", limit: &["> "], prompt: &["long: "] }];
+        let wordings =
+            &[Wording { says: "too long", limit: &["> "], prompt: &["long: "], counts: Counts::Request }];
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
@@ -145,6 +178,16 @@ mod tests {
                 r#"{"error":{"message":"too long: 12 (7 in the messages, 4 in the functions, and 1 in the completion) > 9"}}"#,
                 overflow(Some(11), Some(9)),
             ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 13,500 > 12,000"}}"#,
+                overflow(Some(13_500), Some(12_000)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"too long: 12,000 (3,000 in the messages, 9,000 in the completion) > 9k"}}"#,
+                Refused::Answer,
+            ),
             (400, r#"{"error":{"message":"too long: (many in the messages)"}}"#, overflow(None, None)),
             (400, r#"[{"error":{"message":"too long"}}]"#, overflow(None, None)),
             (400, r#"{"error":"too long"}"#, overflow(None, None)),
@@ -156,6 +199,9 @@ mod tests {
             (200, "data: {\"error\":{\"message\":\"too long\"}}\n\n", overflow(None, None)),
             (200, "data: {\"delta\":\"too long\"}\n\n", Refused::Other),
             (200, r#"{"text":"too long"}"#, Refused::Other),
+            (200, r#"[{"error":{"message":"too long"}}"#, overflow(None, None)),
+            (200, r#"[{"error":{"message":"too long"}"#, Refused::Other),
+            (200, r#"[{"text":"too long"}]"#, Refused::Other),
         ] {
             assert_eq!(read(status, body.as_bytes(), wordings), expected, "{status} {body}");
         }

@@ -3,10 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::logs::stem;
 use super::outputs::{create_private, write_private};
-
-/// The longest name of a file, without its ending.
-const LONGEST: usize = 100;
 
 /// A directory of checkpoints.
 #[derive(Debug, Clone)]
@@ -26,11 +24,9 @@ impl Checkpoints {
     }
 
     /// The file of a conversation's checkpoint: `ending` is `json` or `md`. Whatever the id is, the file is in the
-    /// directory.
+    /// directory, and no other conversation's.
     fn path(&self, id: &str, ending: &str) -> PathBuf {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-        let stem: String = id.chars().take(LONGEST).map(plain).collect();
-        self.dir.join(format!("{stem}.checkpoint.{ending}"))
+        self.dir.join(format!("{}.checkpoint.{ending}", stem(id)))
     }
 
     /// Writes a file, and the directory if there is none.
@@ -64,11 +60,15 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::below(state.path());
         assert_eq!(checkpoints.read("a").unwrap_err().kind(), io::ErrorKind::NotFound);
-        for id in ["a", "../../a b/é", &"x".repeat(300)] {
+        let (long, longer) = ("x".repeat(300), "x".repeat(301));
+        let ids = ["a", "team:a", "team.a", "team_a", "../../a b/é", "../../a b/è", "", &long, &longer];
+        for id in ids {
             let path = checkpoints.write(id, "json", id).unwrap();
             assert_eq!(path.parent(), Some(&*state.path().join("checkpoints")));
-            assert_eq!(checkpoints.read(id).unwrap(), id);
             assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        for id in ids {
+            assert_eq!(checkpoints.read(id).unwrap(), id);
         }
     }
 }

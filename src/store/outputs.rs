@@ -96,10 +96,19 @@ fn is_id(id: &str) -> bool {
 /// What the file system says.
 pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("{}.part", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let written = write_by(&draft, path, text);
+    if written.is_err() {
+        // No sweep knows it.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write_by(draft: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
     file.write_all(text.as_bytes())?;
     drop(file);
-    fs::rename(&draft, path)
+    fs::rename(draft, path)
 }
 
 #[cfg(test)]
@@ -121,6 +130,17 @@ mod tests {
         outputs.remove(id).unwrap();
         outputs.remove(id).unwrap();
         assert_eq!(outputs.read(id).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_saved_leaves_nothing_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(home.path());
+        let id = "0123456789abcdef0123456789abcdef";
+        // A folder has the name.
+        fs::create_dir_all(outputs.path(id).join("x")).unwrap();
+        assert!(outputs.save(id, "text").is_err());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::line::{Https, Line};
+use super::line::{self, Https, Line as _, Lost};
 use super::{Call, Failure, vendor};
 use crate::protocol::{Ask, Framing};
 use crate::usage::{self, Catalogue, Money};
@@ -14,6 +14,8 @@ use crate::usage::{self, Catalogue, Money};
 const ANSWER: u64 = 8_000;
 /// The first pause before a question is asked again; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause: who has to wait longer is told why.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
@@ -60,8 +62,10 @@ impl Judge {
             let (mut attempt, mut pause) = (1, PAUSE);
             loop {
                 let asked = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
-                match asked.unwrap_or(Err((Failure::TimedOut, true))) {
-                    Err((_, true)) if attempt < self.attempts => tokio::time::sleep(pause).await,
+                match asked.unwrap_or(Err((Failure::TimedOut, Some(PAUSE)))) {
+                    Err((_, Some(wait))) if attempt < self.attempts && wait <= LONGEST => {
+                        tokio::time::sleep(pause.max(wait)).await;
+                    }
                     done => return done.map_err(|(failure, _)| failure),
                 }
                 (attempt, pause) = (attempt + 1, pause * 2);
@@ -69,16 +73,21 @@ impl Judge {
         })
     }
 
-    /// The answer; else why there is none, and whether it may go better another time.
-    async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, (Failure, bool)> {
+    /// The answer; else why there is none, and after what time it may go better; `None`: never.
+    async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, (Failure, Option<Duration>)> {
         let Call { upstream, protocol, model, like, headers, window } = &self.call;
         let max_tokens = ANSWER.min(window / 4).max(1);
         let asked = protocol.ask(&Ask { model, text, max_tokens, like: like.as_deref() });
-        let posted = self.https.post(upstream, &asked.path, headers, Bytes::from(asked.body)).await;
-        let (status, answer) = posted.map_err(|error| (Failure::Call(error), true))?;
+        let headers = line::headers(headers, &asked);
+        let posted = self.https.post(upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
+        let reply = posted.map_err(|lost| match lost {
+            Lost::Unsent(why) | Lost::Unanswered(why) => (Failure::Call(why), Some(PAUSE)),
+        })?;
+        let (status, answer) = (reply.status, reply.body);
         if !(200..300).contains(&status) {
             let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);
-            return Err((Failure::Call(format!("status {status}")), passes));
+            let wait = reply.retry_after.unwrap_or(PAUSE);
+            return Err((Failure::Call(format!("status {status}")), passes.then_some(wait)));
         }
         let mut reader = protocol.answer(Framing::Document);
         reader.push(&answer);
@@ -86,7 +95,7 @@ impl Judge {
         let billed = read.model.as_deref().unwrap_or(model);
         let usage = read.usage.map(|usage| usage.at(&asked.path));
         let bill = usage.and_then(|usage| usage::bill(prices, &usage, billed, vendor(&self.call)));
-        let text = protocol.said(&answer).ok_or((Failure::Incomplete, true))?;
+        let text = protocol.said(&answer).ok_or((Failure::Incomplete, Some(PAUSE)))?;
         Ok(Said { text, cost: bill.map(|bill| bill.total) })
     }
 }

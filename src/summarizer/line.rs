@@ -1,26 +1,57 @@
 //! One call to a server, and its whole answer.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
-use crate::upstream::{Clients, Upstream};
+use crate::protocol::Asked;
+use crate::upstream::{Clients, SendError, Upstream};
 
 /// The largest answer that is read, in bytes.
 const ANSWER: usize = 4 << 20;
 
 /// Something that carries calls to servers.
 pub(super) trait Line: Sync {
-    /// Posts JSON and reads the answer: its status and its body. An error is one that may pass.
+    /// Posts JSON and reads the answer. An error is one that may pass.
     fn post(
         &self,
         upstream: &Upstream,
         path: &str,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> impl Future<Output = Result<(u16, Bytes), String>> + Send;
+    ) -> impl Future<Output = Result<Reply, Lost>> + Send;
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) body: Bytes,
+    /// How long the server wants not to be asked again.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone)]
+pub(super) enum Lost {
+    /// The question did not reach the server.
+    Unsent(String),
+    /// It did, or may have: the server may have worked on it.
+    Unanswered(String),
+}
+
+/// The headers that a question is asked with: the caller's own, and what the server demands beside them.
+pub(super) fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
+    let mut headers = own.clone();
+    for (name, value) in asked.headers {
+        let name = HeaderName::from_static(name);
+        headers.entry(name).or_insert_with(|| HeaderValue::from_static(value));
+    }
+    headers
 }
 
 /// Connections of the summariser's own.
@@ -44,22 +75,34 @@ impl Line for Https {
         path: &str,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<(u16, Bytes), String> {
-        let request = request(upstream, path, headers, body)?;
-        let answer = self.0.send(upstream, request).await.map_err(|error| error.to_string())?;
+    ) -> Result<Reply, Lost> {
+        let request = request(upstream, path, headers, body).map_err(Lost::Unsent)?;
+        let answer = self.0.send(upstream, request).await.map_err(|error| match error {
+            SendError::Connect(_) | SendError::Tls(_) | SendError::Address => Lost::Unsent(error.to_string()),
+            _ => Lost::Unanswered(error.to_string()),
+        })?;
         let (head, mut body) = answer.into_parts();
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| format!("the answer broke off: {error}"))?;
+            let broken = |error| Lost::Unanswered(format!("the answer broke off: {error}"));
+            let frame = frame.map_err(broken)?;
             if let Ok(data) = frame.into_data() {
                 if whole.len() + data.len() > ANSWER {
-                    return Err("the answer is too large".to_owned());
+                    return Err(Lost::Unanswered("the answer is too large".to_owned()));
                 }
                 whole.extend_from_slice(&data);
             }
         }
-        Ok((head.status.as_u16(), whole.freeze()))
+        let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
+        Ok(Reply { status, body: whole.freeze(), retry_after })
     }
+}
+
+/// How long a server wants not to be asked again. One that names a date is asked as if it named nothing.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|ms| ms / 1000.0).or_else(|| number("retry-after"))?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn request(
@@ -87,4 +130,49 @@ fn request(
         sent.append(name, value.clone());
     }
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{self, Ask};
+
+    #[test]
+    fn how_long_to_wait() {
+        for (name, value, expected) in [
+            ("retry-after", "60", Some(60_000)),
+            ("retry-after", " 1.5", Some(1500)),
+            ("retry-after-ms", "250", Some(250)),
+            ("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT", None),
+            ("retry-after", "-1", None),
+            ("retry-after", "NaN", None),
+            ("x", "60", None),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            assert_eq!(retry_after(&headers), expected.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_servers_demand_is_said() {
+        const VERSION: &str = "anthropic-version";
+        for (dialect, own, expected) in [
+            ("anthropic", None, Some("2023-06-01")),
+            ("anthropic", Some("2099-01-01"), Some("2099-01-01")),
+            ("openai-chat", None, None),
+            ("gemini", None, None),
+        ] {
+            let own = own.map(|own| (HeaderName::from_static(VERSION), HeaderValue::from_static(own)));
+            let asked = protocol::named(dialect).unwrap().ask(&Ask {
+                model: "m",
+                text: "x",
+                max_tokens: 9,
+                like: None,
+            });
+            let sent = headers(&own.into_iter().collect(), &asked);
+            let said: Vec<_> = sent.get_all(VERSION).iter().map(|value| value.to_str().unwrap()).collect();
+            assert_eq!(said, expected.into_iter().collect::<Vec<_>>(), "{dialect}");
+        }
+    }
 }

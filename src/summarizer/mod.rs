@@ -5,6 +5,7 @@
 //! needs to know of a request (its credentials too) lives as long as the job, in memory, and is never stored or
 //! logged. Whether a summary is sent is not decided here.
 
+mod calls;
 pub mod credentials;
 pub mod judge;
 mod line;
@@ -30,6 +31,7 @@ use crate::strategy::summary;
 use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
+use calls::Calls;
 use line::Https;
 use purse::Purse;
 
@@ -115,13 +117,15 @@ pub struct Job {
     pub now_ms: i64,
 }
 
-/// A call that was answered.
+/// A call that reached the server, or may have.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct Called {
     /// The model that answered, as the provider says.
     pub model: Option<String>,
-    /// The HTTP status.
-    pub status: u16,
+    /// The HTTP status; `None`: there was no answer.
+    pub status: Option<u16>,
+    /// Why there was no answer, or no whole one.
+    pub lost: Option<String>,
     /// The provider's figures.
     pub usage: Option<Usage>,
     /// What it cost.
@@ -156,6 +160,9 @@ pub enum Failure {
     /// The money for this hour is spent.
     #[error("the money for this hour is spent")]
     Spent,
+    /// The gateway has stopped.
+    #[error("the gateway was stopped")]
+    Stopped,
     /// The client sums its history up by itself.
     #[error("the client made a summary of its own")]
     Unwanted,
@@ -164,9 +171,9 @@ pub enum Failure {
 /// How a job ended.
 pub struct Done {
     /// The job.
-    pub job: Job,
-    /// The calls that were answered.
-    pub answered: Vec<Answered>,
+    pub job: Arc<Job>,
+    /// The calls that were made.
+    pub calls: Vec<Called>,
     /// What came of it.
     pub outcome: Result<Arc<Summary>, Failure>,
 }
@@ -306,9 +313,46 @@ async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
         under_way.spawn(async move {
             // Whatever happens in there, the thread is free for the next job.
             let _free = Free { desk: &desk, thread: job.thread.clone(), _ended: ended };
-            let done = work::run(job, &*https, &desk.limits, (&desk.purse, &desk.prices), &unwanted).await;
-            desk.end(&done);
+            let mut work = UnderWay::new(&desk, job);
+            let (books, calls) = ((&desk.purse, &*desk.prices), &mut work.calls);
+            let outcome = work::run(&work.job, &*https, &desk.limits, books, &unwanted, calls).await;
+            work.end(outcome);
         });
+    }
+}
+
+/// A job under way. What it has asked is reported even if it is not let come to its end.
+struct UnderWay<'a> {
+    desk: &'a Desk,
+    job: Arc<Job>,
+    calls: Calls,
+    ended: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(desk: &'a Desk, job: Job) -> Self {
+        Self { desk, job: Arc::new(job), calls: Calls::default(), ended: false }
+    }
+
+    fn end(mut self, outcome: Result<Arc<Summary>, Failure>) {
+        self.ended = true;
+        let done = self.done(outcome);
+        self.desk.end(&done);
+    }
+
+    fn done(&mut self, outcome: Result<Arc<Summary>, Failure>) -> Done {
+        Done { job: Arc::clone(&self.job), calls: self.calls.take(), outcome }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let books = (&self.desk.purse, &*self.desk.prices);
+            self.calls.lost(&Failure::Stopped.to_string(), &self.job, books);
+            let done = self.done(Err(Failure::Stopped));
+            (self.desk.report)(&done);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::line::Line;
+use super::line::{Line, Lost};
 use super::*;
 use crate::conversation::NoMemo;
 use crate::protocol;
@@ -18,7 +18,10 @@ enum Reply {
     Says(&'static str),
     Status(u16, &'static str),
     CutOff,
+    /// Has too much to do, and says for how many seconds.
+    Asks(u64),
     Breaks,
+    Closed,
     Hangs,
     /// Says nothing of use, and the client sums up by itself meanwhile.
     Late,
@@ -49,6 +52,10 @@ impl Script {
     }
 }
 
+fn answered(status: u16, body: String, retry_after: Option<Duration>) -> line::Reply {
+    line::Reply { status, body: body.into(), retry_after }
+}
+
 impl Line for Script {
     async fn post(
         &self,
@@ -56,7 +63,7 @@ impl Line for Script {
         path: &str,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<(u16, Bytes), String> {
+    ) -> Result<line::Reply, Lost> {
         assert_eq!((path, headers.len()), ("/v1/chat/completions", 1));
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         self.prompts.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
@@ -67,13 +74,15 @@ impl Line for Script {
         let answer = |text: &str, stop: &str| {
             let answer = json!({"id": "a", "model": "gpt-4", "usage": {"prompt_tokens": 1000, "completion_tokens": 100},
                 "choices": [{"finish_reason": stop, "message": {"role": "assistant", "content": text}}]});
-            Ok((200, Bytes::from(answer.to_string())))
+            Ok(answered(200, answer.to_string(), None))
         };
         match reply {
             Reply::Says(text) => answer(text, "stop"),
             Reply::CutOff => answer(GOOD, "length"),
-            Reply::Status(status, body) => Ok((status, Bytes::from(body))),
-            Reply::Breaks => Err("the connection broke".to_owned()),
+            Reply::Status(status, body) => Ok(answered(status, body.to_owned(), None)),
+            Reply::Asks(seconds) => Ok(answered(429, "{}".to_owned(), Some(Duration::from_secs(seconds)))),
+            Reply::Breaks => Err(Lost::Unanswered("the connection broke".to_owned())),
+            Reply::Closed => Err(Lost::Unsent("nobody is there".to_owned())),
             Reply::Hangs => std::future::pending().await,
             Reply::Late => {
                 self.unwanted.store(true, Ordering::Relaxed);
@@ -139,20 +148,27 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
     runtime.block_on(async {
         let (began, purse) = (Instant::now(), Purse::new(limits.per_hour));
         let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-        let done = work::run(job, script, limits, (&purse, &prices), &script.unwanted).await;
+        let (mut calls, books) = (Calls::default(), (&purse, &prices));
+        let outcome = work::run(&job, script, limits, books, &script.unwanted, &mut calls).await;
+        let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
         (done, began.elapsed().as_secs())
     })
 }
 
 #[test]
 fn what_servers_do() {
-    use Reply::{Breaks, CutOff, Hangs, Late, Says, Status};
+    use Reply::{Asks, Breaks, Closed, CutOff, Hangs, Late, Says, Status};
     let garbage = Says("I would rather not.");
     let failed = |why: &str| Err(why.to_owned());
     for (script, expected, calls, seconds) in [
         (vec![Says(GOOD)], Ok(()), 1, 0),
         (vec![Status(503, "{}"), Status(429, "{}"), Says(GOOD)], Ok(()), 3, 3),
         (vec![Breaks, Says(GOOD)], Ok(()), 2, 1),
+        (vec![Closed, Says(GOOD)], Ok(()), 2, 1),
+        (vec![Asks(60), Says(GOOD)], Ok(()), 2, 60),
+        // Not before the time is up.
+        (vec![Asks(101)], failed("status 429"), 1, 0),
+        (vec![Asks(60)], failed("status 429"), 2, 60),
         (vec![garbage.clone(), Says(GOOD)], Ok(()), 2, 1),
         (vec![Status(500, "")], failed("status 500"), 3, 3),
         (vec![Status(401, "{}")], failed("status 401"), 1, 0),
@@ -167,12 +183,16 @@ fn what_servers_do() {
         (vec![Status(400, OVERFLOW), Says(GOOD)], Ok(()), 3, 0),
         (vec![Status(400, OVERFLOW)], failed("the history is too long for the summariser"), 3, 0),
     ] {
+        let unsent = script.iter().filter(|reply| matches!(reply, Closed)).count();
         let script = Script::new(&script);
         let (done, took) = play(job(20, 8_192), &limits(), &script);
         let outcome = done.outcome.as_ref().map(|_| ()).map_err(ToString::to_string);
         assert_eq!((outcome, script.prompts().len(), took), (expected, calls, seconds));
-        let costs = done.answered.iter().filter(|answered| answered.bill.is_some()).count();
-        assert_eq!(costs, done.answered.iter().filter(|answered| answered.usage.is_some()).count());
+        let costs = done.calls.iter().filter(|call| call.bill.is_some()).count();
+        assert_eq!(costs, done.calls.iter().filter(|call| call.usage.is_some()).count());
+        // What the server may have worked on is noted.
+        assert_eq!(done.calls.len(), calls - unsent);
+        assert!(done.calls.iter().all(|call| call.lost.is_some() == call.status.is_none()));
     }
 }
 
@@ -243,6 +263,42 @@ fn money_runs_out() {
         assert_eq!(script.prompts().len() - before, calls, "{usd}");
         assert_eq!(done.outcome.is_err_and(|failure| failure == Failure::Spent), calls < 5, "{usd}");
     }
+}
+
+/// What is lost counts by its prompt.
+#[test]
+fn lost_calls_empty_the_purse() {
+    let script = Script::new(&[Reply::Breaks]);
+    // Some 17 KB of prompt: more than ten cents at three cents for a thousand tokens.
+    let limits = Limits { per_hour: Money::from_usd_str("0.05").ok(), attempts: 5, ..limits() };
+    let (done, _) = play(job(20, 100_000), &limits, &script);
+    assert_eq!((script.prompts().len(), done.outcome.map(|_| ())), (1, Err(Failure::Spent)));
+}
+
+/// A job that is cut short leaves behind what it has asked.
+#[test]
+fn what_is_cut_short_is_reported() {
+    let (told, ends) = std::sync::mpsc::channel();
+    let report: Report = {
+        let told = Mutex::new(told);
+        Box::new(move |done: &Done| {
+            let calls: Vec<_> = done.calls.iter().map(|call| (call.status, call.lost.clone())).collect();
+            told.lock().unwrap().send((calls, done.outcome.as_ref().err().cloned())).unwrap();
+        })
+    };
+    let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    let desk = Desk::new(limits(), prices, report);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
+        let mut work = UnderWay::new(&desk, job(20, 100_000));
+        let (books, calls) = ((&desk.purse, &*desk.prices), &mut work.calls);
+        let run = work::run(&work.job, &script, &desk.limits, books, &script.unwanted, calls);
+        assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
+    });
+    let expected = vec![(Some(200), None), (None, Some("the gateway was stopped".to_owned()))];
+    assert_eq!(ends.try_recv(), Ok((expected, Some(Failure::Stopped))));
 }
 
 /// A thread has one job at a time; nobody waits longer than allowed, and the end of the gateway ends all.

@@ -7,15 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::line::Line;
+use super::calls::Calls;
+use super::line::{self, Line, Lost, Reply};
 use super::purse::Purse;
-use super::{Answered, Done, Failure, Job, Limits, vendor};
+use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
-use crate::protocol::{Ask, Framing, Refused};
+use crate::protocol::{Ask, Refused};
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::{Fidelity, Outline, text, transcript};
-use crate::usage::{self, Catalogue};
+use crate::usage::Catalogue;
 
 /// Tokens of a prompt beside the transcript, on top of the memory so far: the task, the rules.
 const FRAME: u64 = 4_000;
@@ -28,19 +29,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Does a job, within the limits.
+/// Does a job, within the limits; what it asks is noted in `calls`.
 pub(super) async fn run<L: Line>(
-    job: Job,
+    job: &Job,
     line: &L,
     limits: &Limits,
-    (purse, prices): (&Purse, &Catalogue),
+    books: (&Purse, &Catalogue),
     unwanted: &AtomicBool,
-) -> Done {
-    let mut errand = Errand { job: &job, line, limits, purse, prices, unwanted, answered: Vec::new() };
-    let outcome = tokio::time::timeout(limits.timeout, errand.make()).await;
-    let outcome = outcome.unwrap_or(Err(Failure::TimedOut));
-    let answered = errand.answered;
-    Done { job, answered, outcome }
+    calls: &mut Calls,
+) -> Result<Arc<Summary>, Failure> {
+    let until = Instant::now() + limits.timeout;
+    let mut errand = Errand { job, line, limits, books, unwanted, calls, until };
+    let made = tokio::time::timeout_at(until, errand.make()).await;
+    made.unwrap_or_else(|_| {
+        calls.lost(&Failure::TimedOut.to_string(), job, books);
+        Err(Failure::TimedOut)
+    })
 }
 
 /// A job under way.
@@ -48,16 +52,16 @@ struct Errand<'a, L> {
     job: &'a Job,
     line: &'a L,
     limits: &'a Limits,
-    purse: &'a Purse,
-    prices: &'a Catalogue,
+    books: (&'a Purse, &'a Catalogue),
     unwanted: &'a AtomicBool,
-    answered: Vec<Answered>,
+    calls: &'a mut Calls,
+    until: Instant,
 }
 
 /// Why an attempt failed.
 enum Missed {
-    /// It may go better another time.
-    Perhaps(Failure),
+    /// It may go better another time, after this long if the server says so.
+    Perhaps(Failure, Option<Duration>),
     /// It will not.
     Surely(Failure),
     /// The prompt is too long for the model.
@@ -71,7 +75,7 @@ impl<L: Line> Errand<'_, L> {
             match self.write(budget).await {
                 Err(Missed::Overflow) if budget / 2 >= LEAST => budget /= 2,
                 Err(Missed::Overflow) => return Err(Failure::TooLong),
-                Err(Missed::Perhaps(failure) | Missed::Surely(failure)) => return Err(failure),
+                Err(Missed::Perhaps(failure, _) | Missed::Surely(failure)) => return Err(failure),
                 Ok(outline) => break outline,
             }
         };
@@ -138,13 +142,17 @@ impl<L: Line> Errand<'_, L> {
             if self.unwanted.load(Ordering::Relaxed) {
                 return Err(Missed::Surely(Failure::Unwanted));
             }
-            if self.purse.is_empty() {
+            if self.books.0.is_empty() {
                 return Err(Missed::Surely(Failure::Spent));
             }
             attempt += 1;
             match self.attempt(text).await {
-                Err(Missed::Perhaps(_)) if attempt < self.limits.attempts => {
-                    tokio::time::sleep(pause).await;
+                Err(Missed::Perhaps(failure, after)) if attempt < self.limits.attempts => {
+                    let wait = after.map_or(pause, |after| after.max(pause));
+                    if wait > self.until.saturating_duration_since(Instant::now()) {
+                        return Err(Missed::Surely(failure));
+                    }
+                    tokio::time::sleep(wait).await;
                     pause = (pause * 2).min(LONGEST);
                 }
                 done => return done,
@@ -157,41 +165,40 @@ impl<L: Line> Errand<'_, L> {
         let like = call.like.as_deref();
         let max_tokens = self.limits.max_output.min(call.window / 4).max(1);
         let asked = call.protocol.ask(&Ask { model: &call.model, text, max_tokens, like });
-        let (bytes, began) = (asked.body.len() as u64, Instant::now());
-        let posted =
-            self.line.post(&call.upstream, &asked.path, &call.headers, Bytes::from(asked.body)).await;
-        let (status, answer) = posted.map_err(|error| Missed::Perhaps(Failure::Call(error)))?;
-        self.book(status, &answer, began.elapsed(), bytes);
+        let headers = line::headers(&call.headers, &asked);
+        self.calls.sent(asked.body.len() as u64);
+        let posted = self.line.post(&call.upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
+        let reply = posted.map_err(|lost| self.lost(lost))?;
+        self.calls.answered(&reply, self.job, self.books);
+        let Reply { status, body: answer, retry_after } = reply;
         if !(200..300).contains(&status) {
             return Err(match call.protocol.refused(status, &answer) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
                 Refused::Other => {
                     let failure = Failure::Call(format!("status {status}"));
                     let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);
-                    if passes { Missed::Perhaps(failure) } else { Missed::Surely(failure) }
+                    if passes { Missed::Perhaps(failure, retry_after) } else { Missed::Surely(failure) }
                 }
             });
         }
-        let written = call.protocol.said(&answer).ok_or(Missed::Perhaps(Failure::Incomplete))?;
+        let written = call.protocol.said(&answer).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         let most = prompt::most_bytes(&self.job.settings);
-        Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into()))
+        Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }
 
-    /// Notes what an answer cost.
-    fn book(&mut self, status: u16, answer: &[u8], took: Duration, bytes: u64) {
-        let call = &self.job.call;
-        let mut reader = call.protocol.answer(Framing::Document);
-        reader.push(answer);
-        let mut answer = reader.finish();
-        answer.usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
-        let model = answer.model.clone();
-        let billed = model.as_deref().unwrap_or(&call.model);
-        let bill = answer.usage.as_ref();
-        let bill = bill.and_then(|usage| usage::bill(self.prices, usage, billed, vendor(call)));
-        if let Some(bill) = &bill {
-            self.purse.spend(bill.total);
-        }
-        self.answered.push(Answered { model, status, usage: answer.usage, bill, took, bytes });
+    /// There is no answer.
+    fn lost(&mut self, lost: Lost) -> Missed {
+        let why = match lost {
+            Lost::Unsent(why) => {
+                self.calls.unsent();
+                why
+            }
+            Lost::Unanswered(why) => {
+                self.calls.lost(&why, self.job, self.books);
+                why
+            }
+        };
+        Missed::Perhaps(Failure::Call(why), None)
     }
 
     fn judge(&self, outline: &Outline) -> Result<Summary, Failure> {

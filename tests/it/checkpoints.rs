@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use plimsoll::store::Checkpoints;
 use plimsoll::strategy::summary::Checkpoint;
 use serde_json::{Value, json};
 
@@ -24,9 +25,7 @@ fn provider() -> Upstream {
 
 /// A checkpoint where the gateway looks for it.
 fn save(home: &Path, text: &str) {
-    let dir = home.join("plimsoll/checkpoints");
-    fs::create_dir_all(&dir).unwrap();
-    fs::write(dir.join("the_old_one.checkpoint.json"), text).unwrap();
+    Checkpoints::below(&home.join("plimsoll")).write(HEADERS[0].1, "json", text).unwrap();
 }
 
 fn checkpoint() -> String {
@@ -107,5 +106,33 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
     let config = format!("mode = 'observe'\n{CONFIG}");
     let gateway = Gateway::start(home.path(), &config, &upstream.url());
     assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
+    gateway.stop();
+}
+
+/// Whatever a conversation begins with: it carries the checkpoint, or is refused.
+#[test]
+fn no_conversation_begins_without_it() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    save(home.path(), &checkpoint());
+    let gateway = gateway(home.path(), &upstream);
+    let user = |content: Value| json!({"role": "user", "content": content});
+    let answer = |text: &str| json!({"role": "assistant", "content": text});
+    let image = json!([{"type": "image", "source": {"type": "url", "url": "http://x/y.png"}}]);
+    for (id, messages, expected) in [
+        ("the old/one", vec![user(json!("a")), answer("{")], 200),
+        ("the old/one", vec![user(json!("2+2?")), answer("4"), user(json!("the task"))], 200),
+        ("no such", vec![user(json!("2+3?")), answer("5"), user(json!("the task"))], 400),
+        ("задача-1", vec![user(json!("b"))], 400),
+        ("the old/one", vec![user(image)], 400),
+    ] {
+        let before = upstream.received().len();
+        let headers = [("x-plimsoll-checkpoint", id), ("x-api-key", "k")];
+        assert_eq!(gateway.post("/v1/messages", &headers, &body(&messages)).0, expected, "{messages:?}");
+        let sent =
+            upstream.received()[before..].iter().map(|one| first_words(&one.text())).collect::<Vec<_>>();
+        assert_eq!(sent.len(), usize::from(expected == 200), "{messages:?}");
+        assert!(sent.iter().all(|first| first.contains("**Goal:** Port ARCH-9920")), "{sent:?}");
+    }
     gateway.stop();
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 
 use serde_json::{Value, json};
 
@@ -240,6 +240,42 @@ fn recovered_requests_grow_on() {
     for pair in sent[1..].windows(2) {
         assert!(pair[1].starts_with(&pair[0]), "what was sent is sent again");
     }
+}
+
+/// A request that is under way several times at once: room is made in it once, and every copy is answered.
+#[test]
+fn copies_share_the_room_that_is_made() {
+    const COPIES: usize = 4;
+    let dialect = &DIALECTS[0];
+    let home = tempfile::tempdir().unwrap();
+    // All are refused before the first of them is sent again.
+    let (together, refused) = (Barrier::new(COPIES), AtomicU32::new(0));
+    let upstream = Upstream::start(move |received: &Received| {
+        let tokens = received.body.len() / 4;
+        if tokens <= LIMIT {
+            return (200, (dialect.answer)(tokens).to_string());
+        }
+        if (refused.fetch_add(1, Ordering::Relaxed) as usize) < COPIES {
+            together.wait();
+        }
+        (dialect.overflow)(tokens)
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    for steps in 14..16 {
+        assert_eq!(gateway.post(dialect.path, &[], &(dialect.request)(steps).to_string()).0, 200);
+    }
+    let body = (dialect.request)(30).to_string();
+    std::thread::scope(|scope| {
+        let copies = [(); COPIES].map(|()| scope.spawn(|| gateway.post(dialect.path, &[], &body).0));
+        for copy in copies {
+            assert_eq!(copy.join().unwrap(), 200);
+        }
+    });
+    gateway.stop();
+    let received = upstream.received();
+    assert_eq!((received.len(), too_long(&received)), (2 + 2 * COPIES, COPIES));
+    let events = records(home.path()).iter().filter(|one| !one["edits"]["event"].is_null()).count();
+    assert_eq!(events, 1);
 }
 
 /// Where nothing helps, or nothing may be done, the provider's error goes back as it is.

@@ -96,10 +96,11 @@ impl Rig {
         let prices = Arc::new(prices);
         let terms = Terms::new(terms, None, policy.window);
         let lost: Arc<AtomicU64> = Arc::default();
-        let summaries = limits.map(|limits| {
-            Summaries::start(limits, Arc::clone(&store), Arc::clone(&prices), Arc::clone(&lost)).unwrap()
-        });
         let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
+        let summaries = limits.map(|limits| {
+            let (store, prices) = (Arc::clone(&store), Arc::clone(&prices));
+            Summaries::start(limits, store, prices, Arc::clone(&lost), Arc::clone(&budget)).unwrap()
+        });
         let means = Means {
             store: Arc::clone(&store),
             prices: Arc::clone(&prices),

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::app::budget::Budget;
 use crate::app::{clock, count_lost};
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing};
 use crate::store::{Batch, Store};
-use crate::summarizer::{Answered, Done, Report};
+use crate::summarizer::{Called, Done, Report};
 use crate::usage::{Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
-pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>) -> Report {
+pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>, budget: Arc<Budget>) -> Report {
     Box::new(move |done| {
         let now_ms = clock::now_ms();
-        let ledger = done.answered.iter().enumerate();
-        let ledger = ledger.map(|(at, answered)| record(done, at, answered, now_ms).row(now_ms)).collect();
+        let calls = done.calls.iter().enumerate();
+        let records = calls.map(|(at, call)| record(done, at, call, now_ms));
+        let booked = records.inspect(|record| budget.book(record, now_ms));
+        let ledger = booked.map(|record| record.row(now_ms)).collect();
         let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
         count_lost(&lost, store.later(batch));
@@ -22,10 +25,10 @@ pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>) -> Report {
 }
 
 /// The record of one call. Without the gateway there would be none.
-fn record(done: &Done, at: usize, answered: &Answered, now_ms: i64) -> Record {
+fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let job = &done.job;
-    let cost = answered.bill.as_ref().map(Cost::of);
-    let is_last = at + 1 == done.answered.len();
+    let cost = call.bill.as_ref().map(Cost::of);
+    let is_last = at + 1 == done.calls.len();
     let made = done.outcome.as_ref().ok().filter(|_| is_last);
     let failure = done.outcome.as_ref().err().filter(|_| is_last);
     Record {
@@ -36,18 +39,18 @@ fn record(done: &Done, at: usize, answered: &Answered, now_ms: i64) -> Record {
         protocol: job.call.protocol.name().to_owned(),
         upstream: job.call.upstream.name().to_owned(),
         model_asked: Some(job.call.model.clone()),
-        model: answered.model.clone().or_else(|| Some(job.call.model.clone())),
-        status: Some(answered.status),
-        outcome: "complete".to_owned(),
-        error: failure.map(ToString::to_string),
-        tokens: answered.usage.as_ref().map(Usage::billed_tokens),
-        prompt_is_unknown: answered.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
+        model: call.model.clone().or_else(|| Some(job.call.model.clone())),
+        status: call.status,
+        outcome: if call.lost.is_some() { "upstream_broke" } else { "complete" }.to_owned(),
+        error: call.lost.clone().or_else(|| failure.map(ToString::to_string)),
+        tokens: call.usage.as_ref().map(Usage::billed_tokens),
+        prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         net_saved: cost.as_ref().map(|cost| -cost.total),
         cost,
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),
-        bytes: Bytes { sent: answered.bytes, ..Bytes::default() },
+        bytes: Bytes { sent: call.bytes, ..Bytes::default() },
         timing: Timing {
-            total_ms: u64::try_from(answered.took.as_millis()).unwrap_or(u64::MAX),
+            total_ms: u64::try_from(call.took.as_millis()).unwrap_or(u64::MAX),
             ..Timing::default()
         },
         own: Some(Own {

@@ -18,6 +18,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use moka::sync::Cache;
 
+use super::budget::Budget;
 use super::route::Served;
 use crate::config::Summarize;
 use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
@@ -141,8 +142,9 @@ impl Summaries {
         store: Arc<dyn Store>,
         prices: Arc<Catalogue>,
         lost: Arc<AtomicU64>,
+        budget: Arc<Budget>,
     ) -> io::Result<Self> {
-        let report = bill::report(Arc::clone(&store), lost);
+        let report = bill::report(Arc::clone(&store), lost, budget);
         let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
         Ok(Self { summarizer, store, prices, asked: Cache::new(ASKED) })
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::app::clock;
 use crate::conversation::NoMemo;
 use crate::lineage::Relation;
 use crate::planner::Cut;
@@ -127,6 +128,11 @@ fn a_history_that_is_too_short_carries_nothing() {
     assert!(splice_of(&summary, &short, &ours, &Layout::Answer).is_none());
 }
 
+/// No limits.
+fn free(store: Arc<dyn Store>) -> Arc<Budget> {
+    Arc::new(Budget::new(crate::config::Budget::default(), store))
+}
+
 /// What is ready survives a restart, and is used by the instructions that it was written by only.
 #[test]
 fn a_restart_finds_what_was_ready() {
@@ -149,7 +155,8 @@ fn a_restart_finds_what_was_ready() {
         let given = Summarize { settings: settings.clone(), ..Summarize::default() };
         let terms = Terms::new(&given, None, window::Settings::default());
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
-        let summaries = Summaries::start(Limits::default(), store(), prices, Arc::default()).unwrap();
+        let summaries =
+            Summaries::start(Limits::default(), store(), prices, Arc::default(), free(store())).unwrap();
         summaries.ready(&terms, &conversation, place)
     };
     assert!(ready(&settings, &ours).is_some_and(|splice| splice.end() <= 7 && &*splice.rule == SUMMARY));
@@ -160,4 +167,76 @@ fn a_restart_finds_what_was_ready() {
     assert!(ready(&settings, &fork).is_none(), "nobody else's is looked for");
     let other = summary::Settings { focus: "Keep the weather".to_owned(), ..settings };
     assert!(ready(&other, &ours).is_none());
+}
+
+/// What a summary costs counts towards the limits at once, and once after a restart.
+#[test]
+fn summaries_are_paid_from_the_budget() {
+    use crate::config::BudgetLimits;
+    use crate::store::{Outputs, Sqlite};
+    use crate::summarizer::{Called, Done, Failure};
+    use crate::usage::{Catalogue, Money, Tokens, Usage, bill};
+
+    let home = tempfile::tempdir().unwrap();
+    let store = || -> Arc<dyn Store> {
+        let outputs = Outputs::new(home.path().join("outputs"));
+        Arc::new(Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap())
+    };
+    let limits = BudgetLimits { usd: Money::from_usd_str("2").ok(), tokens: None };
+    let settings = crate::config::Budget { conversation: limits, day: limits, ..Default::default() };
+    let budget = |store| Arc::new(Budget::new(settings.clone(), store));
+    let usage = Usage { tokens: Tokens { input: 1_000_000, ..Tokens::default() }, ..Usage::default() };
+    let prices = Catalogue::with_overrides(Vec::new()).unwrap();
+    let call = Called {
+        model: None,
+        status: Some(200),
+        lost: None,
+        bill: bill(&prices, &usage, "claude-haiku-4-5", None),
+        usage: Some(usage),
+        took: Duration::ZERO,
+        bytes: 9,
+    };
+    let job = Arc::new(job(talk("ucc", &[])));
+    let done = Done { job, calls: vec![call.clone(), call], outcome: Err(Failure::NoGain) };
+    let used = |budget: &Budget| {
+        let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
+        reached.map(|record| (record.state, record.used))
+    };
+    let expected = Some(("spent".to_owned(), "$2.00 of $2.00".to_owned()));
+    {
+        let store = store();
+        let budget = budget(Arc::clone(&store));
+        let report = bill::report(store, Arc::default(), Arc::clone(&budget));
+        assert_eq!(used(&budget), None);
+        report(&done);
+        assert_eq!(used(&budget), expected);
+    }
+    assert_eq!(used(&budget(store())), expected);
+}
+
+fn job(conversation: Conversation) -> Job {
+    let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
+    Job {
+        thread: "t".to_owned(),
+        conversation_id: "c".to_owned(),
+        chain: Chain::root("x", b""),
+        end: 1,
+        conversation,
+        messages: Vec::new(),
+        sent: HashMap::new(),
+        previous: None,
+        generation: 1,
+        bytes: 0,
+        bytes_per_token: 4.0,
+        settings: Arc::default(),
+        call: Call {
+            upstream: Arc::new(Upstream::new(upstream)),
+            protocol: protocol::named("openai-chat").unwrap(),
+            model: "m".to_owned(),
+            like: None,
+            headers: HeaderMap::new(),
+            window: WINDOW,
+        },
+        now_ms: 0,
+    }
 }

@@ -47,6 +47,8 @@ pub(super) struct Played {
     pub(super) counts: Counts,
     /// Requests that a gateway recorded and sent with the very bytes that would be sent now.
     pub(super) as_recorded: Option<u64>,
+    /// Lines of a recording that could not be read.
+    pub(super) unreadable: u64,
 }
 
 /// Plays a transcript.
@@ -85,6 +87,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
         gateway,
         counts: thread.counts(),
         as_recorded: None,
+        unreadable: 0,
     })
 }
 
@@ -122,7 +125,7 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     }
     let model = recording.requests.iter().rev().find_map(|request| request.record.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
-    (played.model, played.tally) = (model, play.tally);
+    (played.model, played.tally, played.unreadable) = (model, play.tally, recording.unreadable);
     for thread in play.threads.values() {
         played.counts += thread.counts();
     }

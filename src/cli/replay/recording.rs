@@ -2,6 +2,7 @@
 //! read one at a time.
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 
 use super::transcript::{self, Transcript};
 use crate::ledger::Record;
@@ -10,6 +11,8 @@ use crate::ledger::Record;
 pub(super) struct Recording {
     pub(super) id: String,
     pub(super) requests: Vec<Recorded>,
+    /// Lines that are no records: a crash leaves half of one, and a gateway goes on behind it.
+    pub(super) unreadable: u64,
 }
 
 /// A request's record, and when it came, in milliseconds since 1970.
@@ -25,35 +28,83 @@ pub(super) enum Played {
 }
 
 impl Played {
-    /// Reads a file: one whose first line is a gateway's record is a recording.
+    /// Reads a file: one whose first whole line is a gateway's record is a recording.
     ///
     /// # Errors
     /// What is wrong with it, without its name.
     pub(super) fn read(path: &std::path::Path) -> Result<Self, String> {
-        let text = transcript::text(path)?;
-        match Recording::parse(&text)? {
+        let content = transcript::content(path)?;
+        // Half a line may end within a character.
+        match Recording::parse(&String::from_utf8_lossy(&content)) {
             Some(recording) => Ok(Self::Recording(recording)),
-            None => Transcript::parse(text).map(Self::Transcript),
+            None => {
+                let text = String::from_utf8(content).map_err(|_| "not UTF-8".to_owned())?;
+                Transcript::parse(text).map(Self::Transcript)
+            }
         }
     }
 }
 
 impl Recording {
-    fn parse(text: &str) -> Result<Option<Self>, String> {
-        let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let Some((_, first)) = lines().next() else { return Ok(None) };
-        let is_record = |record: &Record| !record.conversation.is_empty() && !record.id.is_empty();
-        let Some(first) = serde_json::from_str(first).ok().filter(is_record) else { return Ok(None) };
-        let mut requests = Vec::new();
-        for (number, line) in lines() {
-            let wrong = |error: String| format!("line {}: {error}", number + 1);
-            let record: Record = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
-            let time: Timestamp = record.time.parse().map_err(|_| wrong("not a time".to_owned()))?;
-            requests.push(Recorded { record, at_ms: u64::try_from(time.as_millisecond()).unwrap_or(0) });
+    fn parse(text: &str) -> Option<Self> {
+        let lines = || text.lines().filter(|line| !line.trim().is_empty());
+        let is_whole = |line: &&str| serde_json::from_str::<IgnoredAny>(line).is_ok();
+        let (first, _) = lines().find(is_whole).and_then(record)?;
+        let mut recording = Self { id: first.conversation, requests: Vec::new(), unreadable: 0 };
+        for line in lines() {
+            match record(line) {
+                Some((record, at_ms)) => recording.requests.push(Recorded { record, at_ms }),
+                None => recording.unreadable += 1,
+            }
         }
-        requests.sort_by(|one, other| {
+        recording.requests.sort_by(|one, other| {
             one.at_ms.cmp(&other.at_ms).then_with(|| one.record.id.cmp(&other.record.id))
         });
-        Ok(Some(Self { id: first.conversation, requests }))
+        Some(recording)
+    }
+}
+
+/// A record, and when its request came.
+fn record(line: &str) -> Option<(Record, u64)> {
+    let record: Record = serde_json::from_str(line).ok()?;
+    let time: Timestamp = record.time.parse().ok()?;
+    let is_one = !record.conversation.is_empty() && !record.id.is_empty();
+    is_one.then_some((record, u64::try_from(time.as_millisecond()).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_is_left_out() {
+        let whole = |id: &str, second: u32| {
+            let record = Record {
+                id: id.to_owned(),
+                conversation: "c".to_owned(),
+                time: format!("2026-01-01T00:00:{second:02}Z"),
+                ..Record::default()
+            };
+            serde_json::to_string(&record).unwrap()
+        };
+        let (a, b) = (whole("a", 2), whole("b", 1));
+        for (text, expected) in [
+            (format!("{a}\n{b}\n"), Some(("ba", 0))),
+            (format!("{a}\n{}\n\n{b}\n", &a[..40]), Some(("ba", 1))),
+            (format!("{}\n{a}", &b[..40]), Some(("a", 1))),
+            (format!("{a}\n{}", &b[..40]), Some(("a", 1))),
+            (format!("{a}\n{}\n", b.replace("2026-01", "20-01")), Some(("a", 1))),
+            (r#"{"id":"t","protocol":"anthropic","requests":[]}"#.to_owned() + "\n" + &a, None),
+            (a[..40].to_owned(), None),
+            (String::new(), None),
+        ] {
+            let read = Recording::parse(&text);
+            let found = read.map(|read| {
+                let ids: String = read.requests.iter().map(|one| one.record.id.as_str()).collect();
+                (ids, read.unreadable)
+            });
+            let found = found.as_ref().map(|(ids, unreadable)| (ids.as_str(), *unreadable));
+            assert_eq!(found, expected, "{text}");
+        }
     }
 }

@@ -39,6 +39,7 @@ JSON:
     tokens           {direct, gateway}: prompt and output tokens by kind
     as_recorded      requests of a gateway's recording that would be sent with the very bytes that were; null for
                      transcripts
+    unreadable       damaged lines of a gateway's recording, which were left out
   FILE
     id, model, priced_as   the recording, its model, the model whose prices were taken
   TOTAL
@@ -79,6 +80,7 @@ pub(super) struct Figures {
     pub(super) recalls: u64,
     pub(super) tokens: Both<Tokens>,
     pub(super) as_recorded: Option<u64>,
+    pub(super) unreadable: u64,
 }
 
 /// A recording.
@@ -128,6 +130,7 @@ impl Report {
             recalls: played.counts.recalls,
             tokens: Both { direct: played.direct.tokens, gateway: played.gateway.tokens },
             as_recorded: played.as_recorded,
+            unreadable: played.unreadable,
         };
         self.total.add(&played.id, &figures);
         self.files.push(File { id: played.id, model: played.model, priced_as: played.priced_as, figures });
@@ -151,6 +154,7 @@ impl Total {
         sum.recalls += file.recalls;
         sum.tokens.direct += file.tokens.direct;
         sum.tokens.gateway += file.tokens.gateway;
+        sum.unreadable += file.unreadable;
         sum.as_recorded =
             file.as_recorded.map(|same| sum.as_recorded.unwrap_or(0) + same).or(sum.as_recorded);
         self.unpriced += u64::from(file.direct_usd.is_none());
@@ -230,6 +234,10 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes.push(format!("calls that quote what was not sent any more: {lost}"));
     for (reason, count) in &figures.events {
         notes.push(format!("events, {reason}: {}", figures::count(*count)));
+    }
+    if figures.unreadable > 0 {
+        let records = figures::counted(figures.unreadable, "record", "records");
+        notes.push(format!("damaged: {records} cannot be read"));
     }
     if total.unpriced > 0 {
         let files = figures::counted(total.unpriced, "conversation", "conversations");

@@ -228,20 +228,18 @@ fn files_may_be_packed_and_are_checked() {
     let record = r#"{"id":"1","conversation":"c","time":"2026-11-21T10:00:01Z"}"#;
     let earlier = r#"{"id":"0","conversation":"c","time":"2026-11-21T10:00:00.5Z"}"#;
     for (text, expected) in [
-        (format!("{record}\n\n{earlier}\n"), Ok(vec!["0", "1"])),
-        (format!("{record}\n{{}}\n"), Err("line 2: not a time")),
-        (format!("{record}\nx\n"), Err("line 2: expected value at line 1 column 1")),
+        (format!("{record}\n\n{earlier}\n").into_bytes(), ["0", "1"].as_slice()),
+        (format!("{record}\n{{}}\n").into_bytes(), &["1"]),
+        // Half a line may end within a character.
+        ([record.as_bytes(), b"\n{\"id\":\"\xd0\n", earlier.as_bytes()].concat(), &["0", "1"]),
     ] {
         let path = dir.path().join("c.jsonl");
         std::fs::write(&path, text).unwrap();
-        let read = File::read(&path).map(|read| match read {
+        let read = match File::read(&path).unwrap() {
             File::Recording(all) => all.requests.into_iter().map(|one| one.record.id).collect(),
             File::Transcript(_) => Vec::new(),
-        });
-        assert_eq!(
-            read,
-            expected.map(|ids| ids.into_iter().map(str::to_owned).collect()).map_err(str::to_owned)
-        );
+        };
+        assert_eq!(read, expected);
     }
     assert!(File::read(&dir.path().join("none")).is_err());
 }

@@ -56,26 +56,26 @@ pub(super) struct Usage {
     pub(super) output: Option<u64>,
 }
 
-/// The text of a file, unpacked.
+/// The content of a file, unpacked.
 ///
 /// # Errors
 /// What is wrong with it, without its name.
-pub(super) fn text(path: &Path) -> Result<String, String> {
+pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
     let said = |error: std::io::Error| error.to_string();
     let mut file = BufReader::new(File::open(path).map_err(said)?);
     let mut magic = Vec::with_capacity(2);
     file.by_ref().take(2).read_to_end(&mut magic).map_err(said)?;
     let is_packed = magic == [0x1f, 0x8b];
     let file = std::io::Cursor::new(magic).chain(file);
-    let mut text = String::new();
+    let mut content = Vec::new();
     let read = if is_packed {
-        MultiGzDecoder::new(file).take(MAX_FILE).read_to_string(&mut text)
+        MultiGzDecoder::new(file).take(MAX_FILE).read_to_end(&mut content)
     } else {
-        file.take(MAX_FILE).read_to_string(&mut text)
+        file.take(MAX_FILE).read_to_end(&mut content)
     };
     match read {
         Ok(bytes) if bytes as u64 == MAX_FILE => Err("too large".to_owned()),
-        Ok(_) => Ok(text),
+        Ok(_) => Ok(content),
         Err(error) => Err(said(error)),
     }
 }

@@ -29,6 +29,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "[profile.a]\nmatch = {}",
         "2: `profile.a.match`: nothing to match by\n  hint: it has `client`, `model`, `upstream`, `protocol`, `header`",
     ),
+    (
+        "[profile.a]\nmatch = { header = {} }",
+        "2: `profile.a.match`: nothing to match by\n  hint: it has `client`, `model`, `upstream`, `protocol`, `header`",
+    ),
+    (
+        "[profile.a.match]\nprotocol = 'openai'\nupstream = 'antropic, x-*'",
+        "2: `profile.a.match.protocol`: there is no protocol that it matches\n  hint: there are `anthropic`, `openai-chat`, `openai-responses`, `gemini`\n3: `profile.a.match.upstream`: there is no upstream that it matches\n  hint: there are `anthropic`, `openai`, `gemini`",
+    ),
     ("profile.a.match.model = '['", "1: `profile.a.match.model`: \"[\" is no pattern: invalid range pattern"),
     (
         "profile.a.match.model = ' , '",

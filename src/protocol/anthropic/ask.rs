@@ -9,6 +9,9 @@ use crate::protocol::{Ask, Asked, Protocol as _};
 /// Resellers name the model in the path, and want to know the version in the body.
 const VERSIONS: &[(&str, &str)] = &[("/publishers/", "vertex-2023-10-16"), ("/model/", "bedrock-2023-05-31")];
 
+/// What the provider's own API demands, in every call. Resellers do not read it.
+const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
+
 pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     let path = ask.like.unwrap_or("/v1/messages");
     let named = super::Anthropic.model_of_path(path.split('?').next().unwrap_or(path));
@@ -27,7 +30,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     let path = with_model(path, named, ask.model)
         .replace(":streamRawPredict", ":rawPredict")
         .replace("/invoke-with-response-stream", "/invoke");
-    Asked { path, body }
+    Asked { path, body, headers: VERSION }
 }
 
 pub(super) fn said(answer: &[u8]) -> Option<String> {

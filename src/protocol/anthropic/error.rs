@@ -2,7 +2,7 @@
 
 use crate::json::string;
 use crate::protocol::answer::{Fault, Refused};
-use crate::protocol::refusal::{self, Wording};
+use crate::protocol::refusal::{self, Counts, Wording};
 
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let kind = match fault.status {
@@ -26,13 +26,20 @@ const OVERFLOW: &[Wording] = &[
         says: "prompt is too long",
         limit: &["tokens > ", "token > "],
         prompt: &["prompt is too long: "],
+        counts: Counts::Request,
     },
     Wording {
         says: "input length and `max_tokens` exceed context limit",
         limit: &[" > "],
         prompt: &["exceed context limit: "],
+        counts: Counts::Prompt,
     },
-    Wording { says: "Input is too long for requested model", limit: &[], prompt: &[] },
+    Wording {
+        says: "Input is too long for requested model",
+        limit: &[],
+        prompt: &[],
+        counts: Counts::Request,
+    },
 ];
 
 pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
@@ -57,6 +64,11 @@ mod tests {
                 400,
                 "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
                 overflow(Some(190_000), Some(200_000)),
+            ),
+            (
+                400,
+                "input length and `max_tokens` exceed context limit: 73000 + 128000 > 200000, decrease input length",
+                Refused::Answer,
             ),
             (400, "prompt is too long", overflow(None, None)),
             (400, "Input is too long for requested model.", overflow(None, None)),

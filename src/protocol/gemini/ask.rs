@@ -19,7 +19,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
         string::encode(ask.text),
         ask.max_tokens
     );
-    Asked { path, body }
+    Asked { path, body, headers: &[] }
 }
 
 pub(super) fn said(answer: &[u8]) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use crate::json::string;
 use crate::protocol::answer::{Fault, Refused};
-use crate::protocol::refusal::{self, Wording};
+use crate::protocol::refusal::{self, Counts, Wording};
 
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let status = match fault.status {
@@ -28,11 +28,13 @@ const OVERFLOW: &[Wording] = &[
         says: "exceeds the maximum number of tokens allowed",
         limit: &["tokens allowed (", "tokens allowed "],
         prompt: &["input token count ("],
+        counts: Counts::Request,
     },
     Wording {
         says: "the input token count is",
         limit: &["only supports up to "],
         prompt: &["the input token count is "],
+        counts: Counts::Request,
     },
 ];
 

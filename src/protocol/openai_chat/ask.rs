@@ -13,7 +13,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
         string::encode(ask.model),
         string::encode(ask.text)
     );
-    Asked { path, body }
+    Asked { path, body, headers: &[] }
 }
 
 pub(super) fn said(answer: &[u8]) -> Option<String> {

@@ -14,7 +14,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
         ask.max_tokens,
         string::encode(ask.text)
     );
-    Asked { path, body }
+    Asked { path, body, headers: &[] }
 }
 
 pub(super) fn said(answer: &[u8]) -> Option<String> {

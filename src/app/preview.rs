@@ -1,0 +1,52 @@
+//! The body that a prompt is counted by. Nothing is stored for it, and nothing is decided by it.
+
+use bytes::Bytes;
+
+use super::Core;
+use super::asked::Asked;
+use super::rewrite::Request;
+use crate::protocol::{self, Protocol};
+
+impl Core {
+    /// The body that a prompt would be counted by: with the decisions that hold, and those that would be made,
+    /// storing nothing.
+    pub(super) fn preview(
+        &self,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+        asked: Asked<'_>,
+    ) -> Option<Bytes> {
+        let Some(within) = protocol.counted(body) else {
+            return self.previewed(protocol, headers, body, asked);
+        };
+        let within = within.range();
+        let request = self.previewed(protocol, headers, &body.slice(within.clone()), asked)?;
+        Some([&body[..within.start], &*request, &body[within.end..]].concat().into())
+    }
+
+    fn previewed(
+        &self,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+        asked: Asked<'_>,
+    ) -> Option<Bytes> {
+        let mut request = Request::read(self, protocol, headers, body, asked).ok()?;
+        let place = request.place().ok()?;
+        request.opening = request.begins_with(headers, &place);
+        if place.thread.observe {
+            return None;
+        }
+        let known = self.tunings.known(&place.thread.id);
+        let tuning = known.as_ref().unwrap_or(&request.tuning);
+        let mut outcome = request.plan_by(&place, &tuning.counting, None, None);
+        if self.observe {
+            outcome.forget_fresh();
+        }
+        if outcome.plan.is_empty() {
+            return None;
+        }
+        protocol::rewrite(request.protocol, &request.conversation, &outcome.plan, &self.memo).ok()
+    }
+}

@@ -1,0 +1,72 @@
+//! The calls of a job, noted as they are made: a job that is cut short leaves its bill behind.
+//!
+//! A call that was sent and brought no answer may have cost something all the same: it is noted without figures, and
+//! counts towards the money of the hour by the size of its prompt.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::line::Reply;
+use super::purse::Purse;
+use super::{Called, Job, vendor};
+use crate::protocol::Framing;
+use crate::usage::{self, Catalogue, Tokens, Usage};
+
+/// What was asked so far.
+#[derive(Default)]
+pub(super) struct Calls {
+    made: Vec<Called>,
+    /// A question that is out: since when, and its bytes.
+    out: Option<(Instant, u64)>,
+}
+
+impl Calls {
+    /// A question of so many bytes goes out.
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.out = Some((Instant::now(), bytes));
+    }
+
+    /// It never left.
+    pub(super) fn unsent(&mut self) {
+        self.out = None;
+    }
+
+    /// It was answered.
+    pub(super) fn answered(&mut self, reply: &Reply, job: &Job, (purse, prices): (&Purse, &Catalogue)) {
+        let Some((took, bytes)) = self.back() else { return };
+        let call = &job.call;
+        let mut reader = call.protocol.answer(Framing::Document);
+        reader.push(&reply.body);
+        let answer = reader.finish();
+        let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
+        let billed = answer.model.as_deref().unwrap_or(&call.model);
+        let bill = usage.as_ref().and_then(|usage| usage::bill(prices, usage, billed, vendor(call)));
+        if let Some(bill) = &bill {
+            purse.spend(bill.total);
+        }
+        let status = Some(reply.status);
+        self.made.push(Called { model: answer.model, status, lost: None, usage, bill, took, bytes });
+    }
+
+    /// If one is out, its answer will not come.
+    pub(super) fn lost(&mut self, why: &str, job: &Job, (purse, prices): (&Purse, &Catalogue)) {
+        let Some((took, bytes)) = self.back() else { return };
+        let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
+        let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
+        if let Some(bill) = usage::bill(prices, &usage, &job.call.model, vendor(&job.call)) {
+            purse.spend(bill.total);
+        }
+        let lost = Some(why.to_owned());
+        self.made.push(Called { model: None, status: None, lost, usage: None, bill: None, took, bytes });
+    }
+
+    /// All that were made.
+    pub(super) fn take(&mut self) -> Vec<Called> {
+        std::mem::take(&mut self.made)
+    }
+
+    fn back(&mut self) -> Option<(Duration, u64)> {
+        self.out.take().map(|(since, bytes)| (since.elapsed(), bytes))
+    }
+}
