@@ -18,6 +18,8 @@ pub(super) struct Known {
     /// Histories that its newest request was the first to send, behind the model's last answer: it goes on from one
     /// of them, if the client takes its last words out again.
     pub(super) stems: Arc<[Chain]>,
+    /// Messages of the shortest history that was not sent before its newest request was sent first.
+    pub(super) event: usize,
 }
 
 #[derive(Clone)]
@@ -126,6 +128,13 @@ impl Memory {
 
     pub(super) fn thread(&self, id: &str) -> Option<Known> {
         self.threads.get(id)
+    }
+}
+
+impl Known {
+    /// A thread of which no more is known: what is decided anew about its newest request holds from the end of that on.
+    pub(super) fn of(thread: Thread) -> Self {
+        Self { thread, stems: Arc::default(), event: usize::MAX }
     }
 }
 

@@ -63,6 +63,10 @@ pub struct Place {
     pub chains: Vec<Chain>,
     /// The messages up to the model's last answer; 0 if there is none.
     pub answered: usize,
+    /// The messages of the shortest history that was not sent before this request was sent first: an event of it holds
+    /// from there on. The request's end is not what counts, as clients leave the last words out of the next one; but
+    /// where it is not known how it was sent first, that is it.
+    pub event: usize,
     /// The histories that are sent for the first time now, as far as a request may end with them.
     pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
@@ -77,23 +81,16 @@ impl Place {
         self.chains.last().copied().unwrap_or(self.thread.head)
     }
 
-    /// How many messages the histories have that this request is the first to send, behind the model's last answer,
-    /// with more words behind them; where all of it was sent, those that it sent itself.
+    /// How many messages the histories have that an event of this request would hold for, behind the model's last
+    /// answer, with more words behind them.
     fn stems(&self) -> Range<usize> {
         let end = self.chains.len() - 1;
-        let sent = if self.sent < end { self.sent } else { 0 };
-        (sent.max(self.answered) + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
+        self.event.max(self.answered + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
     }
 
-    /// The history from which on an event of this request holds: the shortest one that was never sent before. The
-    /// request's end is not what counts: clients leave the last words out of the next one. Where all of it was sent,
-    /// and refused, it is what the model's last answer ends.
-    fn event(&self) -> Chain {
-        match (self.chains.get(self.sent + 1), self.answered) {
-            (Some(first), _) => *first,
-            (None, 0) => self.head(),
-            (None, answered) => self.chains[answered],
-        }
+    /// The history from which on what this request decides about the first so many messages holds.
+    fn since(&self, messages: usize) -> Chain {
+        self.chains[self.event.max(messages)]
     }
 }
 
@@ -136,6 +133,7 @@ impl Lineage {
                 thread,
                 relation,
                 sent: 0,
+                event: 1.min(conversation.messages.len()),
                 chains,
                 answered,
                 ends,
@@ -144,9 +142,11 @@ impl Lineage {
             });
         };
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
-        let (thread, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
-        let ends = ends(conversation, &chains, sent);
-        Ok(Place { root, thread, relation, sent, chains, answered, ends, applied, splice })
+        let (known, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
+        let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
+        let event = if is_again { known.event } else { sent + 1 }.min(chains.len() - 1);
+        let (thread, ends) = (known.thread, ends(conversation, &chains, sent));
+        Ok(Place { root, thread, relation, sent, chains, answered, event, ends, applied, splice })
     }
 
     /// What was decided about a result that stands in an unknown history.
@@ -167,12 +167,12 @@ impl Lineage {
 
     /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
     pub fn batch(&self, place: &Place, root: Chain, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
-        let (head, event) = (place.head(), place.event());
+        let head = place.head();
         let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
             let message = applied.part.message as usize;
             let chain = place.chains[message + 1];
             // What was sent before without it is sent so again by whoever goes back there.
-            let since = if message < place.sent { event } else { chain };
+            let since = place.since(message + 1);
             let decision = Arc::clone(&applied.decision);
             StoredDecision { chain, part: applied.part.part, since, root, decision }
         });
@@ -189,7 +189,12 @@ impl Lineage {
     /// A new splice as it is stored: under exactly what it replaces, in force from this request on.
     pub fn spliced(&self, place: &Place, splice: &Arc<Splice>) -> Option<StoredSplice> {
         let chain = *place.chains.get(splice.end())?;
-        Some(StoredSplice { chain, since: place.event(), root: place.root, splice: Arc::clone(splice) })
+        Some(StoredSplice {
+            chain,
+            since: place.since(splice.end()),
+            root: place.root,
+            splice: Arc::clone(splice),
+        })
     }
 
     /// Remembers that a request left, with all the decisions and the splice in force.
@@ -203,7 +208,7 @@ impl Lineage {
         for messages in place.stems() {
             self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }
-        self.memory.remember(place.head(), Known { thread, stems }, decided);
+        self.memory.remember(place.head(), Known { thread, stems, event: place.event }, decided);
     }
 
     /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
@@ -215,7 +220,7 @@ impl Lineage {
     /// From now on nothing of this thread is edited.
     pub fn set_aside(&self, place: &Place, now_ms: i64) {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
-        let known = Known { thread: thread.clone(), stems: Arc::default() };
+        let known = Known::of(thread.clone());
         self.memory.set_aside(place.head(), known);
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
     }
@@ -231,7 +236,7 @@ impl Lineage {
         if let Some(known) = self.memory.thread(id) {
             return Ok(Some(known));
         }
-        Ok(self.store.thread(id)?.map(|thread| Known { thread, stems: Arc::default() }))
+        Ok(self.store.thread(id)?.map(Known::of))
     }
 
     /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
@@ -308,7 +313,7 @@ impl Lineage {
         new_id: &dyn Fn() -> String,
         now_ms: i64,
         root: Chain,
-    ) -> Result<(Thread, Relation), StoreError> {
+    ) -> Result<(Known, Relation), StoreError> {
         let mut candidates = Vec::new();
         for id in threads {
             candidates.extend(self.known(id)?);
@@ -320,14 +325,18 @@ impl Lineage {
             (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
         });
         let Some(best) = candidates.pop() else {
-            return Ok((self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New));
+            let thread = self.new_thread(None, caller, new_id, now_ms, root)?;
+            return Ok((Known::of(thread), Relation::New));
         };
-        let (same_session, goes_on) = (best.thread.session == caller.session, goes_on(&best));
-        match best.thread {
-            thread if same_session && sent + 1 == chains.len() => Ok((thread, Relation::Retry)),
-            thread if same_session && goes_on => Ok((thread, Relation::Continue)),
-            thread => Ok((self.new_thread(Some(thread), caller, new_id, now_ms, root)?, Relation::Fork)),
+        let same_session = best.thread.session == caller.session;
+        if same_session && sent + 1 == chains.len() {
+            return Ok((best, Relation::Retry));
         }
+        if same_session && goes_on(&best) {
+            return Ok((best, Relation::Continue));
+        }
+        let thread = self.new_thread(Some(best.thread), caller, new_id, now_ms, root)?;
+        Ok((Known::of(thread), Relation::Fork))
     }
 
     /// A thread that begins with this request: booked with its session, else with the thread it branched from,

@@ -304,6 +304,38 @@ fn an_event_holds_without_the_last_words() {
     }
 }
 
+/// What is decided anew about a request that the provider has refused takes the place of what was decided first.
+#[test]
+fn what_was_refused_is_decided_anew() {
+    for (earlier, request) in [
+        ("u", "u c1 r1:long"),
+        ("u c1 r1:long", "u c1 r1:long u:hurry"),
+        ("u c1 r1:long", "u c1 r1:long c2 r2"),
+        ("u c1 r1:long", "u c1 r1:long c2 r2 c3 r3 u:state"),
+    ] {
+        for restarts in [false, true] {
+            let first = Desk::new();
+            first.send(&session("s"), &talk(earlier), &[]);
+            let body = talk(request);
+            first.send(&session("s"), &body, &[decided(&body, 2, "first")]);
+            let anew = first.restarted();
+            let desk = if restarts { &anew } else { &first };
+            let place = desk.place(&session("s"), &body);
+            let again: Arc<[Applied]> = vec![decided(&body, 2, "again")].into();
+            let batch = desk.lineage.batch(&place, desk.root, &again, 1, 9);
+            desk.commit(Batch { overrule: true, ..batch });
+            desk.lineage.sent(&place, again, None, 9);
+            for desk in [desk, &desk.restarted()] {
+                let next = format!("{request} a u:more");
+                for request in [request, &next] {
+                    let place = desk.place(&session("s"), &talk(request));
+                    assert_eq!(texts(&place), ["2:again"], "{earlier} {request} {restarts}");
+                }
+            }
+        }
+    }
+}
+
 /// Of requests of one history that leave at the same time, the one that decides more is stored, and so remembered.
 #[test]
 fn what_decides_more_is_remembered() {

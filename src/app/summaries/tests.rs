@@ -54,6 +54,7 @@ fn place(conversation: &Conversation, root: Chain) -> Place {
         sent: conversation.messages.len() - 1,
         chains,
         answered: 0,
+        event: conversation.messages.len(),
         ends: Vec::new(),
         applied: Arc::default(),
         splice: None,
