@@ -248,8 +248,7 @@ impl<G: Gateway> Handler<G> {
         let body = self.legible(response.headers(), response.body().read());
         let rejection = Rejection { status: response.status(), body };
         let inbound = request.inbound.clone();
-        let work =
-            guard_future(&self.stats, async { self.gateway.again(inbound, rejection, attempts).await });
+        let work = guard_future(&self.stats, Box::pin(self.gateway.again(inbound, rejection, attempts)));
         let prepared = tokio::time::timeout(self.settings.rewrite_timeout, work).await.ok()??;
         prepared.filter(|prepared| prepared.body.is_some())
     }
@@ -262,7 +261,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     async fn prepare(&self, inbound: Inbound) -> Prepared {
-        let work = guard_future(&self.stats, Box::pin(async { self.gateway.prepare(inbound).await }));
+        let work = guard_future(&self.stats, Box::pin(self.gateway.prepare(inbound)));
         match tokio::time::timeout(self.settings.rewrite_timeout, work).await {
             Ok(prepared) => prepared.unwrap_or_default(),
             Err(_elapsed) => {

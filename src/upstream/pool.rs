@@ -91,7 +91,8 @@ where
             let is_kept = kept.is_some();
             let carrier = match kept {
                 Some(carrier) => carrier,
-                None => self.connect(address.clone()).await?,
+                // Seldom needed, and much larger than the rest.
+                None => Box::pin(self.connect(address.clone())).await?,
             };
             let sent = match carrier {
                 Carrier::Line(line) => self.send_on_line(line, request, &address).await,
