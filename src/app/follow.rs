@@ -53,6 +53,8 @@ pub(super) struct Follow {
     core: Arc<Core>,
     protocol: &'static dyn Protocol,
     upstream: Arc<Upstream>,
+    /// Who bills it.
+    vendor: Option<Vendor>,
     facts: Facts,
     slot: Option<Slot>,
     /// What is to be begun when this request is answered.
@@ -81,6 +83,7 @@ impl Follow {
         Self {
             core,
             protocol,
+            vendor: Vendor::of_host(upstream.base_url().domain()),
             upstream,
             facts,
             slot,
@@ -149,7 +152,7 @@ impl Follow {
     fn billed(&self, answer: &Answer) -> Option<String> {
         let asked = self.facts.model.as_ref();
         let tells = |model: &&String| {
-            let seller = Catalogue::seller(model, self.vendor());
+            let seller = Catalogue::seller(model, self.vendor);
             matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex))
         };
         asked.filter(tells).or(answer.model.as_ref()).or(asked).cloned()
@@ -230,12 +233,8 @@ impl Follow {
         }
     }
 
-    fn vendor(&self) -> Option<Vendor> {
-        Vendor::of_host(self.upstream.base_url().domain())
-    }
-
     fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
-        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor())?;
+        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)?;
         Some(Cost::of(&bill))
     }
 
@@ -407,8 +406,9 @@ impl Exchange for Follow {
             self.core.windows.fill(place.head());
         }
         let record = self.record(&how, &answer);
-        let (vendor, slot) = (self.vendor(), self.slot.take());
-        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage: answer.usage, vendor, slot });
+        let slot = self.slot.take();
+        let (vendor, usage) = (self.vendor, answer.usage);
+        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot });
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Request<'a> {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
     root: Chain,
+    /// What stands for the sender's credential.
+    principal: Digest,
     caller: Caller,
     asked: Asked<'a>,
     compaction: Option<Compaction>,
@@ -61,7 +63,7 @@ impl Core {
             Ok(request) => request,
             Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
         };
-        request.stable = request.learn(headers);
+        request.stable = request.learn();
         if opening::asked(headers).is_some()
             && let Ok(place) = request.place()
         {
@@ -75,10 +77,10 @@ impl Core {
         }
         // Of all the attempts at a request, the first alone may wait.
         let attempted = match asked.overflow {
-            Some(_) => request.make_room().await,
+            Some(_) => Box::pin(request.make_room()).await,
             None => match request.attempt(true).await {
                 // Another gateway on the same store was first: what it decided is there now.
-                Err(StoreError::Raced) => request.attempt(false).await,
+                Err(StoreError::Raced) => Box::pin(request.attempt(false)).await,
                 done => done,
             },
         };
@@ -105,11 +107,12 @@ impl<'a> Request<'a> {
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
-        let mut principal = if core.isolate { lineage::principal(headers).0.to_vec() } else { Vec::new() };
+        let principal = lineage::principal(headers);
+        let mut sender = if core.isolate { principal.0.to_vec() } else { Vec::new() };
         // What began otherwise is another history, whatever the user says in it.
         let checkpoint = opening::asked(headers);
-        principal.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
-        let root = Chain::root(protocol.name(), &principal);
+        sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
+        let root = Chain::root(protocol.name(), &sender);
         let compaction = compaction::of(&conversation);
         let tuning = core.tunings.of(&config::Request {
             client: caller.client.as_deref(),
@@ -124,6 +127,7 @@ impl<'a> Request<'a> {
             protocol,
             conversation,
             root,
+            principal,
             caller,
             asked,
             compaction,
@@ -136,7 +140,7 @@ impl<'a> Request<'a> {
     }
 
     /// Learns from the instructions, where the client sets no marks of its own.
-    fn learn(&self, headers: &http::HeaderMap) -> Option<Stable> {
+    fn learn(&self) -> Option<Stable> {
         let system = self.conversation.system.filter(|_| self.tuning.policy.marks.split)?;
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         let model = self.model()?;
@@ -144,9 +148,14 @@ impl<'a> Request<'a> {
         let kind = CacheKind::of(self.protocol.name(), priced.as_ref().map(|priced| &*priced.price));
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
         let client = self.caller.client.as_deref().unwrap_or_default();
-        let principal = lineage::principal(headers);
-        let sender =
-            [&principal.0, client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
+        let sender = [
+            &self.principal.0,
+            client.as_bytes(),
+            b"\0",
+            model.as_bytes(),
+            b"\0",
+            self.asked.upstream.as_bytes(),
+        ];
         let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let now = (u64::try_from(self.now_ms).unwrap_or(0), kind.idle_ms().unwrap_or(0));

@@ -320,8 +320,7 @@ impl Conversation {
 
     /// Whether a leaf says something: text that can be read, and not only white space.
     pub fn says_something(&self, id: PartId, leaf: usize) -> bool {
-        let begins = self.literal(id, leaf).and_then(|literal| literal.get(1));
-        begins.is_some_and(u8::is_ascii_alphanumeric)
+        self.literal(id, leaf).is_some_and(json::string::begins_with_words)
             || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 

@@ -29,6 +29,19 @@ pub fn decode(literal: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
+/// Whether the first thing in a literal that is no white space is a character of ASCII that stands for itself. What
+/// comes behind it is not looked at.
+pub fn begins_with_words(literal: &[u8]) -> bool {
+    let mut rest = literal.get(1..).unwrap_or_default();
+    loop {
+        rest = match rest {
+            [b' ', rest @ ..] | [b'\\', b'n' | b'r' | b't', rest @ ..] => rest,
+            [b'"' | b'\\', ..] | [] => return false,
+            [byte, ..] => return byte.is_ascii_graphic(),
+        };
+    }
+}
+
 /// Where in a literal the first so many bytes of its text end; `None` where there is no such place.
 pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     let inner = std::str::from_utf8(literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
@@ -140,6 +153,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn words_are_told_from_white_space() {
+        for (literal, expected) in [
+            (r#""""#, false),
+            (r#""  ""#, false),
+            (r#""\n\t\r ""#, false),
+            (r#"" \n<a>""#, true),
+            (r##""# A""##, true),
+            // What these stand for is not looked at here.
+            (r#""\u0041""#, false),
+            (r#""\"""#, false),
+            ("\"é\"", false),
+            ("\"\tA\"", false),
+            ("\"", false),
+            ("", false),
+        ] {
+            assert_eq!(begins_with_words(literal.as_bytes()), expected, "{literal}");
+        }
+    }
 
     #[test]
     fn literals() {

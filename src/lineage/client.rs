@@ -1,6 +1,7 @@
 //! Who is calling, as far as the request says.
 
-use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 
 use crate::conversation::Digest;
 
@@ -32,34 +33,53 @@ const SESSION: &[&str] = &[
     "x-grok-conv-id",
 ];
 
+/// Headers that carry a credential, or say whose it is.
+static KEYS: [HeaderName; 5] = [
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+    HeaderName::from_static("chatgpt-account-id"),
+    AUTHORIZATION,
+];
+
 /// How the names of headers end that carry the id or the kind of a sub-agent.
 const AGENT: &[&str] = &["-agent-id", "-subagent"];
 
 /// Reads the sender from a request's headers; `body_session` is the id that the body carries, believed last.
 pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
-    let text =
-        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-    let session = SESSION.iter().find_map(|name| text(name)).or(body_session);
-    Caller {
-        session: session.map(str::to_owned),
-        agent: agent(headers).map(str::to_owned),
-        client: text("user-agent").and_then(|agent| agent.split(' ').next()).map(str::to_owned),
-        retries: text("x-stainless-retry-count").and_then(|count| count.parse().ok()),
+    let (mut session, mut caller) = (None, Caller::default());
+    // One look at each header costs less than one for each name that it may have.
+    for (name, value) in headers {
+        let (name, Ok(text)) = (name.as_str(), value.to_str()) else { continue };
+        let believed = SESSION.iter().position(|known| *known == name).filter(|_| !text.is_empty());
+        if let Some(rank) = believed
+            && session.is_none_or(|(best, _)| rank < best)
+        {
+            session = Some((rank, text));
+        }
+        match name {
+            "user-agent" if caller.client.is_none() && !text.is_empty() => {
+                caller.client = text.split(' ').next().map(str::to_owned);
+            }
+            "x-stainless-retry-count" if caller.retries.is_none() => caller.retries = text.parse().ok(),
+            _ if caller.agent.is_none() && names_an_agent(name) => caller.agent = Some(text.to_owned()),
+            _ => {}
+        }
     }
+    caller.session = session.map(|(_, text)| text).or(body_session).map(str::to_owned);
+    caller
 }
 
 /// A parent's id is not the sender's.
-fn agent(headers: &HeaderMap) -> Option<&str> {
-    let names = |name: &str| AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent");
-    headers.iter().find(|(name, _)| names(name.as_str())).and_then(|(_, value)| value.to_str().ok())
+fn names_an_agent(name: &str) -> bool {
+    AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent")
 }
 
 /// What stands for the sender's credential: a digest of a lasting key, or of the account that short-lived
 /// tokens belong to. Histories of different principals are never taken for one. A token that is renewed during
 /// a conversation must not make it a new one, so such tokens do not count.
 pub fn principal(headers: &HeaderMap) -> Digest {
-    let lasting = ["x-api-key", "api-key", "x-goog-api-key", "chatgpt-account-id"];
-    let keys = lasting.iter().chain(&["authorization"]).filter_map(|name| headers.get(*name));
+    let keys = KEYS.iter().filter_map(|name| headers.get(name));
     let mut pieces: Vec<&[u8]> = Vec::new();
     for key in keys.map(|key| credential(key.as_bytes())).filter(|key| is_lasting(key)) {
         pieces.push(key);
@@ -101,6 +121,7 @@ mod tests {
             (&[("x-plimsoll-session-id", "p"), ("x-claude-code-session-id", "c")], None, Some("p")),
             (&[("session-id", "x")], Some("b"), Some("x")),
             (&[("x-session-id", "")], Some("b"), Some("b")),
+            (&[("session-id", "x"), ("x-session-id", ""), ("x-session-affinity", "a")], Some("b"), Some("a")),
             (&[("user-agent", "curl/8")], None, None),
         ] {
             assert_eq!(caller(&headers(pairs), body).session.as_deref(), expected, "{pairs:?}");

@@ -3,12 +3,16 @@
 //! Found by searching the bytes for the member's name, which no text can contain unescaped. A string of that
 //! very name counts as a mark too: then there are fewer free places than there might be, and nothing worse.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use crate::conversation::{Marks, Message, PartId};
 use crate::json::Span;
 
-const NAME: &[u8] = br#""cache_control""#;
+/// Made once, since that costs more than to look.
+static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""cache_control""#));
+const LONG: &[u8] = br#""1h""#;
 /// How far behind the name the time to live is looked for.
 const NEAR: usize = 80;
 
@@ -23,14 +27,14 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     };
     let around = [&body[..list.range().start], &body[list.range().end..]];
     for bytes in around {
-        for at in memmem::find_iter(bytes, NAME) {
+        for at in NAME.find_iter(bytes) {
             marks.frame += 1;
             marks.long |= is_long(near(bytes, at));
         }
     }
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
         let (raw, parts) = (found.span.of(body), &found.index.parts);
-        for at in memmem::find_iter(raw, NAME) {
+        for at in NAME.find_iter(raw) {
             // A mark of a block within a result counts as the result's own.
             let part = parts.partition_point(|part| part.span.range().end <= at);
             let part = part.min(parts.len().saturating_sub(1)) as u32;
@@ -48,7 +52,7 @@ fn near(bytes: &[u8], at: usize) -> &[u8] {
 
 /// Whether marks may stand in a message.
 pub(super) fn may_stand_in(message: &[u8]) -> bool {
-    memmem::find(message, NAME).is_some()
+    NAME.find(message).is_some()
 }
 
 /// Whether the mark that begins here is to last for long. One that cannot be told is taken to be: a mark before
@@ -56,7 +60,7 @@ pub(super) fn may_stand_in(message: &[u8]) -> bool {
 fn is_long(near: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'}', near) else { return true };
     let value = &near[..end];
-    memchr::memchr(b'\\', value).is_some() || memmem::find(value, br#""1h""#).is_some()
+    memchr::memchr(b'\\', value).is_some() || value.windows(LONG.len()).any(|word| word == LONG)
 }
 
 #[cfg(test)]
