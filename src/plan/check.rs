@@ -137,16 +137,16 @@ fn check_omitted(
 ) -> Result<(), Refusal> {
     let mut left = omitted.len();
     for message in (0..conversation.messages.len()).filter(|message| !dropped[*message]) {
-        let mut stays = false;
+        let (mut stays, mut changes) = (false, false);
         for (id, part) in conversation.parts_of(message) {
             let goes = omitted.contains(&id);
             if part.kind == PartKind::Thinking && !goes && left > 0 {
                 return Err(Refusal::Protected);
             }
             left -= usize::from(goes);
+            changes |= goes;
             stays |= part.kind != PartKind::Thinking;
         }
-        let changes = omitted.iter().any(|id| id.message as usize == message);
         if changes && !stays {
             return Err(Refusal::EmptyText);
         }
@@ -286,13 +286,16 @@ fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range
 
 /// A message that is nothing but reasoning stays or goes with the one behind it, and nothing comes between them.
 fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
-    let inserts =
-        |at: usize| plan.ops.iter().any(|op| matches!(op, Op::Insert { before, .. } if *before == at));
+    let inserted = plan.ops.iter().filter_map(|op| match op {
+        Op::Insert { before, .. } => Some(*before),
+        _ => None,
+    });
+    let inserted: HashSet<usize> = inserted.collect();
     for (at, message) in conversation.messages.iter().enumerate() {
         let parts = &message.index.parts;
         let only = !parts.is_empty() && parts.iter().all(|part| part.kind == PartKind::Thinking);
         let separated = dropped.get(at + 1).is_some_and(|next| *next != dropped[at]);
-        if only && (separated || (!dropped[at] && inserts(at + 1))) {
+        if only && (separated || (!dropped[at] && inserted.contains(&(at + 1)))) {
             return Err(Refusal::Pairing);
         }
     }

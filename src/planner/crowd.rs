@@ -34,7 +34,7 @@ impl Before<'_> {
     fn drop_oldest(&self, most: u32, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         let cuts = self.cuts(policy);
         // A note stands for them.
-        let left = |cut: &Cut| (self.conversation.messages.len() - cut.messages().count()) as u32 + 1;
+        let left = |cut: &Cut| (self.conversation.messages.len() - cut.count()) as u32 + 1;
         let cut = cuts.iter().find(|cut| left(cut) <= most).or_else(|| cuts.last())?;
         let (splice, save) = self.note(cut, recall)?;
         let event = self.event_of(&splice, Reason::Window, Rung::Turns);

@@ -3,7 +3,9 @@
 //! Whatever is done is one event. Only what was sent before goes; results of the step in progress are at most
 //! shortened. Where nothing frees enough, nothing is done.
 
-use crate::conversation::{PartId, PartKind};
+use std::collections::HashMap;
+
+use crate::conversation::{Conversation, PartId, PartKind};
 use crate::plan::LeafEdit;
 use crate::shape::settings::{Keep, Tools, TruncateRule};
 use crate::shape::{self, Subject};
@@ -170,7 +172,10 @@ impl Before<'_> {
             (missing > 0).then(|| self.clear_for(missing, policy, recall, &|_| true, &|at| splice.drops(at)));
         let Change { decided, mut saves, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
-        let freed: u64 = decided.iter().map(|one| self.spares_now(one)).sum();
+        let sent = self.sent_sizes();
+        // What each new decision spares beyond what is sent now.
+        let spares = |one: &Applied| self.size(one.part, &sent).saturating_sub(one.decision.bytes_after);
+        let freed: u64 = decided.iter().map(spares).sum();
         event.cleared = decided.len() as u32;
         event.freed_bytes += freed;
         event.rewritten_bytes = event.rewritten_bytes.saturating_sub(freed);
@@ -188,11 +193,14 @@ impl Before<'_> {
             .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
         let missing = need.wanted.saturating_sub(change.event.freed_bytes);
-        let results = self.newborn();
+        let sent = self.sent_sizes();
+        let results = self.newborn(&sent);
         let sizes: Vec<u64> = results.iter().map(|(_, size)| *size).collect();
         let shares = ladder::shares(&sizes, missing, FLOOR);
         for ((part, size), share) in results.into_iter().zip(shares) {
-            let Some((applied, save)) = self.shorten(part, share.saturating_sub(MARK), policy, recall) else {
+            let Some((applied, save)) =
+                self.shorten((part, size), share.saturating_sub(MARK), policy, recall)
+            else {
                 continue;
             };
             let freed = size.saturating_sub(applied.decision.bytes_after);
@@ -216,18 +224,14 @@ impl Before<'_> {
         }
         let mut cuts = splice::cuts(self.conversation, self.splice, usize::MAX);
         let sealed = self.sealed();
-        cuts.retain(|cut| sealed.iter().all(|message| cut.takes(*message)));
+        cuts.retain(|cut| cut.takes_all(&sealed));
         cuts
     }
 
     fn places(&self, cuts: &[Cut]) -> Vec<Place> {
-        let messages = &self.conversation.messages;
-        let sizes = self.sizes();
-        let turns = |end: usize| messages[end..].iter().filter(|message| message.index.starts_turn()).count();
-        let place = |cut: &Cut| Place {
-            frees: cut.ranges().map(|range| sizes[range.end] - sizes[range.start]).sum(),
-            turns: cut.is_turn.then(|| turns(cut.end) as u32),
-        };
+        let (sizes, turns) = (self.sizes(), turns_from(self.conversation));
+        let place =
+            |cut: &Cut| Place { frees: cut.total(&sizes), turns: cut.is_turn.then(|| turns[cut.end]) };
         cuts.iter().map(place).collect()
     }
 
@@ -247,30 +251,29 @@ impl Before<'_> {
     }
 
     /// Results of the step in progress with text, and the bytes of each as it would be sent.
-    fn newborn(&self) -> Vec<(PartId, u64)> {
+    fn newborn(&self, sent: &HashMap<PartId, u64>) -> Vec<(PartId, u64)> {
         let messages = self.conversation.tail()..self.conversation.messages.len();
         let parts = messages.flat_map(|message| self.conversation.parts_of(message));
         let results = parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
-        results.map(|(id, _)| (id, self.size(id))).collect()
+        results.map(|(id, _)| (id, self.size(id, sent))).collect()
     }
 
-    /// Bytes of a result's text as it would be sent.
-    fn size(&self, id: PartId) -> u64 {
-        let decided = self.applied.iter().find(|applied| applied.part == id);
+    /// Bytes that decisions leave of the parts that they are about.
+    fn sent_sizes(&self) -> HashMap<PartId, u64> {
+        self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
+    }
+
+    /// Bytes of a result's text as it would be sent; `sent` are those that decisions leave.
+    fn size(&self, id: PartId, sent: &HashMap<PartId, u64>) -> u64 {
         let leaves = self.conversation.part(id).map_or(0, |part| part.leaves.len());
         let text = |leaf| self.conversation.text(id, leaf).map_or(0, |text| text.len() as u64);
-        decided.map_or_else(|| (0..leaves).map(text).sum(), |applied| applied.decision.bytes_after)
+        sent.get(&id).copied().unwrap_or_else(|| (0..leaves).map(text).sum())
     }
 
-    /// What a new decision about a part spares beyond what is sent of it now.
-    fn spares_now(&self, decided: &Applied) -> u64 {
-        self.size(decided.part).saturating_sub(decided.decision.bytes_after)
-    }
-
-    /// Cuts the middle out of a result, whatever its tool is.
+    /// Cuts the middle out of a result of which so many bytes would be sent, whatever its tool is.
     fn shorten(
         &self,
-        id: PartId,
+        (id, size): (PartId, u64),
         max_bytes: u64,
         policy: &Policy,
         recall: Recall<'_>,
@@ -301,7 +304,7 @@ impl Before<'_> {
             output: Some(output.clone()),
             leaves,
         };
-        let is_shorter = !decision.leaves.is_empty() && decision.bytes_after < self.size(id);
+        let is_shorter = !decision.leaves.is_empty() && decision.bytes_after < size;
         let save = Save { id: output, text: texts.concat() };
         is_shorter.then(|| (Applied { part: id, decision: decision.into() }, save))
     }
@@ -320,4 +323,13 @@ impl Before<'_> {
             reasoning: 0,
         }
     }
+}
+
+/// The turns that begin with each message or behind it.
+pub(super) fn turns_from(conversation: &Conversation) -> Vec<u32> {
+    let mut turns = vec![0; conversation.messages.len() + 1];
+    for (at, message) in conversation.messages.iter().enumerate().rev() {
+        turns[at] = turns[at + 1] + u32::from(message.index.starts_turn());
+    }
+    turns
 }

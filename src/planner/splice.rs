@@ -159,9 +159,20 @@ impl Cut {
         self.ranges().flatten()
     }
 
-    /// Whether a message would go.
-    pub(super) fn takes(&self, message: usize) -> bool {
-        self.ranges().any(|range| range.contains(&message))
+    /// The sum over the messages that would go, from the sums over those before each message.
+    pub fn total(&self, before: &[u64]) -> u64 {
+        self.ranges().map(|range| before[range.end] - before[range.start]).sum()
+    }
+
+    /// How many messages would go.
+    pub(super) fn count(&self) -> usize {
+        self.ranges().map(|range| range.len()).sum()
+    }
+
+    /// Whether all of these messages, which are in order, would go.
+    pub(super) fn takes_all(&self, messages: &[usize]) -> bool {
+        let before = |end: usize| messages.partition_point(|message| *message < end);
+        self.ranges().map(|range| before(range.end) - before(range.start)).sum::<usize>() == messages.len()
     }
 
     /// Keeps a message after all.
@@ -277,18 +288,20 @@ fn starts(conversation: &Conversation, at: usize) -> bool {
 }
 
 /// What the provider ran by itself.
-#[derive(Default)]
 struct Hosted {
-    /// Calls, and their results where these stand in another message.
-    apart: Vec<(usize, usize)>,
-    /// Messages with a call that came to nothing, or a result without its call.
-    stuck: Vec<usize>,
+    /// For each message, whether it stands behind a call, and its result does not stand before it.
+    divided: Vec<bool>,
+    /// For each message, whether it has a call that came to nothing, or a result without its call.
+    stuck: Vec<bool>,
 }
 
 impl Hosted {
     fn of(conversation: &Conversation) -> Self {
-        let (mut hosted, mut open) = (Self::default(), Vec::new());
-        for message in 0..conversation.messages.len() {
+        let count = conversation.messages.len();
+        let (mut stuck, mut open) = (vec![false; count], Vec::new());
+        // How many calls begin to be open with each message, and how many end to be.
+        let (mut begin, mut end) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
+        for message in 0..count {
             for (_, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Hosted)
             {
                 match (&part.call_id, &part.tool) {
@@ -296,20 +309,29 @@ impl Hosted {
                     (Some(id), None) => match open.iter().rposition(|(known, _)| *known == id) {
                         Some(at) => {
                             let (_, call) = open.remove(at);
-                            hosted.apart.extend((call < message).then_some((call, message)));
+                            begin[call + 1] += 1;
+                            end[message + 1] += 1;
                         }
-                        None => hosted.stuck.push(message),
+                        None => stuck[message] = true,
                     },
                     (None, _) => {}
                 }
             }
         }
-        hosted.stuck.extend(open.into_iter().map(|(_, message)| message));
-        hosted
+        for (_, message) in open {
+            stuck[message] = true;
+        }
+        let mut pending = 0;
+        let divided = begin.into_iter().zip(end).map(|(begin, end)| {
+            pending = pending + begin - end;
+            pending > 0
+        });
+        Self { divided: divided.collect(), stuck }
     }
 
+    /// Whether a cut in front of a message would stand between a call and its result.
     fn divides(&self, end: usize) -> bool {
-        self.apart.iter().any(|(call, result)| *call < end && end <= *result)
+        self.divided[end]
     }
 }
 
@@ -325,7 +347,7 @@ fn unit(
 ) -> Option<Range<usize>> {
     let index = |at: usize| &conversation.messages[at].index;
     let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
-    if messages.clone().any(|at| is_opaque(at) || hosted.stuck.contains(&at)) {
+    if messages.clone().any(|at| is_opaque(at) || hosted.stuck[at]) {
         return question(conversation, messages.start, drops)
             .or_else(|| instructed(conversation, hosted, messages.start, drops));
     }

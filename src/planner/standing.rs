@@ -147,6 +147,7 @@ impl Standing {
         }
         self.messages = conversation.messages.len();
         self.count(rates, settings);
+        self.history.settle();
     }
 
     fn message(

@@ -1,6 +1,7 @@
 //! The database's tables.
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 /// The version of the layout below. A store of a newer version is left alone.
 pub(super) const VERSION: i64 = 2;
@@ -106,6 +107,8 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 /// Settings of every connection. The cache is small: the hot rows are remembered above the store.
 pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    // A statement's plan is made once, not for every value that it is run with.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
     connection.pragma_update(None, "cache_size", -512)

@@ -15,6 +15,11 @@ use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
 
+/// The newest decision about a part in any history of a sender's.
+pub(super) const RECOVER: &str =
+    "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
+     FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1";
+
 /// A SQLite file, read by the calling threads and written by one of its own.
 pub struct Sqlite {
     path: PathBuf,
@@ -57,6 +62,19 @@ impl Sqlite {
         }
         answer
     }
+
+    /// The same for many queries, which all see one state of the file, and take its locks once.
+    fn read_at_once<T>(
+        &self,
+        queries: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let answer = queries(&transaction)?;
+            transaction.finish()?;
+            Ok(answer)
+        })
+    }
 }
 
 /// Gateways that start at once make the file one after the other: SQLite does not wait for the lock that the
@@ -77,7 +95,7 @@ fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 
 impl Store for Sqlite {
     fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
-        self.read(|connection| {
+        self.read_at_once(|connection| {
             let mut statement =
                 connection.prepare_cached("SELECT thread FROM boundaries WHERE chain = ?1")?;
             for &chain in chains {
@@ -93,7 +111,7 @@ impl Store for Sqlite {
     }
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
-        self.read(|connection| {
+        self.read_at_once(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
                  FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE chain = ?1 ORDER BY part, at_ms",
@@ -110,15 +128,12 @@ impl Store for Sqlite {
     }
 
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
-        self.read(|connection| splices::find(connection, chains))
+        self.read_at_once(|connection| splices::find(connection, chains))
     }
 
     fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1",
-            )?;
+            let mut statement = connection.prepare_cached(RECOVER)?;
             let mut rows = statement.query([root.0.0, key.0.0])?;
             rows.next()?.map(decision).transpose()
         })

@@ -463,3 +463,19 @@ fn the_newest_summary_of_a_thread_is_found() {
     bench.database().execute_batch("UPDATE summaries SET chain = x'00' || hex(chain)").unwrap();
     assert!(store.summary("t").is_err());
 }
+
+/// A statement that runs for every result of a history is made once.
+#[test]
+fn statements_are_not_made_again_for_other_values() {
+    let bench = Bench::new();
+    wait(bench.open().commit(decided(vec![stored("m", 1, "m", "short")], 5))).unwrap();
+    let connection = bench.database();
+    schema::tune(&connection).unwrap();
+    let mut statement = connection.prepare(sqlite::RECOVER).unwrap();
+    for (root, found) in [("root", true), ("other", false), ("root", true)] {
+        let key = decision("", Some("call")).key.unwrap();
+        let mut rows = statement.query([chain(root).0.0, key.0.0]).unwrap();
+        assert_eq!(rows.next().unwrap().is_some(), found, "{root}");
+    }
+    assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
+}

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::clear::{self, Passed};
 use crate::conversation::PartId;
 
 /// What a call does, as far as its name and arguments tell.
@@ -119,6 +120,8 @@ pub struct Outcome {
     pub weight: (f64, f64),
     /// What its staying has cost beyond its worth, as its policy reckons, in bytes of plain input.
     pub rent: f64,
+    /// How many of the requests that the history keeps are in that.
+    pub settled: usize,
 }
 
 /// One part of a history.
@@ -143,6 +146,10 @@ const RECENT: usize = 20;
 #[derive(Debug, Clone, Default)]
 pub struct History {
     items: Vec<Item>,
+    /// Where the results are, in order, those that are sent no more included.
+    results: Vec<usize>,
+    /// Requests that have passed, and are not in every result's rent yet.
+    passed: Vec<Passed>,
     /// The results that show a file, by the file's name without its directory.
     views: HashMap<Box<str>, Vec<usize>>,
     /// Files that were changed, by the same.
@@ -163,10 +170,36 @@ impl History {
         &self.items
     }
 
-    /// The results, with their places among the items, for a policy to note something.
-    pub fn results_mut(&mut self) -> impl DoubleEndedIterator<Item = (usize, u32, u32, &mut Outcome)> {
-        let results = self.items.iter_mut().enumerate();
-        results.filter_map(|(at, item)| Some((at, item.step, item.bytes, item.result.as_deref_mut()?)))
+    /// Where the results are among them, in order. Some of these may be results no longer.
+    pub fn results(&self) -> &[usize] {
+        &self.results
+    }
+
+    /// A result and its bytes, for a policy to note something.
+    pub fn result_mut(&mut self, at: usize) -> Option<(u32, &mut Outcome)> {
+        settled(&mut self.items, &self.passed, at)
+    }
+
+    /// A request passes. What that adds to the rent of a result is reckoned when the result is about to change, or
+    /// with [`Self::settle`].
+    pub fn pass(&mut self, passed: Passed) {
+        self.passed.push(passed);
+    }
+
+    /// Reckons what the requests that have passed add to the rents.
+    pub fn settle(&mut self) {
+        for &at in &self.results {
+            if let Some((_, result)) = settled(&mut self.items, &self.passed, at) {
+                result.settled = 0;
+            }
+        }
+        self.passed.clear();
+    }
+
+    /// What the staying of a result has cost so far, in bytes of plain input.
+    pub fn rent(&self, at: usize) -> Option<f64> {
+        let item = &self.items[at];
+        Some(clear::rent(item.result.as_deref()?, item.bytes, &self.passed))
     }
 
     /// The number of the request that is made now: how often the model has answered.
@@ -220,13 +253,11 @@ impl History {
         {
             *now += 1;
         }
-        let earlier = self.calls.get(&deed.call).map(|&earlier| &mut self.items[earlier]);
-        let earlier = earlier.map(|item| {
-            if let Some(result) = &mut item.result {
-                result.recalled = true;
-            }
-            item.part
-        });
+        let earlier = self.calls.get(&deed.call).copied();
+        if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
+            result.recalled = true;
+        }
+        let earlier = earlier.map(|at| self.items[at].part);
         let (step, turn) = (self.step, self.turn);
         for path in deed.mentions.iter().chain(&deed.edits) {
             let changes = deed.edits.contains(path);
@@ -250,9 +281,8 @@ impl History {
     /// A tool answers what it answered before, and a pointer to the newest result with that text is sent.
     pub fn pointer(&mut self, part: PartId, bytes: u32, content: u128) {
         let (step, turn) = (self.step, self.turn);
-        if let Some(&earlier) = self.texts.get(&content)
-            && let Some(result) = &mut self.items[earlier].result
-        {
+        let earlier = self.texts.get(&content).copied();
+        if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
             (result.named, result.named_turn, result.shown) = (step, turn, step);
         }
         self.part(part, bytes);
@@ -262,9 +292,9 @@ impl History {
     pub fn result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
         let at = self.items.len();
         (result.named, result.named_turn, result.shown) = (self.step, self.turn, self.step);
-        if let Some(earlier) = self.texts.insert(result.content, at)
-            && let Some(earlier) = &mut self.items[earlier].result
-        {
+        result.settled = self.passed.len();
+        let earlier = self.texts.insert(result.content, at);
+        if let Some((_, earlier)) = earlier.and_then(|at| self.result_mut(at)) {
             earlier.superseded = true;
         }
         self.calls.insert(result.deed.call, at);
@@ -287,6 +317,7 @@ impl History {
             }
         }
         let item = Item { part, step: self.step, turn: self.turn, bytes, result: Some(Box::new(result)) };
+        self.results.push(at);
         self.items.push(item);
     }
 
@@ -294,13 +325,24 @@ impl History {
     fn showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
         let Some(places) = self.views.get(file_name(path)) else { return };
         for &at in places {
-            if let Some(result) = &mut self.items[at].result
-                && result.deed.views.iter().any(|view| same_file(&view.path, path))
+            let result = self.items[at].result.as_deref();
+            let shows = |result: &Outcome| result.deed.views.iter().any(|view| same_file(&view.path, path));
+            if result.is_some_and(shows)
+                && let Some((_, result)) = settled(&mut self.items, &self.passed, at)
             {
                 each(result);
             }
         }
     }
+}
+
+/// A result and its bytes, with all that has passed in its rent: a request is reckoned by what was known then.
+fn settled<'a>(items: &'a mut [Item], passed: &[Passed], at: usize) -> Option<(u32, &'a mut Outcome)> {
+    let item = &mut items[at];
+    let result = item.result.as_deref_mut()?;
+    result.rent = clear::rent(result, item.bytes, passed);
+    result.settled = passed.len();
+    Some((item.bytes, result))
 }
 
 #[cfg(test)]
@@ -348,7 +390,8 @@ mod tests {
         }
         let mut out = Vec::new();
         let shows_code = |result: &Outcome| matches!(result.deed.class, Class::View | Class::Diff);
-        for (_, step, _, result) in history.results_mut().filter(|(.., result)| shows_code(result)) {
+        let results = history.items().iter().filter_map(|item| Some((item.step, item.result.as_deref()?)));
+        for (step, result) in results.filter(|(_, result)| shows_code(result)) {
             let edited = format!("edited at {}", result.changed);
             let flags = [
                 (result.superseded, "superseded"),

@@ -319,7 +319,11 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     }
     let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
     let mut all = cuts(conversation, splice, conversation.messages.len());
-    let freed = |cut: &Cut| taken + cut.messages().map(|at| bytes[at]).sum::<u64>();
+    let mut before = vec![0_u64; bytes.len() + 1];
+    for (at, bytes) in bytes.iter().enumerate() {
+        before[at + 1] = before[at] + bytes;
+    }
+    let freed = |cut: &Cut| taken + cut.total(&before);
     let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
     let places: Vec<cut::Place> = all.iter().map(place).collect();
     let chosen = if terms.settings.split == Split::Enough {

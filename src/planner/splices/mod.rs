@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::room::turns_from;
 use super::splice::{NOTE, SUMMARY, cuts};
 use super::*;
 use crate::conversation::NoMemo;
@@ -233,5 +234,44 @@ fn every_provider_takes_what_is_left() {
     });
     for (name, (made, refused)) in tally.into_inner() {
         assert!(made > 4 * refused && made > 50, "{name}: {made} made, {refused} refused");
+    }
+}
+
+const WORDS: &[&str] = &["u", "a", "s", "x", "w1", "h1 r1", "g1 r1", "h1 g1 r1", "c1 r1", "t1 r1", "T"];
+
+proptest! {
+    /// What is told of all messages at once is what is told message by message.
+    #[test]
+    fn cuts_are_counted_in_one_go(
+        words in prop::collection::vec(prop::sample::select(WORDS), 1..24),
+        asked in prop::collection::vec(any::<bool>(), 80),
+    ) {
+        let conversation = talk(&format!("u {}", words.join(" ")));
+        let count = conversation.messages.len();
+        let starts = |at: usize| u32::from(conversation.messages[at].index.starts_turn());
+        let turns: Vec<u32> = (0..=count).map(|from| (from..count).map(starts).sum()).collect();
+        prop_assert_eq!(turns_from(&conversation), turns);
+        let (mut open, mut pairs) = (Vec::new(), Vec::new());
+        let parts = (0..count).flat_map(|message| conversation.parts_of(message));
+        for (id, part) in parts.filter(|(_, part)| part.kind == PartKind::Hosted) {
+            let found = open.iter().rposition(|(call, _)| *call == part.call_id);
+            match (&part.tool, found) {
+                (Some(_), _) => open.push((part.call_id.clone(), id.message)),
+                (None, Some(at)) => pairs.push((open.remove(at).1, id.message)),
+                (None, None) => {}
+            }
+        }
+        for cut in cuts(&conversation, None, usize::MAX) {
+            let gone: Vec<usize> = cut.messages().collect();
+            prop_assert_eq!(cut.count(), gone.len());
+            let before: Vec<u64> = (0..=count as u64).map(|at| at * (at + 1) / 2).collect();
+            prop_assert_eq!(cut.total(&before), gone.iter().map(|at| *at as u64 + 1).sum::<u64>());
+            let some: Vec<usize> = (0..count).filter(|at| asked[*at]).collect();
+            let held: Vec<usize> = some.iter().copied().filter(|at| gone.contains(at)).collect();
+            prop_assert_eq!(cut.takes_all(&some), held.len() == some.len());
+            prop_assert!(cut.takes_all(&held));
+            let end = cut.end as u32;
+            prop_assert!(pairs.iter().all(|(call, result)| end <= *call || *result < end), "{pairs:?} {end}");
+        }
     }
 }

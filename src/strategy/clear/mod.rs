@@ -14,7 +14,7 @@ mod worth;
 
 pub use placeholder::placeholder;
 pub use settings::{Policy, Protect, Settings, Weights, Within};
-pub use worth::weight;
+pub use worth::{Passed, rent, weight};
 
 /// Bytes of text to a token, where policies weigh sizes against each other.
 pub const BYTES_PER_TOKEN: u64 = 4;
@@ -28,10 +28,8 @@ pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     if settings.policy == Policy::Worth {
         return worth::step(history, rates, settings);
     }
-    let places: Vec<usize> = open(history, &|_| false, settings);
-    let mut open = places.into_iter().peekable();
-    for (at, _, bytes, result) in history.results_mut() {
-        if open.next_if_eq(&at).is_some() {
+    for at in open(history, &|_| false, settings) {
+        if let Some((bytes, result)) = history.result_mut(at) {
             result.rent += rates.read * f64::from(bytes.saturating_sub(PLACEHOLDER));
         }
     }
@@ -50,7 +48,7 @@ pub fn candidates(
     };
     let candidate = |at: usize| {
         let item = &history.items()[at];
-        let rent = item.result.as_ref()?.rent;
+        let rent = history.rent(at)?;
         (!gone(at)).then(|| Candidate { item: at, frees: item.bytes.saturating_sub(PLACEHOLDER), rent })
     };
     open.into_iter().filter_map(candidate).collect()
@@ -65,7 +63,7 @@ pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Setting
         if result.shown < history.step() && may_go(item.bytes, result, settings) && !gone(at) {
             let frees = item.bytes.saturating_sub(PLACEHOLDER);
             let keep = score::keep(history, at, settings);
-            all.push((keep, Candidate { item: at, frees, rent: result.rent }));
+            all.push((keep, Candidate { item: at, frees, rent: history.rent(at).unwrap_or_default() }));
         }
     }
     // Older first, then larger, among what is worth the same.
@@ -118,10 +116,10 @@ fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) ->
     out
 }
 
-/// The places of all parts, those of the newest request first.
+/// The places of all results, those of the newest request first.
 fn walk(history: &History, within: Within) -> Vec<usize> {
     let items = history.items();
-    let mut places: Vec<usize> = (0..items.len()).rev().collect();
+    let mut places: Vec<usize> = history.results().iter().rev().copied().collect();
     if within == Within::Forward {
         places.sort_by_key(|at| (std::cmp::Reverse(items[*at].step), *at));
     }

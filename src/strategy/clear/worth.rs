@@ -95,39 +95,71 @@ pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
     (size, document * foreign)
 }
 
-/// A result's rate of quotes now, and the requests since it was last of use.
-///
-/// `busy` grows with the edits of the last requests: an agent that edits quotes.
-fn rate(result: &Outcome, now: u32, busy: f64) -> (f64, u32) {
-    let (class, born) = (result.deed.class, result.shown);
-    let (size, file) = result.weight;
-    let first = match class {
-        _ if result.superseded => SUPERSEDED,
-        Class::View if result.edited => of_changed(result, now) * file,
-        Class::View if is_part(result) => VIEW * PART * file * busy,
-        Class::View => VIEW * file * busy,
-        Class::Diff if result.of_edited => DIFF_OF_OWN * busy,
-        Class::Diff => DIFF * busy,
-        Class::Search => LISTING * busy,
-        _ => REST * busy,
-    };
-    let is_view = class == Class::View && !result.superseded;
-    let last = if is_view { result.named.max(born) } else { born };
-    let (idle, age) = (1 + now.saturating_sub(last), 1 + now.saturating_sub(born));
-    let shows_code = matches!(class, Class::View | Class::Diff);
-    let by_age = if shows_code { &AGE } else { &AGE_OF_REST };
-    (first * size * IDLE.of(idle) * by_age.of(age), idle)
+/// What a result's rate of quotes depends on, besides the request.
+struct Rating {
+    /// The rate by what the result is, and for how long; and from then on.
+    late: (f64, u32),
+    first: f64,
+    /// It grows with the edits of the last requests.
+    by_edits: bool,
+    size: f64,
+    /// The request that it was last of use to, and the one that showed it last.
+    last: u32,
+    born: u32,
+    by_idle: &'static Powers,
+    by_age: &'static Powers,
 }
 
-/// The rate for a view of a file that was changed since.
-fn of_changed(result: &Outcome, now: u32) -> f64 {
-    let again = if result.of_edited { AFTER_CHANGE } else { 1.0 };
-    let part = match is_part(result) {
-        true if now.saturating_sub(result.changed) <= LATE => PART_OF_CHANGED * OF_LATE,
+impl Rating {
+    fn of(result: &Outcome) -> Self {
+        let (class, born) = (result.deed.class, result.shown);
+        let (size, file) = result.weight;
+        let of_changed = class == Class::View && result.edited && !result.superseded;
+        let by_edits = !result.superseded && !of_changed;
+        let first = match class {
+            _ if result.superseded => SUPERSEDED,
+            Class::View if of_changed => {
+                VIEW_OF_CHANGED * part_of_changed(result, false) * again(result) * file
+            }
+            Class::View if is_part(result) => VIEW * PART * file,
+            Class::View => VIEW * file,
+            Class::Diff if result.of_edited => DIFF_OF_OWN,
+            Class::Diff => DIFF,
+            Class::Search => LISTING,
+            _ => REST,
+        };
+        let late = VIEW_OF_CHANGED * part_of_changed(result, true) * again(result) * file;
+        let late = if of_changed { (late, result.changed.saturating_add(LATE)) } else { (first, 0) };
+        let is_view = class == Class::View && !result.superseded;
+        let last = if is_view { result.named.max(born) } else { born };
+        let shows_code = matches!(class, Class::View | Class::Diff);
+        let by_age = if shows_code { &*AGE } else { &*AGE_OF_REST };
+        Self { late, first, by_edits, size, last, born, by_idle: &IDLE, by_age }
+    }
+
+    /// The rate of quotes at a request, and the requests since it was last of use.
+    ///
+    /// `busy` grows with the edits of the last requests: an agent that edits quotes.
+    fn at(&self, now: u32, busy: f64) -> (f64, u32) {
+        let first = if now <= self.late.1 { self.late.0 } else { self.first };
+        let first = if self.by_edits { first * busy } else { first };
+        let (idle, age) = (1 + now.saturating_sub(self.last), 1 + now.saturating_sub(self.born));
+        (first * self.size * self.by_idle.of(idle) * self.by_age.of(age), idle)
+    }
+}
+
+/// What is left of the rate for a view of a file that was changed since, late or not.
+fn part_of_changed(result: &Outcome, late: bool) -> f64 {
+    match is_part(result) {
+        true if late => PART_OF_CHANGED * OF_LATE,
         true => PART_OF_CHANGED,
         false => 1.0,
-    };
-    VIEW_OF_CHANGED * part * again
+    }
+}
+
+/// What is left of it where the file had been changed before it was read.
+fn again(result: &Outcome) -> f64 {
+    if result.of_edited { AFTER_CHANGE } else { 1.0 }
 }
 
 fn is_part(result: &Outcome) -> bool {
@@ -143,16 +175,35 @@ fn regret(rates: Rates, settings: &Settings) -> f64 {
     (settings.regret_tokens.saturating_mul(BYTES_PER_TOKEN)) as f64 * rates.read / USUAL_READ
 }
 
-/// Adds to every old result's rent what this request paid for it beyond its worth.
+/// A request that has passed, as far as rents go.
+#[derive(Debug, Clone, Copy)]
+pub struct Passed {
+    step: u32,
+    /// What a byte cost.
+    read: f64,
+    /// What a lost quote would have cost, in bytes of plain input.
+    regret: f64,
+    busy: f64,
+}
+
+/// Lets a request pass: to every old result's rent comes what it paid for it beyond its worth. Many requests may pass
+/// at once, as in a history that was not seen before, so that is reckoned result by result, not request by request.
 pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
-    let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
-    for (_, _, bytes, result) in history.results_mut() {
-        if result.shown < now && bytes > PLACEHOLDER {
-            let (rate, _) = rate(result, now, busy);
-            let paid = rates.read * f64::from(bytes - PLACEHOLDER);
-            result.rent += (paid - regret * rate).max(0.0);
-        }
-    }
+    let (regret, busy) = (regret(rates, settings), busy(history));
+    history.pass(Passed { step: history.step(), read: rates.read, regret, busy });
+}
+
+/// The rent of a result of so many bytes, as it is since the last of the requests that are in it.
+pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
+    let Some(passed) = passed.get(result.settled..).filter(|_| bytes > PLACEHOLDER) else {
+        return result.rent;
+    };
+    let (beyond, rating) = (f64::from(bytes - PLACEHOLDER), Rating::of(result));
+    let old = passed.iter().filter(|now| result.shown < now.step);
+    old.fold(result.rent, |rent, now| {
+        let (quotes, _) = rating.at(now.step, now.busy);
+        rent + (now.read * beyond - now.regret * quotes).max(0.0)
+    })
 }
 
 /// The places of the results that are cheaper to lose than to keep, in order.
@@ -160,7 +211,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
     let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
     let horizon = f64::from(now).clamp(HORIZON.0, HORIZON.1);
     let is_open = |item: &super::super::Item, result: &Outcome| {
-        let (rate, idle) = rate(result, now, busy);
+        let (rate, idle) = Rating::of(result).at(now, busy);
         let idle = f64::from(idle);
         // The rate, summed up over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
@@ -210,11 +261,133 @@ mod tests {
             ("a diff of own changes", Outcome { of_edited: true, ..result(Class::Diff, &[]) }),
             ("a run", of_late(Class::Run)),
         ];
-        let rates = rows.map(|(name, result)| (name, rate(&result, 40, 1.0).0));
+        let rates = rows.map(|(name, result)| (name, Rating::of(&result).at(40, 1.0).0));
         for pair in rates.windows(2) {
             assert!(pair[0].1 > pair[1].1, "{rates:?}");
         }
-        let diff = rate(&result(Class::Diff, &[]), 40, 1.0).0;
+        let diff = Rating::of(&result(Class::Diff, &[])).at(40, 1.0).0;
         assert!((diff / rates[4].1 - 1.0).abs() < 0.01, "a diff is a view: {diff}, {rates:?}");
+    }
+
+    /// What happens in a thread: the model answers and calls a tool, and a result comes, or a pointer to an earlier one.
+    #[derive(Debug, Clone)]
+    struct Happens {
+        class: Class,
+        path: &'static str,
+        first: u32,
+        bytes: u32,
+        content: u128,
+        points: bool,
+        answers: bool,
+    }
+
+    const CLASSES: &[Class] = &[Class::View, Class::Edit, Class::Search, Class::Diff, Class::Run];
+
+    fn anything() -> impl proptest::strategy::Strategy<Value = Happens> {
+        use proptest::prelude::*;
+        let kinds = (prop::sample::select(CLASSES), prop::sample::select(&["a.rs", "b.md", "src/a.rs"][..]));
+        let sizes = (1..3_u32, prop::sample::select(&[90_u32, 160, 161, 900, 40_000][..]), 0..6_u128);
+        (kinds, sizes, any::<bool>(), any::<bool>()).prop_map(
+            |((class, path), (first, bytes, content), points, answers)| Happens {
+                class,
+                path,
+                first,
+                bytes,
+                content,
+                points,
+                answers,
+            },
+        )
+    }
+
+    fn happen(history: &mut History, at: usize, what: &Happens) {
+        let view = View { path: what.path.into(), first: what.first, last: u32::MAX };
+        let shown = (what.class == Class::View).then_some(view);
+        let edited = (what.class == Class::Edit).then(|| what.path.into());
+        let deed = Deed {
+            class: what.class,
+            views: shown.into_iter().collect(),
+            edits: edited.into_iter().collect(),
+            mentions: [what.path.into()].into(),
+            call: u64::from(what.first) << 8 | what.class as u64,
+        };
+        let deed = Arc::new(deed);
+        history.call(&deed);
+        let part = crate::conversation::PartId { message: at as u32, part: 0 };
+        if what.points {
+            return history.pointer(part, 50, what.content);
+        }
+        let (content, weight) = (what.content, weight(what.bytes, &deed));
+        let result = Outcome { deed, content, weight, clearable: true, ..Outcome::default() };
+        history.result(part, what.bytes, result);
+    }
+
+    /// The rate of quotes of a result at a request, spelled out.
+    fn rate(result: &Outcome, now: u32, busy: f64) -> f64 {
+        let (size, file) = result.weight;
+        let first = match result.deed.class {
+            _ if result.superseded => SUPERSEDED,
+            Class::View if result.edited => {
+                let part = match is_part(result) {
+                    true if now.saturating_sub(result.changed) <= LATE => PART_OF_CHANGED * OF_LATE,
+                    true => PART_OF_CHANGED,
+                    false => 1.0,
+                };
+                VIEW_OF_CHANGED * part * if result.of_edited { AFTER_CHANGE } else { 1.0 } * file
+            }
+            Class::View if is_part(result) => VIEW * PART * file * busy,
+            Class::View => VIEW * file * busy,
+            Class::Diff if result.of_edited => DIFF_OF_OWN * busy,
+            Class::Diff => DIFF * busy,
+            Class::Search => LISTING * busy,
+            _ => REST * busy,
+        };
+        let named = result.deed.class == Class::View && !result.superseded;
+        let last = if named { result.named.max(result.shown) } else { result.shown };
+        let code = matches!(result.deed.class, Class::View | Class::Diff);
+        let by_age = if code { &AGE } else { &AGE_OF_REST };
+        first * size * IDLE.of(1 + now - last) * by_age.of(1 + now - result.shown)
+    }
+
+    /// What one more request adds to the rent of a result, as it is then.
+    fn added(history: &History, at: usize, rates: Rates, settings: &Settings) -> f64 {
+        let item = &history.items()[at];
+        let Some(result) = item.result.as_deref() else { return 0.0 };
+        if result.shown >= history.step() || item.bytes <= PLACEHOLDER {
+            return 0.0;
+        }
+        let quotes = rate(result, history.step(), busy(history));
+        (rates.read * f64::from(item.bytes - PLACEHOLDER) - regret(rates, settings) * quotes).max(0.0)
+    }
+
+    proptest::proptest! {
+        /// Rents are to the bit what they are when every request is reckoned as it passes, whenever they are settled.
+        #[test]
+        fn rents_are_reckoned_as_requests_pass(
+            all in proptest::collection::vec(anything(), 1..60),
+            settled in 1..20_usize,
+        ) {
+            let settings = Settings { regret_tokens: 2_000, ..Settings::default() };
+            let rates = Rates { read: 0.1, write: 1.25 };
+            let (mut history, mut expected) = (History::default(), Vec::new());
+            for (at, what) in all.iter().enumerate() {
+                if what.answers {
+                    history.answered();
+                    step(&mut history, rates, &settings);
+                    for (at, rent) in expected.iter_mut().enumerate() {
+                        *rent += added(&history, at, rates, &settings);
+                    }
+                }
+                happen(&mut history, at, what);
+                expected.resize(history.items().len(), 0.0_f64);
+                if at % settled == 0 {
+                    history.settle();
+                }
+                for (at, item) in history.items().iter().enumerate() {
+                    let rent = item.result.as_ref().map(|_| expected[at].to_bits());
+                    proptest::prop_assert_eq!(history.rent(at).map(f64::to_bits), rent);
+                }
+            }
+        }
     }
 }
