@@ -18,7 +18,7 @@ pub(super) struct Known {
     /// Histories that its newest request was the first to send, behind the model's last answer: it goes on from one
     /// of them, if the client takes its last words out again.
     pub(super) stems: Arc<[Chain]>,
-    /// Messages of the shortest history that was not sent before its newest request was sent first.
+    /// From which history on an event of its newest request holds, in messages.
     pub(super) event: usize,
 }
 

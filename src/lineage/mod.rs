@@ -63,9 +63,10 @@ pub struct Place {
     pub chains: Vec<Chain>,
     /// The messages up to the model's last answer; 0 if there is none.
     pub answered: usize,
-    /// The messages of the shortest history that was not sent before this request was sent first: an event of it holds
-    /// from there on. The request's end is not what counts, as clients leave the last words out of the next one; but
-    /// where it is not known how it was sent first, that is it.
+    /// The messages of the shortest history that was not sent before this request was sent first, and that a request
+    /// may end with: an event of it holds from there on, and whoever goes back before it is sent what was sent before.
+    /// The request's end is not what counts, as clients leave the last words out of the next one; but where it is not
+    /// known how it was sent first, that is it.
     pub event: usize,
     /// The histories that are sent for the first time now, as far as a request may end with them.
     pub ends: Vec<Chain>,
@@ -133,7 +134,7 @@ impl Lineage {
                 thread,
                 relation,
                 sent: 0,
-                event: 1.min(conversation.messages.len()),
+                event: first_end(conversation, 1),
                 chains,
                 answered,
                 ends,
@@ -144,7 +145,8 @@ impl Lineage {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
         let (known, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
-        let event = if is_again { known.event } else { sent + 1 }.min(chains.len() - 1);
+        let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
+        let event = event.min(chains.len() - 1);
         let (thread, ends) = (known.thread, ends(conversation, &chains, sent));
         Ok(Place { root, thread, relation, sent, chains, answered, event, ends, applied, splice })
     }
@@ -388,6 +390,12 @@ fn answered(conversation: &Conversation) -> usize {
 /// Whether a request may be taken to end with the first so many messages: seldom with the model's words.
 fn may_end(conversation: &Conversation, count: usize) -> bool {
     conversation.messages[count - 1].index.role != Role::Assistant
+}
+
+/// The shortest history of so many messages or more that a request may be taken to end with, or all of it.
+fn first_end(conversation: &Conversation, least: usize) -> usize {
+    let all = conversation.messages.len();
+    (least..=all).find(|count| may_end(conversation, *count)).unwrap_or(all)
 }
 
 fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {

@@ -304,6 +304,30 @@ fn an_event_holds_without_the_last_words() {
     }
 }
 
+/// Who takes the last words back that an event was sent with, and says something else upon the model's answer, is sent
+/// what was sent before the event; what is decided then stands beside what the event has decided.
+#[test]
+fn who_goes_back_before_an_event_decides_anew() {
+    let (earlier, event, other) =
+        ("u c1 r1:long c2 r2", "u c1 r1:long c2 r2 a u:more", "u c1 r1:long c2 r2 a u:less");
+    for restarts in [false, true] {
+        let first = Desk::new();
+        first.send(&session("s"), &talk(earlier), &[]);
+        first.send(&session("s"), &talk(event), &[decided(&talk(event), 2, "event")]);
+        let anew = first.restarted();
+        let desk = if restarts { &anew } else { &first };
+        let request = talk(other);
+        assert!(texts(&desk.place(&session("s"), &request)).is_empty());
+        desk.send(&session("s"), &request, &[decided(&request, 2, "other")]);
+        for desk in [desk, &desk.restarted()] {
+            for (request, expected) in [(event, "2:event"), (other, "2:other")] {
+                let next = format!("{request} a u:on");
+                assert_eq!(texts(&desk.place(&session("s"), &talk(&next))), [expected], "{request}");
+            }
+        }
+    }
+}
+
 /// What is decided anew about a request that the provider has refused takes the place of what was decided first.
 #[test]
 fn what_was_refused_is_decided_anew() {
