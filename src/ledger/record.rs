@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
 
+/// Bytes that a line is taken to have: most have less.
+const LINE: usize = 2048;
+
 /// What is written down of one request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -359,8 +362,15 @@ impl Record {
             model: self.model.clone().or_else(|| self.model_asked.clone()),
             client: self.client.clone(),
             cost: self.cost.as_ref().map(|cost| cost.total),
-            record: serde_json::to_string(self).unwrap_or_default(),
+            record: self.line(),
         }
+    }
+
+    /// As a line of the log, without its end.
+    fn line(&self) -> String {
+        let mut line = Vec::with_capacity(LINE);
+        let written = serde_json::to_writer(&mut line, self);
+        written.ok().and_then(|()| String::from_utf8(line).ok()).unwrap_or_default()
     }
 }
 

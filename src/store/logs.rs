@@ -23,10 +23,10 @@ impl Logs {
         Self { dir, open: HashMap::new() }
     }
 
-    /// Appends a record, which is one line, to its conversation's file.
-    pub(super) fn append(&mut self, conversation: &str, record: &str) -> io::Result<()> {
+    /// Appends whole lines, a record each, to their conversation's file.
+    pub(super) fn append(&mut self, conversation: &str, lines: &str) -> io::Result<()> {
         let name = file_name(conversation);
-        let written = self.file(&name).and_then(|file| file.write_all(format!("{record}\n").as_bytes()));
+        let written = self.file(&name).and_then(|file| file.write_all(lines.as_bytes()));
         if written.is_err() {
             self.open.remove(&name);
         }
@@ -106,8 +106,8 @@ mod tests {
     fn records_are_appended() {
         let home = tempfile::tempdir().unwrap();
         let mut logs = Logs::new(home.path().join("logs"));
-        logs.append("c", "1").unwrap();
-        logs.append("c", "2").unwrap();
+        logs.append("c", "1\n").unwrap();
+        logs.append("c", "2\n").unwrap();
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "1\n2\n");
     }
 
@@ -118,8 +118,8 @@ mod tests {
         for (before, expected) in [("", "3\n4\n"), ("1\n", "1\n3\n4\n"), ("1\n{\"to", "1\n{\"to\n3\n4\n")] {
             std::fs::write(&path, before).unwrap();
             let mut logs = Logs::new(home.path().to_owned());
-            logs.append("c", "3").unwrap();
-            logs.append("c", "4").unwrap();
+            logs.append("c", "3\n").unwrap();
+            logs.append("c", "4\n").unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
     }

@@ -265,6 +265,24 @@ fn old_texts_are_swept() {
 }
 
 #[test]
+fn records_are_logged_in_order_whatever_is_booked_beside_them() {
+    let bench = Bench::new();
+    let row = |id: &str, conversation: &str| LedgerRow {
+        id: id.to_owned(),
+        conversation: conversation.to_owned(),
+        record: id.to_owned(),
+        ..LedgerRow::default()
+    };
+    let store = bench.open();
+    for rows in [vec![row("1", "b"), row("2", "a"), row("3", "b")], vec![row("4", "b")]] {
+        assert!(store.later(Batch { ledger: rows, ..Batch::default() }));
+    }
+    drop(store);
+    let log = |name: &str| std::fs::read_to_string(bench.home.path().join("logs").join(name)).unwrap();
+    assert_eq!(["a.jsonl", "b.jsonl"].map(log), ["2\n", "1\n3\n4\n"]);
+}
+
+#[test]
 fn records_are_booked_once_and_forgotten() {
     let bench = Bench::new();
     let store = bench.open();

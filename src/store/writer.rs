@@ -3,6 +3,7 @@
 //! Batches that wait together are one transaction. Full texts are written before the transaction that refers
 //! to them. A failed batch is reported to whoever waits for it and fails no other.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -112,6 +113,7 @@ impl Desk {
         // Whoever waits no longer has been refused: nothing of that batch is stored.
         group.retain(|job| job.answer.is_some() || !job.batch.decides());
         let together = self.transaction(&group);
+        let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
             let done = match &together {
                 Ok(()) => Ok(()),
@@ -122,8 +124,7 @@ impl Desk {
                     if let Some(answer) = job.answer.take() {
                         let _ = answer.send(Ok(()));
                     }
-                    self.log(&job.batch);
-                    self.sweep(&job.batch);
+                    stored.push(job.batch);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a batch could not be stored");
@@ -131,6 +132,8 @@ impl Desk {
                 }
             }
         }
+        self.log(&stored);
+        stored.iter().for_each(|batch| self.sweep(batch));
     }
 
     fn save(&self, batch: &Batch) -> io::Result<()> {
@@ -151,11 +154,19 @@ impl Desk {
         Ok(transaction.commit()?)
     }
 
-    /// Appends the records to their conversations' logs. The database has them already: a failure loses no book.
-    fn log(&mut self, batch: &Batch) {
-        for row in &batch.ledger {
-            if let Err(error) = self.logs.append(&row.conversation, &row.record) {
-                tracing::warn!(%error, conversation = row.conversation, "a record could not be logged");
+    /// Appends the records to their conversations' logs, a conversation's all at once. The database has them already:
+    /// a failure loses no book.
+    fn log(&mut self, stored: &[Batch]) {
+        let mut logs: BTreeMap<&str, String> = BTreeMap::new();
+        for row in stored.iter().flat_map(|batch| &batch.ledger) {
+            let lines = logs.entry(&row.conversation).or_default();
+            lines.reserve(row.record.len() + 1);
+            lines.push_str(&row.record);
+            lines.push('\n');
+        }
+        for (conversation, lines) in logs {
+            if let Err(error) = self.logs.append(conversation, &lines) {
+                tracing::warn!(%error, conversation, "records could not be logged");
             }
         }
     }

@@ -47,6 +47,9 @@ impl Fraction {
     }
 
     fn by(self, numerator: u128, denominator: u128) -> Self {
+        if numerator == denominator {
+            return self;
+        }
         let numerator = self.numerator.saturating_mul(numerator);
         let denominator = self.denominator.saturating_mul(denominator);
         let divisor = gcd(numerator, denominator);

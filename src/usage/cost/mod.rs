@@ -212,6 +212,9 @@ impl<'a> Schedule<'a> {
     }
 
     fn cost(&self, kind: Kind, tokens: u64) -> Money {
+        if tokens == 0 {
+            return Money::ZERO;
+        }
         let listed = self.long_context.into_iter().chain([self.tier]).fold(
             Fraction::from(self.base.full(kind)),
             |rate, step| match (step.listed(kind), self.listed.listed(kind)) {
