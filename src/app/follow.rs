@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
 use super::state::State;
-use super::{Core, clock};
+use super::{Core, clock, secrets};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
 use crate::planner::Level;
 use crate::protocol::{self, Answer, AnswerReader, Framing, Protocol, Refused};
@@ -35,7 +36,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(super) struct Start {
     /// The id of its record.
     pub(super) id: String,
-    pub(super) path: Box<str>,
+    pub(super) head: Arc<Parts>,
     pub(super) received_at: Instant,
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
@@ -125,7 +126,7 @@ impl Follow {
             messages: self.facts.messages,
             status: self.status.map(|status| status.as_u16()),
             outcome: outcome(how).to_owned(),
-            error: error(how, answer),
+            error: error(how, answer).map(|text| self.legible(text)),
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
             prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
@@ -145,6 +146,12 @@ impl Follow {
             id,
             ..Record::default()
         }
+    }
+
+    /// A provider's words as they may be written down.
+    fn legible(&self, text: String) -> String {
+        let head = &self.start.head;
+        secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
 
     /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own tells the seller
@@ -401,7 +408,7 @@ impl Exchange for Follow {
 
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
-        answer.usage = answer.usage.map(|usage| usage.at(&self.start.path));
+        answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }

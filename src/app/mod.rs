@@ -21,6 +21,7 @@ mod rewrite;
 mod rewritten;
 mod room;
 mod route;
+mod secrets;
 mod state;
 mod summaries;
 mod touched;
@@ -274,7 +275,7 @@ impl Sidecar {
         rewritten.body = asked.or(rewritten.body);
         let start = follow::Start {
             id,
-            path: head.uri.path().into(),
+            head: Arc::clone(&head),
             received_at,
             prepared_at: Instant::now(),
             budget,

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use super::outputs::create_private;
+use super::place::Place;
 use crate::conversation::Digest;
 
 /// Files that are kept open at most.
@@ -15,7 +16,7 @@ const OPEN: usize = 64;
 /// The folder of the logs.
 pub(super) struct Logs {
     dir: PathBuf,
-    open: HashMap<String, File>,
+    open: HashMap<String, (File, Place)>,
 }
 
 impl Logs {
@@ -33,7 +34,11 @@ impl Logs {
         written
     }
 
+    /// Logs are removed and rotated while they are written: what was opened goes on only while it has its name.
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
+        if self.open.get(name).is_some_and(|(_, place)| place.is_left()) {
+            self.open.remove(name);
+        }
         if !self.open.contains_key(name) {
             if self.open.len() >= OPEN {
                 self.open.clear();
@@ -51,9 +56,9 @@ impl Logs {
             if is_torn(&file)? {
                 file.write_all(b"\n")?;
             }
-            self.open.insert(name.to_owned(), file);
+            self.open.insert(name.to_owned(), (file, Place::of(&path)?));
         }
-        self.open.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.open.get_mut(name).map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -109,6 +114,23 @@ mod tests {
         logs.append("c", "1\n").unwrap();
         logs.append("c", "2\n").unwrap();
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "1\n2\n");
+    }
+
+    #[test]
+    fn a_log_that_is_gone_is_begun_again() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, path) = (home.path().join("logs"), home.path().join("logs/c.jsonl"));
+        let mut logs = Logs::new(dir.clone());
+        let removals: [&dyn Fn() -> io::Result<()>; 3] =
+            [&|| std::fs::remove_file(&path), &|| std::fs::rename(&path, dir.join("c.jsonl.1")), &|| {
+                std::fs::remove_dir_all(&dir)
+            }];
+        for remove in removals {
+            logs.append("c", "1\n").unwrap();
+            remove().unwrap();
+            logs.append("c", "2\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n");
+        }
     }
 
     #[test]

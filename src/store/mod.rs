@@ -9,6 +9,7 @@ mod checkpoints;
 pub mod ledger;
 pub mod logs;
 pub mod outputs;
+mod place;
 pub mod queue;
 pub mod row;
 mod schema;

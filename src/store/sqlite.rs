@@ -46,7 +46,7 @@ impl Sqlite {
             return Err(StoreError::Newer);
         }
         drop(turn);
-        let writer = Writer::start(connection, outputs, logs, queue)?;
+        let writer = Writer::start(connection, path, outputs, logs, queue)?;
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, params};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::logs::Logs;
 use super::outputs::Outputs;
+use super::place::Place;
 use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
@@ -45,12 +46,14 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
+        database: &Path,
         outputs: Outputs,
         logs: PathBuf,
         queue: usize,
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = queue::queue(queue);
-        let desk = Desk { connection, outputs, logs: Logs::new(logs) };
+        let database = Some(Place::of(database)?);
+        let desk = Desk { connection, database, outputs, logs: Logs::new(logs) };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -86,6 +89,8 @@ impl Drop for Writer {
 
 struct Desk {
     connection: Connection,
+    /// Until it is found to be gone.
+    database: Option<Place>,
     outputs: Outputs,
     logs: Logs,
 }
@@ -98,8 +103,20 @@ impl Desk {
                 let group = jobs.drain(..jobs.len().min(GROUP)).collect();
                 self.write(group);
             }
+            self.look_for_database();
         }
         let _ = self.connection.pragma_update(None, "optimize", "");
+    }
+
+    /// SQLite goes on with a file that has been removed, and nobody would know.
+    fn look_for_database(&mut self) {
+        if let Some(gone) = self.database.take_if(|database| database.is_left()) {
+            let path = gone.path().display();
+            tracing::error!(
+                "the database {path} was removed or replaced: what is decided and booked from now on is lost when the \
+                 gateway stops; restart it"
+            );
+        }
     }
 
     /// One transaction for all; if it fails, one for each, so that a bad batch harms only itself.
@@ -133,7 +150,9 @@ impl Desk {
             }
         }
         self.log(&stored);
-        stored.iter().for_each(|batch| self.sweep(batch));
+        for batch in &stored {
+            self.sweep(batch);
+        }
     }
 
     fn save(&self, batch: &Batch) -> io::Result<()> {

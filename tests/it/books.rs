@@ -139,6 +139,22 @@ fn what_is_not_known_is_null() {
 
 /// A stream of frames is booked like one of text, at the price of the region that the path names.
 #[test]
+fn no_key_is_written_down() {
+    const KEY: &str = "sk-0123456789abcdef";
+    let home = tempfile::tempdir().unwrap();
+    let refusal = json!({"type": "error", "error": {"type": "authentication_error",
+        "message": format!("invalid x-api-key: {KEY}")}})
+    .to_string();
+    let said = refusal.clone();
+    let upstream = Upstream::start(move |_| (401, said.clone()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (_, body) = gateway.post("/v1/messages", &[("x-api-key", KEY)], &request(&[&log("long", 10)]));
+    assert_eq!(body, refusal.as_bytes(), "the client sees what the provider said");
+    gateway.stop();
+    assert_eq!(records(home.path())[0]["error"], "invalid x-api-key: [credential]");
+}
+
+#[test]
 fn bedrock_streams_are_booked() {
     const MODEL: &str = "us.anthropic.claude-haiku-4-5-20251001-v1:0";
     let events = |prefix: &str| {

@@ -1,0 +1,84 @@
+//! Keeps credentials out of what is written down: some servers repeat the key that they refuse.
+
+use http::{HeaderMap, Uri};
+
+/// What the names of headers have in them that carry one.
+const HEADERS: &[&str] = &["auth", "key", "token", "cookie", "secret"];
+/// Parameters of a path that carry one.
+const PARAMETERS: &[&str] = &["key", "api_key", "api-key", "access_token", "token"];
+/// What is shorter, in bytes, may be an ordinary word.
+const SHORTEST: usize = 12;
+/// What stands in its place.
+const HIDDEN: &str = "[credential]";
+
+/// A text without the credentials of the request that it is about: `uri` as the client sent it, `headers` the client's
+/// and what the gateway set in their place.
+pub(super) fn hidden(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> String {
+    let carries = |name: &str| HEADERS.iter().any(|word| name.contains(word));
+    let values = headers.into_iter().flatten().filter(|(name, _)| carries(name.as_str()));
+    let values = values.filter_map(|(_, value)| value.to_str().ok());
+    let parameters =
+        uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
+    let parameters = parameters.filter(|(name, _)| PARAMETERS.contains(name)).map(|(_, value)| value);
+    // A scheme stands before some, and several may stand in one header.
+    let words = values.flat_map(|value| value.split([' ', ',', ';', '"'])).chain(parameters);
+    let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();
+    // One may be the beginning of another.
+    secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.iter().fold(
+        text,
+        |text, secret| {
+            if text.contains(secret) { text.replace(secret, HIDDEN) } else { text }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn the_request_s_own_credentials_and_nothing_else_are_hidden() {
+        let none = HeaderMap::new();
+        for (headers, query, text, expected) in [
+            (
+                &[("x-api-key", "sk-ant-0123456789")][..],
+                "",
+                "invalid x-api-key: sk-ant-0123456789 (sk-ant-0123456789)",
+                "invalid x-api-key: [credential] ([credential])",
+            ),
+            (
+                &[("authorization", "Bearer abcdefghijkl")],
+                "",
+                "'abcdefghijkl' is not Bearer",
+                "'[credential]' is not Bearer",
+            ),
+            (&[("authorization", "Bearer short")], "", "short of quota", "short of quota"),
+            (
+                &[("api-key", "0123456789ab"), ("x-token", "0123456789abcd")],
+                "",
+                "0123456789abcd",
+                "[credential]",
+            ),
+            (&[("x-request-id", "req_0123456789")], "", "req_0123456789 failed", "req_0123456789 failed"),
+            (
+                &[],
+                "alt=sse&key=AIza0123456789",
+                "AIza0123456789 is not valid, sse",
+                "[credential] is not valid, sse",
+            ),
+            (&[], "key", "key", "key"),
+        ] {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect();
+            let uri: Uri = format!("/v1/x?{query}").parse().unwrap();
+            for headers in [[&headers, &none], [&none, &headers]] {
+                assert_eq!(hidden(text.to_owned(), &uri, headers), expected);
+            }
+        }
+    }
+}

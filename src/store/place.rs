@@ -1,0 +1,58 @@
+//! Whether an open file still is where it was opened: people remove and rename what programs write to.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// A path and the file that it led to.
+pub(super) struct Place {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Place {
+    /// # Errors
+    /// When nothing can be found out about the file.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: identity(&fs::metadata(path)?) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path leads nowhere now, or to another file.
+    pub(super) fn is_left(&self) -> bool {
+        match fs::metadata(&self.path) {
+            Ok(found) => identity(&found) != self.file,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_and_replaced_files_are_noticed() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, other) = (home.path().join("a"), home.path().join("b"));
+        assert!(Place::of(&path).is_err());
+        fs::write(&path, "1").unwrap();
+        let place = Place::of(&path).unwrap();
+        fs::write(&path, "2").unwrap();
+        assert!(!place.is_left());
+        fs::rename(&path, &other).unwrap();
+        assert!(place.is_left());
+        fs::write(&path, "3").unwrap();
+        assert!(place.is_left());
+        fs::rename(&other, &path).unwrap();
+        assert!(!place.is_left());
+    }
+}
