@@ -345,7 +345,7 @@ impl<'a> Request<'a> {
                 let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
                 let decided = InForce::of(outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
-                self.core.lineage.sent(&place, applied, splice, self.now_ms);
+                self.core.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
                 Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
@@ -365,7 +365,9 @@ impl<'a> Request<'a> {
             self.core.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
         let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
-        batch.splices.extend(fresh.and_then(|splice| self.core.lineage.spliced(place, splice)));
+        batch
+            .splices
+            .extend(fresh.and_then(|splice| self.core.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let stored = self.core.store.commit(batch);
         let Some(patience) = self.core.patience else { return stored.await };
@@ -415,7 +417,7 @@ impl<'a> Request<'a> {
     fn remember(&self, place: &Place, decided: &InForce) {
         let applied = Arc::clone(&decided.applied);
         let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
-        self.core.lineage.sent(place, applied, decided.splice.clone(), self.now_ms);
+        self.core.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if place.relation != Relation::Retry {
             self.core.count_lost(self.core.store.later(batch));
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
+use crate::conversation::{Chain, Conversation, Digest, Message, PartId, Role};
 use crate::planner::{Applied, Decision, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
@@ -93,6 +93,32 @@ impl Place {
     fn since(&self, messages: usize) -> Chain {
         self.chains[self.event.max(messages)]
     }
+
+    /// How many messages the shortest history has that a new splice of this request holds for. What it takes must be
+    /// neither in the step in progress nor the newest words of the user, there and in all that goes on from there.
+    fn splice_holds_from(&self, conversation: &Conversation, splice: &Splice) -> usize {
+        let messages = &conversation.messages;
+        let all = messages.len();
+        let first = self.event.max(splice.end()).min(all);
+        let mut answered = answered(&messages[..first]);
+        let mut newest = messages[..first].iter().rposition(|message| message.index.starts_turn());
+        for count in first..all {
+            if answered >= splice.end()
+                && !newest.is_some_and(|newest| splice.drops(newest))
+                && may_end(conversation, count)
+            {
+                return count;
+            }
+            let message = &messages[count].index;
+            if message.role == Role::Assistant {
+                answered = count + 1;
+            }
+            if message.starts_turn() {
+                newest = Some(count);
+            }
+        }
+        all
+    }
 }
 
 /// Finds the places of requests.
@@ -121,7 +147,7 @@ impl Lineage {
     ) -> Result<Place, StoreError> {
         let continued = conversation.continues.as_deref().map(|previous| kept(root, previous));
         let chains = chains(conversation, continued.map_or(root, Chain));
-        let answered = answered(conversation);
+        let answered = answered(&conversation.messages);
         let Some((sent, threads)) = self.longest_sent(&chains)? else {
             let (thread, relation) =
                 match continued.map(|answer| self.answerer(answer, caller)).transpose()? {
@@ -188,27 +214,38 @@ impl Lineage {
         }
     }
 
-    /// A new splice as it is stored: under exactly what it replaces, in force from this request on.
-    pub fn spliced(&self, place: &Place, splice: &Arc<Splice>) -> Option<StoredSplice> {
+    /// A new splice as it is stored: under exactly what it replaces.
+    pub fn spliced(
+        &self,
+        conversation: &Conversation,
+        place: &Place,
+        splice: &Arc<Splice>,
+    ) -> Option<StoredSplice> {
         let chain = *place.chains.get(splice.end())?;
-        Some(StoredSplice {
-            chain,
-            since: place.since(splice.end()),
-            root: place.root,
-            splice: Arc::clone(splice),
-        })
+        let since = *place.chains.get(place.splice_holds_from(conversation, splice))?;
+        Some(StoredSplice { chain, since, root: place.root, splice: Arc::clone(splice) })
     }
 
     /// Remembers that a request left, with all the decisions and the splice in force.
-    pub fn sent(&self, place: &Place, applied: Arc<[Applied]>, splice: Option<Arc<Splice>>, now_ms: i64) {
+    pub fn sent(
+        &self,
+        conversation: &Conversation,
+        place: &Place,
+        applied: Arc<[Applied]>,
+        splice: Option<Arc<Splice>>,
+        now_ms: i64,
+    ) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }
+        // One that was in force before holds for all that goes on from there.
+        let fresh = splice.as_ref().filter(|splice| place.splice.as_ref() != Some(splice));
+        let from = fresh.map_or(0, |splice| place.splice_holds_from(conversation, splice));
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
         for messages in place.stems() {
-            self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
+            self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages, from));
         }
         self.memory.remember(place.head(), Known { thread, stems, event: place.event }, decided);
     }
@@ -382,8 +419,8 @@ fn kept(root: Chain, name: &str) -> Digest {
 }
 
 /// The messages up to the model's last answer; 0 if there is none.
-fn answered(conversation: &Conversation) -> usize {
-    let mut messages = conversation.messages.iter();
+fn answered(messages: &[Message]) -> usize {
+    let mut messages = messages.iter();
     messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
 }
 

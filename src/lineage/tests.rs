@@ -54,7 +54,7 @@ impl Desk {
         let applied: Arc<[Applied]> = [&place.applied, fresh].concat().into();
         let batch = self.lineage.batch(&place, self.root, &applied, fresh.len(), i64::from(self.ids.get()));
         self.commit(batch);
-        self.lineage.sent(&place, applied, place.splice.clone(), i64::from(self.ids.get()));
+        self.lineage.sent(conversation, &place, applied, place.splice.clone(), i64::from(self.ids.get()));
         place
     }
 
@@ -244,7 +244,7 @@ fn decisions_hold_since_they_were_sent() {
     let place = desk.place(&session("s"), &event);
     let again: Arc<[Applied]> = vec![decided(&event, 2, "event")].into();
     desk.commit(desk.lineage.batch(&place, desk.root, &again, 1, 9));
-    desk.lineage.sent(&place, again, None, 9);
+    desk.lineage.sent(&event, &place, again, None, 9);
     for desk in [&desk, &desk.restarted()] {
         for (request, expected) in [
             ("u c1 r1:long c2 r2 a u:more a u", "2:event"),
@@ -348,7 +348,7 @@ fn what_was_refused_is_decided_anew() {
             let again: Arc<[Applied]> = vec![decided(&body, 2, "again")].into();
             let batch = desk.lineage.batch(&place, desk.root, &again, 1, 9);
             desk.commit(Batch { overrule: true, ..batch });
-            desk.lineage.sent(&place, again, None, 9);
+            desk.lineage.sent(&body, &place, again, None, 9);
             for desk in [desk, &desk.restarted()] {
                 let next = format!("{request} a u:more");
                 for request in [request, &next] {
@@ -368,8 +368,8 @@ fn what_decides_more_is_remembered() {
     let places = [desk.place(&session("s"), &request), desk.place(&session("s"), &request)];
     let event: Arc<[Applied]> = vec![decided(&request, 2, "event")].into();
     desk.commit(desk.lineage.batch(&places[0], desk.root, &event, 1, 1));
-    desk.lineage.sent(&places[0], event, None, 1);
-    desk.lineage.sent(&places[1], Arc::default(), None, 2);
+    desk.lineage.sent(&request, &places[0], event, None, 1);
+    desk.lineage.sent(&request, &places[1], Arc::default(), None, 2);
     for desk in [&desk, &desk.restarted()] {
         let place = desk.place(&session("s"), &talk("u c1 r1:long a u:more a u"));
         assert_eq!(texts(&place), ["2:event"]);
@@ -391,6 +391,31 @@ fn splice(end: u32, text: &str) -> Arc<Splice> {
     })
 }
 
+/// A splice does not hold where what it takes is in the step in progress, or is what the user said last.
+#[test]
+fn splices_take_nothing_from_who_goes_back() {
+    for (request, back, end) in [
+        ("u c1 r1 a u:more", "u c1 r1 u:other", 3),
+        ("u a u:b c1 r1 u:state", "u a u:b c1 r1 c2 r2", 3),
+        ("u a u:b c1 r1 u:state", "u a u:b c1 r1", 3),
+    ] {
+        let desk = Desk::new();
+        let body = talk(request);
+        let place = desk.place(&session("s"), &body);
+        let splice = splice(end, "note");
+        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        batch.splices.extend(desk.lineage.spliced(&body, &place, &splice));
+        desk.commit(batch);
+        desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
+        for desk in [&desk, &desk.restarted()] {
+            let next = format!("{request} a u:on");
+            let held =
+                [request, &next, back].map(|body| desk.place(&session("s"), &talk(body)).splice.is_some());
+            assert_eq!(held, [true, true, false], "{request}");
+        }
+    }
+}
+
 /// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
 /// replaces most counts.
 #[test]
@@ -400,9 +425,11 @@ fn splices_hold_since_they_were_sent() {
         let request = talk(request);
         let place = desk.place(&session("s"), &request);
         let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        batch.splices.extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&place, splice)));
+        batch
+            .splices
+            .extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&request, &place, splice)));
         desk.commit(batch);
-        desk.lineage.sent(&place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
+        desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
     };
     send("u a u:b", None);
     send("u a u:b a u:c", Some(splice(2, "first")));

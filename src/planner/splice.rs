@@ -16,6 +16,10 @@ pub const NOTE: &str = "note";
 /// The rule of splices whose text says what stood in them.
 pub const SUMMARY: &str = "summary";
 
+/// Ranges that all places together may have; beyond, there are fewer places. A history that is kept in many pieces
+/// has many at each place.
+const RANGES: usize = 1 << 20;
+
 /// How the text stands in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
@@ -67,7 +71,8 @@ impl Splice {
 
     /// Whether a message is not sent.
     pub fn drops(&self, message: usize) -> bool {
-        self.drops.iter().any(|(first, end)| (*first as usize..*end as usize).contains(&message))
+        let at = self.drops.partition_point(|(_, end)| *end as usize <= message);
+        self.drops.get(at).is_some_and(|(first, _)| *first as usize <= message)
     }
 
     /// How many messages are not sent.
@@ -182,7 +187,7 @@ impl Cut {
         self.drops = drops.into();
     }
 
-    /// The same as ranges, in order.
+    /// The ranges of messages that would go, ascending and disjoint.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.drops.iter().map(|(first, end)| *first as usize..*end as usize)
     }
@@ -244,6 +249,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let newest = messages[..tail].iter().rposition(|message| message.index.starts_turn());
     let newest = newest.unwrap_or(first_user);
     let (mut cuts, mut drops, mut bytes, mut parted) = (Vec::new(), Vec::new(), 0, None);
+    let mut ranges = 0;
     let hosted = Hosted::of(conversation);
     let mut from = head;
     let last = tail.min(sent);
@@ -275,10 +281,24 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
             cut.keep(conversation, stays);
         }
         if !cut.drops.is_empty() {
+            ranges += cut.drops.len();
             cuts.push(cut);
+        }
+        if ranges > RANGES {
+            thin_out(&mut cuts);
+            ranges = cuts.iter().map(|cut| cut.drops.len()).sum();
         }
     }
     cuts
+}
+
+/// Leaves every second place, the last of all among them.
+fn thin_out(cuts: &mut Vec<Cut>) {
+    let mut stays = cuts.len() % 2 == 0;
+    cuts.retain(|_| {
+        stays = !stays;
+        stays
+    });
 }
 
 /// Whether a turn starts with a message behind the first, or a step, which goes on from results.

@@ -53,7 +53,7 @@ impl Books {
         connection.pragma_update(None, "query_only", true)?;
         match schema::version(&connection)? {
             0 => Ok(None),
-            schema::VERSION => Ok(Some(Self { connection })),
+            1..=schema::VERSION => Ok(Some(Self { connection })),
             _ => Err(StoreError::Newer),
         }
     }
@@ -104,9 +104,10 @@ impl Books {
     /// # Errors
     /// When it cannot be read.
     pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
-        let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'summaries'";
-        let there: i64 = self.connection.query_row(there, [], |row| row.get(0))?;
-        if there == 0 { Ok(None) } else { summaries::of_conversation(&self.connection, conversation) }
+        if !self.has_table("summaries")? {
+            return Ok(None);
+        }
+        summaries::of_conversation(&self.connection, conversation)
     }
 
     /// The newest splice with this rule, end, and sizes in bytes before and after.
@@ -114,9 +115,17 @@ impl Books {
     /// # Errors
     /// When it cannot be read.
     pub fn splice(&self, rule: &str, end: u32, sizes: (u64, u64)) -> Result<Option<Splice>, StoreError> {
-        let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'splices'";
-        let there: i64 = self.connection.query_row(there, [], |row| row.get(0))?;
-        if there == 0 { Ok(None) } else { splices::like(&self.connection, rule, end, sizes) }
+        if !self.has_table("splices")? {
+            return Ok(None);
+        }
+        splices::like(&self.connection, rule, end, sizes)
+    }
+
+    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")?;
+        Ok(statement.exists([name])?)
     }
 
     /// A decision by the digest of what its part said and by what made it. The newest, should there be several.
@@ -247,6 +256,14 @@ mod tests {
         connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
         drop(connection);
         assert!(matches!(Books::open(&path), Err(StoreError::Newer)));
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch("DROP TABLE summaries; DROP TABLE splices; PRAGMA user_version = 1")
+            .unwrap();
+        drop(connection);
+        let older = Books::open(&path).unwrap().unwrap();
+        assert!(older.summary("c").unwrap().is_none() && older.splice("note", 1, (2, 1)).unwrap().is_none());
+        drop(older);
         std::fs::write(&path, "x".repeat(4096)).unwrap();
         assert!(matches!(Books::open(&path), Err(StoreError::Database(_))));
     }

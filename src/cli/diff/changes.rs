@@ -8,8 +8,8 @@ use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
 use crate::ledger::Record;
 use crate::plan::LeafEdit;
+use crate::planner::Splice;
 use crate::planner::decision::REASONING;
-use crate::planner::{Layout, Splice};
 use crate::protocol;
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Outputs};
@@ -171,11 +171,7 @@ impl Places {
                 appended: None,
             };
         };
-        let count = match splice.layout {
-            Layout::Appended => 0,
-            Layout::Answer | Layout::User => 1,
-            Layout::Acknowledged(_) | Layout::Asked(_) => 2,
-        };
+        let count = splice.inserted() as usize;
         Self {
             drops: splice.drops.to_vec(),
             inserted: (count, splice.at.message as usize),

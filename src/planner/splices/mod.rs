@@ -142,6 +142,19 @@ fn cuts_and_what_is_left() {
     }
 }
 
+/// A history that is kept in many pieces has fewer places, and the last one always.
+#[test]
+fn places_take_bounded_memory() {
+    let ends = |turns: usize| {
+        let conversation = talk(&format!("u a {} u", "u a s ".repeat(turns)));
+        let all = cuts(&conversation, None, usize::MAX);
+        (all.len(), all.last().unwrap().end)
+    };
+    assert_eq!(ends(1000), (1000, 2999));
+    let (places, last) = ends(2000);
+    assert!((500..1000).contains(&places) && last == 5999, "{places} {last}");
+}
+
 /// Nothing comes back that a splice has taken: where it is needed, the text stands.
 #[test]
 fn nothing_comes_back() {
