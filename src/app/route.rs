@@ -50,6 +50,15 @@ const HEADERS: &[(&str, &str)] = &[
     ("authorization", "openai-chat"),
 ];
 
+/// How values of headers begin that tell it first: a login of one provider's is not for another, in whatever header it
+/// stands.
+const VALUES: &[(&str, &str, &str)] = &[
+    ("authorization", "Bearer sk-ant-", "anthropic"),
+    ("authorization", "Bearer ya29.", "gemini"),
+    ("user-agent", "claude-cli/", "anthropic"),
+    ("user-agent", "claude-code/", "anthropic"),
+];
+
 /// The dialect and purpose of a path.
 pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
     if method != Method::POST {
@@ -200,6 +209,13 @@ fn place(path: &str) -> Option<&'static str> {
 }
 
 fn sender(head: &Parts) -> Option<&'static str> {
+    let begins = |(header, start, _): &&(&str, &str, &str)| {
+        let value = head.headers.get(*header).and_then(|value| value.as_bytes().get(..start.len()));
+        value.is_some_and(|value| value.eq_ignore_ascii_case(start.as_bytes()))
+    };
+    if let Some((_, _, name)) = VALUES.iter().find(begins) {
+        return Some(name);
+    }
     HEADERS.iter().find(|(header, _)| head.headers.contains_key(*header)).map(|(_, name)| *name)
 }
 
@@ -270,6 +286,15 @@ mod tests {
             ("POST", "/local/v1/messages", "", "forward local /v1/messages"),
             ("GET", "/local?x=1", "", "forward local /?x=1"),
             ("GET", "/v1/models", "authorization", "forward openai /v1/models"),
+            ("GET", "/v1/models", "authorization: Bearer sk-proj-1", "forward openai /v1/models"),
+            ("GET", "/v1/models", "authorization: Bearer sk-ant-oat01-1", "forward anthropic /v1/models"),
+            ("GET", "/v1/models", "authorization: bearer ya29.1", "forward gemini /v1/models"),
+            (
+                "HEAD",
+                "/api/hello",
+                "user-agent: claude-cli/2.1.329 (external, cli)",
+                "forward anthropic /api/hello",
+            ),
             ("GET", "/v1/models", "", "refuse 404"),
             ("HEAD", "/", "", "refuse 404"),
         ] {

@@ -25,6 +25,9 @@ use super::socket::{Age, Socket};
 const MAX_HEADERS: usize = 256;
 /// Bytes of header lines accepted in an HTTP/2 request; HTTP/1 is bounded by hyper's read buffer, about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so that
+/// one that waits holds up no other.
+const CONNECTION_WINDOW: u32 = 8 << 20;
 /// What HTTP/2 connections begin with, and no HTTP/1 request.
 const HTTP_2_BEGINS: &[u8] = b"PRI";
 /// A connection that has begun with less than that is looked at again after a pause, but not for ever.
@@ -56,7 +59,11 @@ impl Protocol {
             .auto_date_header(false)
             .max_headers(MAX_HEADERS);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
-        http2.timer(TokioTimer::new()).auto_date_header(false).max_header_list_size(MAX_HEADER_BYTES);
+        http2
+            .timer(TokioTimer::new())
+            .auto_date_header(false)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW);
         Self { http1, http2, idle_timeout: settings.idle_timeout }
     }
 }

@@ -144,8 +144,15 @@ fn join_cookies(sent: &mut HeaderMap, value: &HeaderValue) {
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(*name, CONNECTION | TE | TRAILER | TRANSFER_ENCODING | UPGRADE)
-        || matches!(name.as_str(), "keep-alive" | "http2-settings")
-        || name.as_str().starts_with("proxy-")
+        || matches!(
+            name.as_str(),
+            "keep-alive"
+                | "http2-settings"
+                | "proxy-connection"
+                | "proxy-authenticate"
+                | "proxy-authorization"
+                | "proxy-authentication-info"
+        )
 }
 
 /// Lower-case names that `connection` declares to be for this hop only; almost always none.

@@ -78,6 +78,7 @@ where
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
+        .allow_obsolete_multiline_headers_in_responses(true)
         .handshake(Hearing::new(stream))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, Version};
 use http_body::Body;
 use hyper::client::conn::TrySendError;
 use tokio::time::Instant;
@@ -146,7 +146,9 @@ where
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
         let response = line.send(request).await.map_err(Failed::unless_written)?;
-        Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
+        // hyper speaks as its peer does, and would send a body without a length as none at all.
+        let pool = (response.version() != Version::HTTP_10).then(|| Arc::clone(self));
+        Ok(response.map(|body| AnswerBody::from_line(body, line, pool)))
     }
 
     async fn send_shared(

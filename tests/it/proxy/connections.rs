@@ -35,6 +35,22 @@ async fn are_kept_on_both_sides() {
     assert!(upstream.is_quiet());
 }
 
+/// Whatever an old upstream answers, the next request has its body.
+#[tokio::test]
+async fn to_old_upstreams_are_not_kept() {
+    const CHUNKED: &str =
+        "POST /x HTTP/1.1\r\nhost: me\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let (_proxy, upstream, mut client) = stage().await;
+    for _ in 0..2 {
+        client.send(CHUNKED).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        assert_eq!(server.chunked().await, b"hello");
+        server.send("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok").await;
+        client.expect(OK).await;
+    }
+}
+
 #[tokio::test]
 async fn closed_by_the_upstream_are_replaced_unnoticed() {
     for preparing in [None, Some(Preparing::Untouched), Some(Preparing::Edited("[]"))] {
