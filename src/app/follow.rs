@@ -45,8 +45,16 @@ pub(super) struct Start {
     pub(super) rewritten_to: u64,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
+    pub(super) attempt: Attempt,
+}
+
+/// Which of the attempts at a request it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Attempt {
     /// How often it was sent before.
-    pub(super) attempt: u32,
+    pub(super) before: u32,
+    /// The one before was answered, and so is paid for.
+    pub(super) is_paid: bool,
 }
 
 /// Follows one exchange.
@@ -138,7 +146,7 @@ impl Follow {
             timing: self.timing(),
             compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
             profile: self.facts.tuning.as_ref().and_then(|tuning| tuning.profile.clone()),
-            attempt: self.start.attempt,
+            attempt: self.start.attempt.before,
             overflow: self.overflow,
             prefix: self.prefix().map(str::to_owned),
             answer: answer.id.clone(),
@@ -415,7 +423,8 @@ impl Exchange for Follow {
         let record = self.record(&how, &answer);
         let slot = self.slot.take();
         let (vendor, usage) = (self.vendor, answer.usage);
-        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot });
+        let asked_again = self.start.attempt.is_paid;
+        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot, asked_again });
     }
 }
 

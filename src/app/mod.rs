@@ -53,6 +53,7 @@ pub use build::{App, StartError, prices, upstream as upstream_of};
 use asked::Asked;
 use books::{Books, Name};
 use budget::{Budget, Reached};
+use follow::Attempt;
 use memo::Indexes;
 use meter::Meter;
 use rewritten::Rewritten;
@@ -187,7 +188,8 @@ impl Gateway for Sidecar {
             }
             Refused::Answer | Refused::Other => None,
         };
-        tracing::info!(attempt, "the prompt was too long: it is shortened and sent again");
+        let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
+        let attempt = Attempt { before: attempt, is_paid };
         self.recovered(protocol, inbound, Overflow { prompt }, attempt).await
     }
 
@@ -226,7 +228,7 @@ impl Sidecar {
 
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
         let rewritten = self.rewrite(protocol, &inbound, None).await;
-        self.prepared(protocol, inbound, rewritten, 0)
+        self.prepared(protocol, inbound, rewritten, Attempt::default())
     }
 
     /// The request once more, if room can be made in it.
@@ -235,10 +237,14 @@ impl Sidecar {
         protocol: &'static dyn Protocol,
         inbound: Inbound,
         overflow: Overflow,
-        attempt: u32,
+        attempt: Attempt,
     ) -> Option<Prepared> {
         let rewritten = self.rewrite(protocol, &inbound, Some(overflow)).await;
-        rewritten.has_room.then(|| self.prepared(protocol, inbound, rewritten, attempt))
+        if !rewritten.has_room {
+            return None;
+        }
+        tracing::info!(attempt.before, "the prompt was too long: it is shortened and sent again");
+        Some(self.prepared(protocol, inbound, rewritten, attempt))
     }
 
     async fn rewrite(
@@ -256,7 +262,7 @@ impl Sidecar {
         protocol: &'static dyn Protocol,
         inbound: Inbound,
         mut rewritten: Rewritten,
-        attempt: u32,
+        attempt: Attempt,
     ) -> Prepared {
         let Inbound { head, body, upstream, received_at } = inbound;
         let id = clock::new_id();

@@ -275,7 +275,8 @@ fn pressure(window: &Window) -> Option<String> {
     }
     let spike = if window.spike { ", much faster than before" } else { "" };
     let until = match soon {
-        Some(0) => "; the zone is red".to_owned(),
+        Some(0) if window.zone.as_deref() == Some("red") => "; the zone is red".to_owned(),
+        Some(0) => "; red with the next request".to_owned(),
         Some(steps) => format!("; red in {}", figures::counted(steps, "request", "requests")),
         None => String::new(),
     };

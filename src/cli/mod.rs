@@ -19,10 +19,11 @@ mod serve;
 mod table;
 mod when;
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -43,7 +44,7 @@ enum Action {
     /// Say everything that is wrong with a configuration file
     Check {
         /// The file
-        #[arg(default_value = files::USUAL)]
+        #[arg(default_value = files::USUAL, env = "PLIMSOLL_CONFIG")]
         file: PathBuf,
     },
     /// Write a configuration file that explains every key
@@ -134,6 +135,10 @@ pub fn main() -> ExitCode {
         Action::Demo(options) => demo::run(&options),
     };
     match done {
+        Ok(()) if UNWRITTEN.load(Ordering::Relaxed) => {
+            let _ = writeln!(std::io::stderr(), "not all of it could be written");
+            ExitCode::FAILURE
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in failure.to_string().lines() {
@@ -144,13 +149,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints a line of what was asked for, without control characters: ids, names and answers come from outside. A reader
-/// that has gone is no failure.
+/// Something that was asked for could not be printed.
+static UNWRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Prints a line of what was asked for, without control characters: ids, names and answers come from outside.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{}", table::printable(line));
+    say_document(&table::printable(line));
 }
 
-/// Prints a document as it is.
+/// Prints a document as it is. A reader that has gone is no failure.
 fn say_document(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let written = writeln!(std::io::stdout(), "{text}");
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        UNWRITTEN.store(true, Ordering::Relaxed);
+    }
 }

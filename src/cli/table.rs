@@ -92,7 +92,14 @@ fn length(text: &str) -> usize {
 
 /// A text from outside as one line that does nothing to a terminal.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    text.chars().map(|character| if is_harmless(character) { character } else { '\u{fffd}' }).collect()
+}
+
+/// Whether it neither controls a terminal nor turns the direction of what stands beside it, nor ends a line.
+fn is_harmless(character: char) -> bool {
+    let turns =
+        matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !character.is_control() && !turns && !matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

@@ -102,18 +102,17 @@ impl Place {
         let first = self.event.max(splice.end()).min(all);
         let mut answered = answered(&messages[..first]);
         let mut newest = messages[..first].iter().rposition(|message| message.index.starts_turn());
-        for count in first..all {
+        for (count, message) in messages.iter().enumerate().skip(first) {
             if answered >= splice.end()
                 && !newest.is_some_and(|newest| splice.drops(newest))
                 && may_end(conversation, count)
             {
                 return count;
             }
-            let message = &messages[count].index;
-            if message.role == Role::Assistant {
+            if message.index.role == Role::Assistant {
                 answered = count + 1;
             }
-            if message.starts_turn() {
+            if message.index.starts_turn() {
                 newest = Some(count);
             }
         }

@@ -294,7 +294,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
 
 /// Leaves every second place, the last of all among them.
 fn thin_out(cuts: &mut Vec<Cut>) {
-    let mut stays = cuts.len() % 2 == 0;
+    let mut stays = cuts.len().is_multiple_of(2);
     cuts.retain(|_| {
         stays = !stays;
         stays

@@ -4,11 +4,13 @@
 //! that is too long are taken for it.
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::answer::{AtFault, Fault, Refused};
 use super::body::Document;
 use super::refusal::{self, Counts, Wording};
 use crate::json::{Edit, Edits, scan, string};
+use crate::usage::Money;
 
 /// The body with a cache key, unless it has one.
 pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
@@ -20,6 +22,18 @@ pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Byte
     let end = scan::document(body).ok()?.span.end - 1;
     let member = format!(r#","{NAME}":{}"#, string::encode(key));
     Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
+}
+
+/// What the provider says that it cost: OpenRouter does. With a key of the caller's own, that is only its fee, beside
+/// what the provider behind it takes.
+pub(super) fn stated_cost(figures: &Value) -> Option<Money> {
+    let usd = |value: &Value| Money::from_usd_str(&value.as_number()?.to_string()).ok();
+    let cost = usd(figures.get("cost")?)?;
+    if figures.get("is_byok").and_then(Value::as_bool) != Some(true) {
+        return Some(cost);
+    }
+    let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
+    Some(cost + usd(behind)?)
 }
 
 /// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.

@@ -354,7 +354,11 @@ impl<G: Gateway> Handler<G> {
     /// Answers in place of an upstream.
     fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
         self.stats.refusals.increment();
-        tracing::debug!(status = fault.status.as_u16(), message = %fault.message, "refused");
+        let (status, message) = (fault.status.as_u16(), &fault.message);
+        match fault.at_fault {
+            Party::Client => tracing::debug!(status, %message, "refused"),
+            Party::Upstream | Party::Gateway => tracing::warn!(status, %message, "not answered"),
+        }
         let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
         let refusal = worded.unwrap_or_else(|| Refusal {
             content_type: HeaderValue::from_static("text/plain; charset=utf-8"),

@@ -65,6 +65,8 @@ pub(super) struct Ended {
     pub(super) vendor: Option<Vendor>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
+    /// It was answered before, and the gateway asked again.
+    pub(super) asked_again: bool,
 }
 
 /// What the thread works with.

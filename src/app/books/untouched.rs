@@ -12,7 +12,7 @@ use crate::protocol::{Prompt, Scale};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{CacheKind, CacheModel, CacheUse};
-use crate::usage::{self, Catalogue, Money, Tokens, Usage};
+use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
@@ -65,11 +65,16 @@ impl Untouched {
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
-        ended.record.counterfactual = Some(Counterfactual {
-            tokens: Usage { tokens, ..real.clone() }.billed_tokens(),
-            cost: cost(ended, real, tokens, prices),
-            estimated,
-        });
+        let untouched = untouched(real, tokens);
+        ended.record.counterfactual = if ended.asked_again {
+            // The first answer would have been the only one.
+            Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false })
+        } else if estimated && is_refused(ended, &untouched, prices) {
+            None
+        } else {
+            let cost = cost(ended, real, &untouched, prices);
+            Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
+        };
         net(ended);
     }
 
@@ -134,21 +139,39 @@ fn unread(ended: &mut Ended) {
     net(ended);
 }
 
-/// What it would have cost: what it did cost, and what the prices make of the difference.
-fn cost(ended: &Ended, real: &Usage, tokens: Tokens, prices: &Catalogue) -> Option<i64> {
+/// The usage as it would have been with these tokens.
+fn untouched(real: &Usage, tokens: Tokens) -> Usage {
+    let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
+    let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
+    Usage { tokens, last_prompt, ..real.clone() }
+}
+
+/// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.
+fn is_refused(ended: &Ended, untouched: &Usage, prices: &Catalogue) -> bool {
+    let model = ended.record.model.as_deref().unwrap_or_default();
+    let window = prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
+    window.is_some_and(|window| untouched.context_tokens() > window)
+}
+
+/// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the provider
+/// states a cost of its own.
+fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
     let known = ended.record.cost.as_ref()?.total;
-    if tokens == real.tokens {
+    if untouched.tokens == real.tokens {
         return Some(known);
     }
     let model = ended.record.model.as_deref().unwrap_or_default();
-    let total = |tokens: Tokens| -> Option<Money> {
-        let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
-        let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
-        let usage = Usage { tokens, last_prompt, provider_cost: None, ..real.clone() };
-        Some(usage::bill(prices, &usage, model, ended.vendor)?.total)
+    let listed = |usage: &Usage| -> Option<i128> {
+        let usage = Usage { provider_cost: None, ..usage.clone() };
+        Some(usage::bill(prices, &usage, model, ended.vendor)?.total.picodollars())
     };
-    let more = total(tokens)? - total(real.tokens)?;
-    i64::try_from(more.picodollars()).ok().map(|more| known.saturating_add(more))
+    let (before, after) = (listed(real)?, listed(untouched)?);
+    let more = match real.provider_cost {
+        None => after - before,
+        Some(_) if known == 0 => 0,
+        Some(_) => (after - before).checked_mul(i128::from(known))?.checked_div(before)?,
+    };
+    i64::try_from(more).ok().map(|more| known.saturating_add(more))
 }
 
 fn net(ended: &mut Ended) {

@@ -6,8 +6,8 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, at, count, text};
-use crate::protocol::{Answer, AnswerReader, Framing};
-use crate::usage::{Money, Partial, Reasoning, Tier};
+use crate::protocol::{Answer, AnswerReader, Framing, openai};
+use crate::usage::{Partial, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -111,7 +111,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         total,
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
-        provider_cost: figures.get("cost").and_then(cost),
+        provider_cost: openai::stated_cost(figures),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(prompt, cached, written, output)
@@ -134,13 +134,10 @@ fn stated_beside(
     }
 }
 
-fn cost(value: &Value) -> Option<Money> {
-    Money::from_usd_str(&value.as_number()?.to_string()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::Money;
     use crate::usage::Tokens;
 
     fn answer(framing: Framing, text: &str) -> Answer {
@@ -252,12 +249,25 @@ mod tests {
 
     #[test]
     fn the_providers_own_cost_is_kept_exactly() {
-        let answer = answer(
-            Framing::Document,
-            r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"cost":0.00012345}}"#,
-        );
-        let expected = Money::from_usd_str("0.00012345").unwrap();
-        assert_eq!(answer.usage.and_then(|usage| usage.provider_cost), Some(expected));
+        for (stated, expected) in [
+            (r#""cost":0.00012345"#, Some("0.00012345")),
+            (
+                r#""cost":0.00012345,"is_byok":false,"cost_details":{"upstream_inference_cost":1}"#,
+                Some("0.00012345"),
+            ),
+            // With a key of the caller's own, what the provider behind it takes comes on top.
+            (
+                r#""cost":0.0002,"is_byok":true,"cost_details":{"upstream_inference_cost":0.0045}"#,
+                Some("0.0047"),
+            ),
+            (r#""cost":0,"is_byok":true"#, None),
+        ] {
+            let body = format!(
+                r#"{{"id":"c","choices":[],"usage":{{"prompt_tokens":1,"completion_tokens":1,{stated}}}}}"#
+            );
+            let cost = answer(Framing::Document, &body).usage.and_then(|usage| usage.provider_cost);
+            assert_eq!(cost, expected.map(|usd| Money::from_usd_str(usd).unwrap()), "{stated}");
+        }
     }
 
     #[test]

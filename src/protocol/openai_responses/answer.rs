@@ -7,8 +7,8 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, count, text};
-use crate::protocol::{Answer, AnswerReader, Framing};
-use crate::usage::{Money, Partial, Reasoning, Tier};
+use crate::protocol::{Answer, AnswerReader, Framing, openai};
+use crate::usage::{Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
@@ -101,7 +101,7 @@ fn usage(figures: &Value) -> Partial {
         cache_write_12h: written("ttl_12h_tokens"),
         total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
-        provider_cost: figures.get("cost").and_then(cost),
+        provider_cost: openai::stated_cost(figures),
         audio_input: count(figures, &["input_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(
@@ -111,10 +111,6 @@ fn usage(figures: &Value) -> Partial {
             count(figures, &["output_tokens"]),
         )
     }
-}
-
-fn cost(value: &Value) -> Option<Money> {
-    Money::from_usd_str(&value.as_number()?.to_string()).ok()
 }
 
 #[cfg(test)]

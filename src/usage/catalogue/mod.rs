@@ -78,6 +78,7 @@ impl Catalogue {
     /// the vendor's list; the list that a prefix such as `anthropic/` names; for names without prefix, the
     /// lists of those who make models; a reseller's list if only one has the name.
     pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        let model = &*names::decoded(model);
         let embedded = find_row(model, vendor).and_then(Row::price);
         match self.overrides.iter().find(|entry| entry.matches(model)) {
             Some(entry) => {
@@ -186,7 +187,8 @@ fn row(vendor: Vendor, name: &str) -> Option<&'static Row> {
 }
 
 fn find_row(model: &str, vendor: Option<Vendor>) -> Option<&'static Row> {
-    let name = names::without_path(model);
+    let decoded = names::decoded(model);
+    let name = names::without_path(&decoded);
     // OpenRouter passes the makers' list prices on, and its names are theirs with a prefix. Groq has prices of
     // its own.
     let (name, vendor) = match name.strip_prefix("openrouter/") {

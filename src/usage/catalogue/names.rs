@@ -3,6 +3,19 @@
 //! Only decorations that cannot change the model are taken off: paths, dates of snapshots, `-latest`.
 //! Whatever else differs is a different model.
 
+use std::borrow::Cow;
+
+/// The name as it is, when it stood in a path of a URL: its colons and slashes may be written as escapes there.
+pub(super) fn decoded(model: &str) -> Cow<'_, str> {
+    let mut name = Cow::Borrowed(model);
+    for (escape, character) in [("%3A", ":"), ("%3a", ":"), ("%2F", "/"), ("%2f", "/")] {
+        if name.contains(escape) {
+            name = Cow::Owned(name.replace(escape, character));
+        }
+    }
+    name
+}
+
 /// The name without the path that an API puts before it (`models/`, a Vertex publisher, a Bedrock ARN).
 pub(super) fn without_path(model: &str) -> &str {
     if let Some(name) = model.strip_prefix("models/") {

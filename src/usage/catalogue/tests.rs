@@ -151,6 +151,17 @@ fn names_as_they_are_written() {
             Some(Bedrock),
             Some((Bedrock, "eu.anthropic.claude-opus-5")),
         ),
+        // As the path of a URL has them.
+        (
+            "us.anthropic.claude-haiku-4-5-20251001-v1%3A0",
+            Some(Bedrock),
+            Some((Bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0")),
+        ),
+        (
+            "arn%3aaws%3abedrock%3aus-east-1%3a1%3ainference-profile%2Feu.anthropic.claude-opus-5",
+            Some(Bedrock),
+            Some((Bedrock, "eu.anthropic.claude-opus-5")),
+        ),
         ("anthropic/claude-sonnet-4.6", None, Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
         ("anthropic/claude-sonnet-4.6", Some(OpenRouter), Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
         ("openrouter/openai/gpt-4o", None, Some((OpenRouter, "openai/gpt-4o"))),
