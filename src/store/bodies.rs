@@ -37,6 +37,11 @@ pub enum Form {
 }
 
 impl Bodies {
+    /// Where they are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The bodies below the state's directory.
     pub fn below(state: &Path) -> Self {
         Self { dir: state.join(FOLDER) }

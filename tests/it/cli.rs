@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use crate::support::{Upstream, send};
 
 /// What came of a run.
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// A home of its own, so that nothing of the machine's shows through.
@@ -35,7 +35,7 @@ fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(home: &Path, arguments: &[&str]) -> Ran {
+pub(crate) fn run(home: &Path, arguments: &[&str]) -> Ran {
     let output = plimsoll(home, arguments).output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }

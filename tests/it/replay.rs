@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::cli::json as printed;
+use crate::cli::{json as printed, run};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 /// A conversation of a file read, some commands and two turns, as far as `count` results of it are there.
@@ -80,5 +80,28 @@ fn a_recording_is_played_as_it_was_sent() {
         assert!(prompt.abs_diff(tokens) < 12 * 40, "{prompt} is not {tokens}");
         assert_eq!(billed["output"], json!(12 * 7));
         assert!(total["gateway_usd"].as_f64() <= total["direct_usd"].as_f64());
+
+        // A request whose body was not kept keeps no other from being played.
+        let other = home.path().join("other.jsonl");
+        fs::write(
+            &other,
+            r#"{"time":"2026-11-21T10:00:00.000Z","id":"x","conversation":"other","protocol":"anthropic"}"#,
+        )
+        .unwrap();
+        let (log, other) = (log.display().to_string(), other.display().to_string());
+        let both = run(home.path(), &["replay", "--json", "-c", "read.toml", &other, &log]);
+        assert_eq!(
+            (both.code, both.out.contains("\"as_recorded\": 12")),
+            (Some(0), true),
+            "{} {}",
+            both.out,
+            both.err
+        );
+        assert!(
+            both.err.starts_with(&format!("left out: {other}: no bodies of its requests")),
+            "{}",
+            both.err
+        );
+        assert_eq!(run(home.path(), &["replay", "-c", "read.toml", &other]).code, Some(1));
     }
 }

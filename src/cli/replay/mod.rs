@@ -17,11 +17,12 @@ mod sweep;
 mod tests;
 mod transcript;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, Source, books, files, say};
+use super::{Failure, Source, books, files, say, table};
 use crate::app;
 use crate::config::{self, Config};
 use crate::store::{Bodies, Outputs};
@@ -111,18 +112,48 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the files one after the other.
-fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), String>) -> Result<(), Failure> {
+/// Why a file cannot be played.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum Unplayed {
+    /// It is a log of requests whose bodies are not there.
+    #[error("no bodies of its requests in {0}; `ledger.record = \"full\"` keeps them, and `-c` says where")]
+    NoBodies(String),
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl From<String> for Unplayed {
+    fn from(error: String) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// Reads the files one after the other. Among others, one without bodies is left out: not all of what a gateway logs was
+/// ever a prompt.
+fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) -> Result<(), Failure> {
+    let mut left_out = Vec::new();
     for file in &options.files {
-        let played = File::read(file).and_then(|read| play(&read));
-        played.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
+        let played = File::read(file).map_err(Unplayed::from).and_then(|read| play(&read));
+        match played {
+            Ok(()) => {}
+            Err(error @ Unplayed::NoBodies(_)) => left_out.push(format!("{}: {error}", file.display())),
+            Err(error) => return Err(Failure::Said(format!("{}: {error}", file.display()))),
+        }
+    }
+    if left_out.len() == options.files.len()
+        && let Some(first) = left_out.first()
+    {
+        return Err(Failure::Said(first.clone()));
+    }
+    for line in left_out {
+        let _ = writeln!(std::io::stderr(), "left out: {}", table::printable(&line));
     }
     Ok(())
 }
 
-fn play(file: &File, setting: &Setting<'_>) -> Result<Played, String> {
+fn play(file: &File, setting: &Setting<'_>) -> Result<Played, Unplayed> {
     match file {
-        File::Transcript(transcript) => played::transcript(transcript, setting),
+        File::Transcript(transcript) => Ok(played::transcript(transcript, setting)?),
         File::Recording(recording) => played::recording(recording, setting),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
+use super::Unplayed;
 use super::bodies::{self, Marks};
 use super::price;
 use super::quotes::Counts;
@@ -110,7 +111,7 @@ fn elsewhere(id: &str) -> String {
 ///
 /// # Errors
 /// Why it cannot be played.
-pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, String> {
+pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, Unplayed> {
     let mut play =
         Play { setting, sessions: HashMap::new(), threads: HashMap::new(), tally: Tally::default() };
     let (mut found, mut same) = (0, 0);
@@ -121,7 +122,7 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
         }
     }
     if found == 0 {
-        return Err("the bodies of its requests were not kept: `ledger.record` was not \"full\"".to_owned());
+        return Err(Unplayed::NoBodies(setting.bodies.dir().display().to_string()));
     }
     let model = recording.requests.iter().rev().find_map(|request| request.record.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
