@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{Failure, Source, say};
 use crate::config::{Config, ProcessEnvironment, SHIPPED};
+use crate::upstream;
 
 /// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
 /// hold must not depend on the directory that a command happens to be run in.
@@ -28,8 +29,27 @@ fn read(file: &Path) -> Result<Config, Failure> {
 
 /// Says what is wrong with a file, or that nothing is.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    read(file)?;
+    let config = read(file)?;
+    let problem = |problem| Failure::Said(format!("{}: {problem}", file.display()));
+    check_upstreams(&config).map_err(problem)?;
     say(&format!("{}: no problems", file.display()));
+    Ok(())
+}
+
+/// What is wrong with upstreams that could be told only later, request by request.
+pub(super) fn check_upstreams(config: &Config) -> Result<(), String> {
+    if let Some(upstream) = config.loops() {
+        let (name, url) = (&upstream.name, &upstream.base_url);
+        return Err(format!(
+            "upstream `{name}` ({url}) is the gateway itself: it would ask itself without end"
+        ));
+    }
+    for upstream in config.upstreams.as_slice() {
+        if let Some(file) = &upstream.ca_file {
+            upstream::check_ca_file(file)
+                .map_err(|error| format!("upstream `{}`: {error}", upstream.name))?;
+        }
+    }
     Ok(())
 }
 

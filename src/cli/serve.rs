@@ -63,6 +63,7 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
     if options.observe {
         config.mode = Mode::Observe;
     }
+    files::check_upstreams(&config).map_err(Failure::Usage)?;
     Ok(config)
 }
 

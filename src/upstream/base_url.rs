@@ -3,6 +3,7 @@
 //! Joining a request's path to it never re-encodes a byte of that path.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use bytes::Bytes;
@@ -62,6 +63,23 @@ impl BaseUrl {
         self.authority.host()
     }
 
+    /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
+    pub fn leads_to(&self, address: SocketAddr) -> bool {
+        let usual = if self.is_https() { 443 } else { 80 };
+        let port = self.authority.port_u16().unwrap_or(usual);
+        let host = self.domain().trim_start_matches('[').trim_end_matches(']');
+        let ip = if host.eq_ignore_ascii_case("localhost") {
+            Some(Ipv4Addr::LOCALHOST.into())
+        } else {
+            host.parse::<IpAddr>().ok()
+        };
+        let is_reached = |ip: IpAddr| {
+            let is_here = ip.is_loopback() || ip.is_unspecified();
+            ip == address.ip() || (is_here && (address.ip().is_unspecified() || ip.is_unspecified()))
+        };
+        port == address.port() && ip.is_some_and(is_reached)
+    }
+
     /// Whether connections to it are encrypted.
     pub fn is_https(&self) -> bool {
         self.scheme == Scheme::HTTPS
@@ -112,6 +130,25 @@ impl fmt::Display for BaseUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn knows_who_listens_there() {
+        for (url, address, expected) in [
+            ("http://127.0.0.1:9000/v1", "127.0.0.1:9000", true),
+            ("http://localhost:9000", "127.0.0.1:9000", true),
+            ("http://LOCALHOST:9000", "0.0.0.0:9000", true),
+            ("http://[::1]:9000", "[::1]:9000", true),
+            ("http://0.0.0.0:80", "127.0.0.1:80", true),
+            ("http://127.0.0.1", "127.0.0.1:80", true),
+            ("http://127.0.0.1:9001", "127.0.0.1:9000", false),
+            ("http://10.0.0.1:9000", "127.0.0.1:9000", false),
+            ("http://10.0.0.1:9000", "0.0.0.0:9000", false),
+            ("https://api.example.com", "0.0.0.0:443", false),
+        ] {
+            let url: BaseUrl = url.parse().unwrap();
+            assert_eq!(url.leads_to(address.parse().unwrap()), expected, "{url} {address}");
+        }
+    }
 
     #[test]
     fn parses() {

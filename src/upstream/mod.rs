@@ -25,7 +25,7 @@ pub use self::answer::AnswerBody;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
 pub use self::resend::Resend;
-pub use self::tls::TlsError;
+pub use self::tls::{TlsError, check_ca_file};
 
 /// What an [`Upstream`] is made from.
 #[derive(Clone, Debug)]

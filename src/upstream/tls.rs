@@ -1,6 +1,6 @@
 //! TLS towards upstreams: who is trusted, which HTTP versions are offered.
 //!
-//! Certificates are read when the first encrypted connection needs them, never at start.
+//! The platform's certificates are read when the first encrypted connection needs them, never at start.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -45,6 +45,20 @@ pub(super) fn with_platform_roots() -> Result<Arc<ClientConfig>, TlsError> {
 
 /// Trusts the platform's authorities and those of a PEM file.
 pub(super) fn with_extra_roots(file: &Path) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = platform_roots();
+    add_file(&mut roots, file)?;
+    config(roots)
+}
+
+/// Whether a PEM file of authorities can be used.
+///
+/// # Errors
+/// Why not.
+pub fn check_ca_file(file: &Path) -> Result<(), TlsError> {
+    add_file(&mut RootCertStore::empty(), file)
+}
+
+fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsError> {
     let unusable = |reason: String| TlsError::CaFile { path: file.to_owned(), reason };
     let certificates = CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -52,11 +66,9 @@ pub(super) fn with_extra_roots(file: &Path) -> Result<Arc<ClientConfig>, TlsErro
     if certificates.is_empty() {
         return Err(unusable("no certificate in it".to_owned()));
     }
-    let mut roots = platform_roots();
-    for certificate in certificates {
-        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-    }
-    config(roots)
+    certificates
+        .into_iter()
+        .try_for_each(|certificate| roots.add(certificate).map_err(|error| unusable(error.to_string())))
 }
 
 fn platform_roots() -> RootCertStore {

@@ -78,6 +78,35 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     }
 }
 
+/// What would only be found out request by request.
+#[test]
+fn upstreams_that_cannot_be_asked_are_named() {
+    let home = home();
+    fs::write(home.path().join("empty.pem"), "nothing").expect("written");
+    for (config, says) in [
+        ("listen.address = '127.0.0.1:90'", None),
+        (
+            "listen.address = '127.0.0.1:90'\nupstream.openai.base_url = 'http://localhost:90/v1'",
+            Some("`openai` (http://localhost:90/v1) is the gateway itself"),
+        ),
+        (
+            "listen.admin = '127.0.0.1:91'\nupstream.openai.base_url = 'http://127.0.0.1:91'",
+            Some("is the gateway itself"),
+        ),
+        ("upstream.openai.ca_file = '/none.pem'", Some("upstream `openai`: cannot use `ca_file` /none.pem")),
+        ("upstream.openai.ca_file = 'HOME/empty.pem'", Some("empty.pem: no certificate in it")),
+    ] {
+        let config = config.replace("HOME", &home.path().display().to_string());
+        fs::write(home.path().join("some.toml"), &config).expect("written");
+        let checked = run(home.path(), &["check", "some.toml"]);
+        assert_eq!(checked.code, Some(i32::from(says.is_some())), "{config}: {}", checked.err);
+        let Some(says) = says else { continue };
+        assert!(checked.err.starts_with("some.toml: ") && checked.err.contains(says), "{}", checked.err);
+        let served = run(home.path(), &["serve", "-c", "some.toml"]);
+        assert!(served.code == Some(2) && served.err.contains(says), "{}", served.err);
+    }
+}
+
 #[test]
 fn no_credential_is_said_again() {
     let home = home();
