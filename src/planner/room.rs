@@ -27,6 +27,8 @@ const FLOOR: u64 = 2048;
 const NEWEST: f64 = 0.1;
 /// The rungs that drop no messages.
 const STAYS: usize = 3;
+/// Places for a cut that are tried.
+const TRIES: usize = 8;
 /// Bytes that a mark of what was cut takes, about.
 const MARK: u64 = 256;
 
@@ -162,10 +164,7 @@ impl Before<'_> {
 
     /// Drops messages, and clears results of those that stay if that is not enough.
     fn drop_for(&self, rung: Rung, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
-        let cuts = self.cuts(policy);
-        let places = self.places(&cuts);
-        let cut = &cuts[ladder::cut(&places, rung, need, &policy.ladder)?];
-        let (splice, save) = self.note(cut, recall)?;
+        let (splice, save) = self.drop_at(rung, need, policy, recall)?;
         let mut event = self.event_of(&splice, Reason::Window, rung);
         let missing = need.wanted.saturating_sub(event.freed_bytes);
         let more =
@@ -181,6 +180,26 @@ impl Before<'_> {
         event.rewritten_bytes = event.rewritten_bytes.saturating_sub(freed);
         saves.extend(save);
         (event.freed_bytes > 0).then_some(Change { decided, saves, splice: Some(splice), event })
+    }
+
+    /// A note at the place that the ladder takes. Where none can stand it is no place, and the ladder takes another.
+    fn drop_at(
+        &self,
+        rung: Rung,
+        need: &Need,
+        policy: &Policy,
+        recall: Recall<'_>,
+    ) -> Option<(Splice, Option<Save>)> {
+        let mut cuts = self.cuts(policy);
+        for _ in 0..TRIES {
+            let at = ladder::cut(&self.places(&cuts), rung, need, &policy.ladder)?;
+            let noted = self.note(&cuts[at], recall);
+            if noted.is_some() {
+                return noted;
+            }
+            cuts.remove(at);
+        }
+        None
     }
 
     /// Drops what may go, and cuts the middle out of the largest results of the step in progress.
