@@ -94,7 +94,7 @@ impl Place {
         self.chains[self.event.max(messages)]
     }
 
-    /// How many messages the shortest history has that a new splice of this request holds for. What it takes must be
+    /// How many messages the shortest history has that this request was the first to send and a splice holds for. What it takes must be
     /// neither in the step in progress nor the newest words of the user, there and in all that goes on from there.
     fn splice_holds_from(&self, conversation: &Conversation, splice: &Splice) -> usize {
         let messages = &conversation.messages;
@@ -238,9 +238,7 @@ impl Lineage {
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }
-        // One that was in force before holds for all that goes on from there.
-        let fresh = splice.as_ref().filter(|splice| place.splice.as_ref() != Some(splice));
-        let from = fresh.map_or(0, |splice| place.splice_holds_from(conversation, splice));
+        let from = splice.as_ref().map_or(0, |splice| place.splice_holds_from(conversation, splice));
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
         for messages in place.stems() {

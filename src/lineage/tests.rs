@@ -407,6 +407,8 @@ fn splices_take_nothing_from_who_goes_back() {
         batch.splices.extend(desk.lineage.spliced(&body, &place, &splice));
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
+        // Made again, it leaves no more behind.
+        desk.send(&session("s"), &body, &[]);
         for desk in [&desk, &desk.restarted()] {
             let next = format!("{request} a u:on");
             let held =
