@@ -11,8 +11,8 @@ use crate::app::laws::witness::{
 };
 use crate::app::rewritten::Facts;
 use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind, Role};
-use crate::planner::splice::{NOTE, cuts};
-use crate::planner::{Cut, Layout, Splice};
+use crate::planner::Cut;
+use crate::planner::splice::cuts;
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 
@@ -208,15 +208,9 @@ impl Witness {
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
         };
-        // What a splice has left standing goes only with a later one, which takes all that it took and says one text.
-        let goes_on = |before: &Splice, cut: &Cut| {
-            let next = cut.splice(conversation, NOTE, "gone", &Layout::Answer, None);
-            next.is_some_and(|next| next.bytes_before > before.bytes_before)
-        };
+        // What a splice has left standing within a turn goes only with a later one.
         let splice = exchange.facts.splice.as_deref().filter(|_| !exchange.facts.spliced);
-        if let Some(splice) = splice
-            && !cuts(conversation, Some(splice), usize::MAX).iter().any(|cut| goes_on(splice, cut))
-        {
+        if splice.is_some() && cuts(conversation, splice, usize::MAX).is_empty() {
             return Ok(());
         }
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
