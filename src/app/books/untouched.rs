@@ -69,7 +69,7 @@ impl Untouched {
         ended.record.counterfactual = if ended.asked_again {
             // The first answer would have been the only one.
             Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false })
-        } else if estimated && is_refused(ended, &untouched, prices) {
+        } else if estimated && is_refused(ended, real, &untouched, prices) {
             None
         } else {
             let cost = cost(ended, real, &untouched, prices);
@@ -147,10 +147,11 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
 }
 
 /// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.
-fn is_refused(ended: &Ended, untouched: &Usage, prices: &Catalogue) -> bool {
+/// Where even what was sent is, the window is another than the list says.
+fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
     let model = ended.record.model.as_deref().unwrap_or_default();
     let window = prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
-    window.is_some_and(|window| untouched.context_tokens() > window)
+    window.is_some_and(|window| (real.context_tokens()..untouched.context_tokens()).contains(&window))
 }
 
 /// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the provider
