@@ -30,27 +30,27 @@ fn read(file: &Path) -> Result<Config, Failure> {
 /// Says what is wrong with a file, or that nothing is.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
     let config = read(file)?;
-    let problem = |problem| Failure::Said(format!("{}: {problem}", file.display()));
-    check_upstreams(&config).map_err(problem)?;
+    let named = |problem: &str| format!("{}: {problem}", file.display());
+    let all = |problems: String| Failure::Said(problems.lines().map(named).collect::<Vec<_>>().join("\n"));
+    check_upstreams(&config).map_err(all)?;
     say(&format!("{}: no problems", file.display()));
     Ok(())
 }
 
-/// What is wrong with upstreams that could be told only later, request by request.
+/// All that is wrong with upstreams and could be told only later, request by request; a line each.
 pub(super) fn check_upstreams(config: &Config) -> Result<(), String> {
-    if let Some(upstream) = config.loops() {
-        let (name, url) = (&upstream.name, &upstream.base_url);
-        return Err(format!(
-            "upstream `{name}` ({url}) is the gateway itself: it would ask itself without end"
-        ));
-    }
+    let mut problems = Vec::new();
     for upstream in config.upstreams.as_slice() {
-        if let Some(file) = &upstream.ca_file {
-            upstream::check_ca_file(file)
-                .map_err(|error| format!("upstream `{}`: {error}", upstream.name))?;
+        let name = &upstream.name;
+        if config.is_own(upstream) {
+            let url = &upstream.base_url;
+            problems.push(format!("`upstream.{name}.base_url`: {url} is the gateway itself"));
+        }
+        if let Some(Err(error)) = upstream.ca_file.as_deref().map(upstream::check_ca_file) {
+            problems.push(format!("`upstream.{name}.ca_file`: {error}"));
         }
     }
-    Ok(())
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
 /// Writes the shipped file, unless there is one already.

@@ -154,13 +154,10 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// The upstream that would be the gateway itself, which then asks itself without end, and its address.
-    pub fn loops(&self) -> Option<&Upstream> {
+    /// Whether an upstream is the gateway itself, which would then ask itself without end.
+    pub fn is_own(&self, upstream: &Upstream) -> bool {
         let own = [Some(self.listen.address), self.listen.admin];
-        let is_own = |upstream: &&Upstream| {
-            own.into_iter().flatten().any(|address| upstream.base_url.leads_to(address))
-        };
-        self.upstreams.as_slice().iter().find(is_own)
+        own.into_iter().flatten().any(|address| upstream.base_url.leads_to(address))
     }
 
     /// The path of every key that a file may set. Names that the file chooses stand as capitals:
