@@ -137,7 +137,6 @@ fn what_is_not_known_is_null() {
     }
 }
 
-/// A stream of frames is booked like one of text, at the price of the region that the path names.
 #[test]
 fn no_key_is_written_down() {
     const KEY: &str = "sk-0123456789abcdef";
@@ -154,6 +153,7 @@ fn no_key_is_written_down() {
     assert_eq!(records(home.path())[0]["error"], "invalid x-api-key: [credential]");
 }
 
+/// A stream of frames is booked like one of text, at the price of the region that the path names.
 #[test]
 fn bedrock_streams_are_booked() {
     const MODEL: &str = "us.anthropic.claude-haiku-4-5-20251001-v1:0";
