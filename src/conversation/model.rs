@@ -128,11 +128,13 @@ pub struct MessageIndex {
     blocks: OnceLock<Box<[BlockKey]>>,
 }
 
-/// What a provider's prompt cache knows a part by.
+/// What a provider's prompt cache knows a part by, and what it counts for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockKey {
     /// A hash of what the part says, its mark excluded.
     pub key: u128,
+    /// What it weighs in a prompt, in bytes of ordinary text.
+    pub weight: u32,
     /// Whether the part carries a cache mark; `true`: one that lasts for long.
     pub mark: Option<bool>,
 }

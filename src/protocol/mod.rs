@@ -19,6 +19,7 @@ mod sieve;
 mod splice;
 mod trail;
 mod valid;
+mod weight;
 
 pub mod anthropic;
 pub mod gemini;

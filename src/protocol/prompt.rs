@@ -1,13 +1,14 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
 //! Hashes and lengths only: it is made twice for every request, of the original and of what was sent. A message is
-//! hashed once and remembers its keys. A block's key does not depend on the cache mark that it carries, nor on
+//! hashed and weighed once and remembers what came of it. A block's key does not depend on the cache mark that it carries, nor on
 //! whether a text stands alone or as the only member of a block. What cannot be read still is a block; nothing here
 //! fails.
 
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::weight;
 use crate::conversation::{BlockKey, Conversation, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
@@ -32,6 +33,8 @@ pub struct Block {
     pub key: u128,
     /// Its bytes as they are written, as far as they are read as text.
     pub bytes: u32,
+    /// The same without what tokenizers make next to nothing of.
+    pub weight: u32,
     /// Its tokens as a tokenizer counts them, once it has.
     pub counted: Option<u32>,
     /// Where it stands in the body.
@@ -72,8 +75,9 @@ impl Block {
     fn tokens(&self, scale: Scale) -> u64 {
         let (size, unit) = match (scale, self.counted) {
             (Scale::Bytes(unit), _) => (f64::from(self.bytes), unit),
+            (Scale::Weights(unit), _) => (f64::from(self.weight), unit),
             (Scale::Counts(unit), Some(counted)) => (f64::from(counted), unit),
-            (Scale::Counts(unit), None) => (f64::from(self.bytes) / USUAL, unit),
+            (Scale::Counts(unit), None) => (f64::from(self.weight) / USUAL, unit),
         };
         (size / unit).round().max(1.0) as u64
     }
@@ -87,6 +91,8 @@ const USUAL: f64 = 4.0;
 pub enum Scale {
     /// By its bytes: so many to a token.
     Bytes(f64),
+    /// By what its texts weigh: so many bytes to a token.
+    Weights(f64),
     /// By its counts: so many to a token of the provider's.
     Counts(f64),
 }
@@ -98,7 +104,7 @@ impl Prompt {
         let unit = |size: u64| size.max(1) as f64 / billed.max(1) as f64;
         match counted.filter(|counted| *counted > 0) {
             Some(counted) => Scale::Counts(if billed > 0 { unit(counted) } else { 1.0 }),
-            None => Scale::Bytes(if billed > 0 { unit(self.bytes()) } else { USUAL }),
+            None => Scale::Weights(if billed > 0 { unit(self.weight()) } else { USUAL }),
         }
     }
 
@@ -121,6 +127,11 @@ impl Prompt {
     /// Bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
+    }
+
+    /// What all blocks weigh, in bytes.
+    fn weight(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.weight)).sum()
     }
 
     /// Tokens that belong to something.
@@ -197,7 +208,8 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
 fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
     let (key, mark) = key(b"F", raw, layout.marks);
-    Block { key, bytes: raw.len() as u32, counted: None, span: value.span, mark, part: None, share }
+    let bytes = raw.len() as u32;
+    Block { key, bytes, weight: bytes, counted: None, span: value.span, mark, part: None, share }
 }
 
 fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> BlockKey {
@@ -209,7 +221,10 @@ fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, la
         (PartKind::ToolResult, _) => result_key(conversation, id, part, layout),
         _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
     };
-    BlockKey { key, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+    let bytes = part_len(part, layout);
+    // What is not read as text is what it is.
+    let weight = if bytes == raw.len() { weight::of(raw) } else { bytes.min(u32::MAX as usize) as u32 };
+    BlockKey { key, weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
 }
 
 fn part_block(
@@ -231,7 +246,8 @@ fn part_block(
     };
     let span = conversation.absolute(id.message, part.span);
     let mark = known.mark.map(|long| if long { Ttl::OneHour } else { Ttl::FiveMinutes });
-    Block { key: known.key, bytes, counted: None, span, mark, part: Some(id), share }
+    let BlockKey { key, weight, .. } = *known;
+    Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }
 
 /// The key of a text: of its literal, and of what else its block says, if anything.

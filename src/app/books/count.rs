@@ -133,6 +133,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol::{self, Scale};
 
     #[test]
     fn known_counts() {
@@ -168,6 +170,78 @@ mod tests {
             }
         }
         assert!(counter.young.len() + counter.old.len() <= 2 * TEXTS);
+    }
+
+    /// The prompt of a request with some ordinary text and a result.
+    fn prompt(result: &str) -> (Prompt, bytes::Bytes) {
+        let source = include_str!("untouched.rs");
+        let body = serde_json::json!({"model": "m", "max_tokens": 9, "messages": [
+            {"role": "user", "content": source},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": result}]}]});
+        let (body, protocol) = (bytes::Bytes::from(body.to_string()), protocol::named("anthropic").unwrap());
+        let read = protocol.index(&body, &NoMemo).unwrap();
+        (protocol.prompt(&read), body)
+    }
+
+    /// A document as tools print it.
+    fn document(depth: usize) -> serde_json::Value {
+        let record = |at: usize| {
+            serde_json::json!({"name": format!("item_{at}"), "path": format!("/usr/lib/module_{at}.py"),
+                "enabled": at > 7, "size": at * 977, "note": "the first of them that was found"})
+        };
+        let records = serde_json::Value::from((0..40).map(record).collect::<Vec<_>>());
+        (0..depth).fold(records, |inner, at| serde_json::json!({format!("level_{at}"): inner}))
+    }
+
+    /// Where nothing is counted, what was taken out must not seem to have been more than it was.
+    #[test]
+    fn what_shapers_take_out_is_estimated_as_it_is_counted() {
+        let indented = |width: usize, depth| {
+            let mut text = Vec::new();
+            let indent = " ".repeat(width);
+            let pretty = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+            let mut writer = serde_json::Serializer::with_formatter(&mut text, pretty);
+            serde::Serialize::serialize(&document(depth), &mut writer).unwrap();
+            (String::from_utf8(text).unwrap(), document(depth).to_string())
+        };
+        let mut counter = Counter::default();
+        let ruler = format!("{}\n", "-".repeat(80));
+        for (what, (before, after), expected) in [
+            ("JSON indented by two", indented(2, 0), 0.5..=1.05),
+            ("by four", indented(4, 1), 0.6..=1.05),
+            ("by four, deeper", indented(4, 4), 0.6..=1.05),
+            ("by eight", indented(8, 2), 0.6..=1.05),
+            ("repeated rulers", (ruler.repeat(300), ruler.clone()), 0.5..=2.0),
+            (
+                "repeated lines",
+                ("warning: unused variable in other_name\n".repeat(300), String::from("x")),
+                0.7..=1.3,
+            ),
+            (
+                "a progress bar",
+                (
+                    (0..=100)
+                        .map(|at| format!("[{:40}] {at}%\r", "=".repeat(at * 2 / 5)))
+                        .collect::<Vec<_>>()
+                        .concat(),
+                    String::from("100%"),
+                ),
+                0.5..=1.1,
+            ),
+        ] {
+            let mut tokens = |(mut prompt, body): (Prompt, bytes::Bytes)| {
+                let bare = prompt.clone();
+                counter.count(&mut prompt, &body);
+                (prompt.tokens(Scale::Counts(1.0)), bare)
+            };
+            let ((whole, original), (billed, sent)) = (tokens(prompt(&before)), tokens(prompt(&after)));
+            let scale = sent.scale(billed);
+            assert!(sent.tokens(scale).abs_diff(billed) <= 2, "{what}");
+            let (real, estimate) = (whole - billed, original.tokens(scale) - sent.tokens(scale));
+            let share = estimate as f64 / real as f64;
+            assert!(expected.contains(&share), "{what}: {estimate} is not {real}");
+        }
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use super::side::{BYTES_PER_TOKEN, Bill};
 use super::transcript::{Request, Transcript};
 use crate::ledger::Record;
 use crate::planner::{Policy, Recall};
-use crate::protocol::{self, Protocol};
+use crate::protocol::{self, Protocol, Scale};
 use crate::store::Bodies;
 use crate::store::bodies::Form;
 use crate::usage::{BytesPerToken, Catalogue};
@@ -69,7 +69,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
             sent,
             now_ms: at as u64 * setting.pace_ms,
             output: output_tokens(transcript, request),
-            bytes_per_token: BYTES_PER_TOKEN,
+            scale: Scale::Bytes(BYTES_PER_TOKEN),
             assumed: BYTES_PER_TOKEN,
             answered: true,
             hidden: header.hidden_prefix_tokens_est,
@@ -175,11 +175,12 @@ impl Play<'_> {
         }
         let Some(thread) = self.threads.get_mut(name) else { return Ok(None) };
         let priced = priced(&mut self.sessions, self.setting, record)?;
+        let billed = record.prompt_tokens().unwrap_or(0);
         let asked = Asked {
             sent: record.prior as usize,
             now_ms: at_ms,
             output: record.tokens.map_or(0, |tokens| tokens.output),
-            bytes_per_token: billed_ratio(record, priced.session.prompt_bytes(&sent)),
+            scale: priced.session.scale(&sent, billed).unwrap_or(Scale::Bytes(BYTES_PER_TOKEN)),
             assumed: priced.learned.value(),
             answered: record.status.is_some_and(|status| (200..300).contains(&status)),
             hidden: None,
@@ -209,10 +210,4 @@ fn priced<'m, 'a>(
         let session = Session::new(protocol, setting.policy, model, found.as_ref());
         Priced { session, name: found.map(|found| found.name), learned: BytesPerToken::default() }
     }))
-}
-
-/// Bytes to a token as the provider billed what was sent.
-fn billed_ratio(record: &Record, bytes: u64) -> f64 {
-    let tokens = record.prompt_tokens().unwrap_or(0);
-    if tokens == 0 || bytes == 0 { BYTES_PER_TOKEN } else { bytes as f64 / tokens as f64 }
 }

@@ -36,7 +36,7 @@ pub(super) struct Asked<'a> {
     /// Tokens of its answer.
     pub(super) output: u64,
     /// What a token of its prompt is billed for, and what one was taken for when it was planned.
-    pub(super) bytes_per_token: f64,
+    pub(super) scale: Scale,
     pub(super) assumed: f64,
     /// It was answered: what is refused is not billed.
     pub(super) answered: bool,
@@ -119,9 +119,9 @@ impl<'a> Session<'a> {
         (self.direct.bill, self.gateway.bill)
     }
 
-    /// Bytes of what is billed of a request; 0 if it cannot be read.
-    pub(super) fn prompt_bytes(&self, body: &Bytes) -> u64 {
-        self.protocol.index(body, &self.memo).map_or(0, |read| self.protocol.prompt(&read).bytes())
+    /// The scale at which a request has the tokens that were billed; 0: that is not known. `None` if it cannot be read.
+    pub(super) fn scale(&self, body: &Bytes, billed: u64) -> Option<Scale> {
+        Some(self.protocol.prompt(&self.protocol.index(body, &self.memo).ok()?).scale(billed))
     }
 
     /// Plays a request; gives the bytes that would have been sent, if they are others.
@@ -140,15 +140,15 @@ impl<'a> Session<'a> {
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
             // What is there of it counts as part of it.
-            let blocks = prompt.shape(Scale::Bytes(asked.bytes_per_token)).blocks;
+            let blocks = prompt.shape(asked.scale).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             asked.hidden.unwrap_or(0).saturating_sub(frame)
         });
         self.know(&original, asked, thread, hidden);
         let edited = self.rewrite(&original, asked, thread, tally);
         if asked.answered {
-            let Asked { bytes_per_token, output, now_ms, .. } = *asked;
-            let billed = Billed { bytes_per_token, hidden, output, now_ms };
+            let Asked { scale, output, now_ms, .. } = *asked;
+            let billed = Billed { scale, hidden, output, now_ms };
             self.direct.send(&prompt, billed, &mut thread.direct);
             let sent = edited.as_ref().map(|edited| self.protocol.prompt(edited));
             self.gateway.send(sent.as_ref().unwrap_or(&prompt), billed, &mut thread.gateway);

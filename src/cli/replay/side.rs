@@ -53,7 +53,7 @@ pub(super) struct Last(Vec<u128>);
 /// What is billed beside the prompt that was recorded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Billed {
-    pub(super) bytes_per_token: f64,
+    pub(super) scale: Scale,
     /// Tokens in front that were not recorded.
     pub(super) hidden: u64,
     /// Tokens of the answer.
@@ -76,7 +76,7 @@ impl Side {
 
     /// Bills a prompt and its answer.
     pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) {
-        let mut shape = prompt.shape(Scale::Bytes(billed.bytes_per_token));
+        let mut shape = prompt.shape(billed.scale);
         if billed.hidden > 0 {
             shape.blocks.insert(0, Block { key: 0, tokens: billed.hidden, mark: None });
         }
