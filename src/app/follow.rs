@@ -138,6 +138,7 @@ impl Follow {
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
             prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
+            output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
@@ -417,6 +418,10 @@ impl Exchange for Follow {
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
+        if !answer.complete {
+            // What an answer that broke off put out is a lower bound, whatever is known of it.
+            answer.usage = answer.usage.map(Usage::at_least);
+        }
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }

@@ -65,7 +65,9 @@ pub struct Record {
     pub output_is_lower_bound: bool,
     /// The provider's figures do not tell how long the prompt was: `tokens.input` means nothing.
     pub prompt_is_unknown: bool,
-    /// What it cost; null when the usage, the prompt's included, or the price is not known.
+    /// They do not tell how long the answer was, although it did not break off: `tokens.output` means nothing.
+    pub output_is_unknown: bool,
+    /// What it cost; null when the usage, the prompt's and the output's included, or the price is not known.
     pub cost: Option<Cost>,
     /// What it would have been without the gateway; null when that cannot be told.
     pub counterfactual: Option<Counterfactual>,
@@ -353,6 +355,11 @@ impl Record {
         self.tokens.filter(|_| !self.prompt_is_unknown).map(|tokens| tokens.prompt())
     }
 
+    /// Whether the provider gave some figures, but not those that a cost takes.
+    pub fn lacks_figures(&self) -> bool {
+        self.prompt_is_unknown || self.output_is_unknown
+    }
+
     /// The row that the store keeps of it.
     pub fn row(&self, at_ms: i64) -> LedgerRow {
         LedgerRow {
@@ -528,7 +535,7 @@ mod tests {
             r#""status":200,"outcome":"complete","stop":"tool_use","error":null,"#,
             r#""tokens":{"input":12,"cache_read":41000,"cache_write_5m":900,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
-            r#""prompt_is_unknown":false,"#,
+            r#""prompt_is_unknown":false,"output_is_unknown":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,

@@ -26,7 +26,7 @@ pub struct Totals {
     pub broken_off: u64,
     /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`.
     pub unknown_price: u64,
-    /// Those that were answered without a word about tokens: they are in neither.
+    /// Those that were answered without a word about tokens, or about those of the prompt or the output.
     pub unknown_usage: u64,
     /// The provider's figures.
     pub tokens: Tokens,
@@ -85,7 +85,7 @@ impl Totals {
         self.failed += u64::from(failed);
         match (&record.tokens, &record.cost) {
             (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
-            (Some(_), None) if record.prompt_is_unknown => self.unknown_usage += 1,
+            (Some(_), None) if record.lacks_figures() => self.unknown_usage += 1,
             (Some(_), None) => self.unknown_price += 1,
             // Providers do not charge for errors.
             (None, None) => self.unknown_usage += u64::from(!failed),
@@ -103,7 +103,7 @@ impl Totals {
         self.own_calls += 1;
         match (&record.tokens, &record.cost) {
             (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
-            (Some(_), None) if record.prompt_is_unknown => self.unknown_usage += 1,
+            (Some(_), None) if record.lacks_figures() => self.unknown_usage += 1,
             (Some(_), None) => self.unknown_price += 1,
             (None, None) => {}
         }
@@ -228,6 +228,10 @@ mod tests {
             (record("complete", Some(200), None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
             (
                 Record { prompt_is_unknown: true, ..record("complete", Some(200), Some(3), None) },
+                Totals { unknown_usage: 1, ..nothing.clone() },
+            ),
+            (
+                Record { output_is_unknown: true, ..record("complete", Some(200), Some(3), None) },
                 Totals { unknown_usage: 1, ..nothing.clone() },
             ),
             (record("client_gone", None, None, None), Totals { unknown_usage: 1, ..nothing.clone() }),

@@ -41,10 +41,11 @@ impl Calls {
         let answer = reader.finish();
         let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
         let billed = answer.model.as_deref().unwrap_or(&call.model);
-        let bill = usage.as_ref().and_then(|usage| usage::bill(prices, usage, billed, vendor(call)));
-        if let Some(bill) = &bill {
-            purse.spend(bill.total);
+        let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
+        if let Some(least) = usage.clone().and_then(|usage| bill(&usage.at_least())) {
+            purse.spend(least.total);
         }
+        let bill = usage.as_ref().and_then(bill);
         let status = Some(reply.status);
         self.made.push(Called { model: answer.model, status, lost: None, usage, bill, took, bytes });
     }

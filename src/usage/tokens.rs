@@ -86,6 +86,8 @@ pub struct Usage {
     pub tokens: Tokens,
     /// The provider gave figures, but none that tell how long the prompt was: `tokens.input` means nothing.
     pub prompt_is_unknown: bool,
+    /// The provider gave figures, but none that tell how long the output was: `tokens.output` means nothing.
+    pub output_is_unknown: bool,
     /// Server-side web searches, billed per query.
     pub web_searches: u64,
     /// The service tier that served the request.
@@ -114,6 +116,12 @@ impl Usage {
             Some(_) => Self { geo: Geo::Region, ..self },
             None => self,
         }
+    }
+
+    /// What was used at least: output that is not known counts as none.
+    #[must_use]
+    pub fn at_least(self) -> Self {
+        Self { output_is_unknown: false, ..self }
     }
 
     /// How much of the context window the prompt took: all prompt tokens of the last model call.

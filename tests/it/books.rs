@@ -137,6 +137,47 @@ fn what_is_not_known_is_null() {
     }
 }
 
+/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its prompt.
+#[test]
+fn output_that_is_not_stated_is_unknown() {
+    const MODEL: &str = "claude-sonnet-4-6";
+    let claude = |stop| {
+        json!({"id": "msg_1", "model": MODEL, "stop_reason": stop, "usage": {"input_tokens": 1000}})
+            .to_string()
+    };
+    let chat = |usage: Value| {
+        json!({"id": "c", "model": MODEL, "choices": [{"finish_reason": "stop"}], "usage": usage}).to_string()
+    };
+    let start = json!({"type": "message_start",
+        "message": {"id": "msg_1", "model": MODEL, "usage": {"input_tokens": 1000}}});
+    let cut = format!("event: message_start\ndata: {start}\n\n");
+    let (messages, completions) = ("/v1/messages", "/v1/chat/completions");
+    let prompt = Some(3_000_000_000_u64);
+    for (path, answer, unknown, lower_bound, cost) in [
+        (messages, claude(Some("end_turn")), true, false, None),
+        (messages, claude(None), false, true, prompt),
+        (messages, cut, false, true, prompt),
+        (completions, chat(json!({"prompt_tokens": 1000})), true, false, None),
+        (completions, chat(json!({"prompt_tokens": 1000, "total_tokens": 1000})), false, false, prompt),
+        (completions, chat(json!({"prompt_tokens": 1000, "cost": 0.003})), true, false, prompt),
+    ] {
+        let (home, said) = (tempfile::tempdir().unwrap(), answer.clone());
+        let upstream = Upstream::start(move |_| (200, said.clone()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        gateway.post(
+            path,
+            &[],
+            &json!({"model": MODEL, "messages": [{"role": "user", "content": "x"}]}).to_string(),
+        );
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!(record["output_is_unknown"], unknown, "{answer}");
+        assert_eq!(record["output_is_lower_bound"], lower_bound, "{answer}");
+        assert_eq!(record["cost"]["total"].as_u64(), cost, "{answer} {record}");
+        assert_eq!(record["net_saved"].is_null(), cost.is_none(), "{answer} {record}");
+    }
+}
+
 #[test]
 fn no_key_is_written_down() {
     const KEY: &str = "sk-0123456789abcdef";

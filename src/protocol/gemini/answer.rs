@@ -18,6 +18,8 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Responses {
     answer: Answer,
     usage: Partial,
+    /// The provider says that there is no answer.
+    is_blocked: bool,
     /// The newest event with figures among those that were not looked into.
     newest: Vec<u8>,
 }
@@ -36,7 +38,9 @@ impl Responses {
         let first = candidates.and_then(|candidates| candidates.first());
         let stop = first.and_then(|candidate| text(candidate, &["finishReason"]));
         // A prompt that is blocked has no answer at all.
-        if let Some(stop) = stop.or_else(|| text(response, &["promptFeedback", "blockReason"])) {
+        let blocked = text(response, &["promptFeedback", "blockReason"]);
+        self.is_blocked |= blocked.is_some() && first.is_none();
+        if let Some(stop) = stop.or(blocked) {
             self.answer.complete = true;
             self.answer.stop = Some(stop);
         }
@@ -81,6 +85,9 @@ impl Fold for Responses {
         let mut usage = std::mem::take(&mut self.usage);
         // A tier without figures is no usage.
         usage.tier = usage.tier.filter(|_| usage.prompt.is_some() || usage.output.is_some());
+        if self.is_blocked && usage.prompt.is_some() && usage.total.is_none() {
+            usage.output = usage.output.or(Some(0));
+        }
         Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
     }
 }
@@ -155,17 +162,22 @@ mod tests {
     #[test]
     fn zeros_are_left_out_where_the_total_agrees() {
         for (figures, prompt, output) in [
-            (r#"{"promptTokenCount":10,"totalTokenCount":10}"#, Some(10), 0),
-            (r#"{"promptTokenCount":10,"totalTokenCount":17}"#, Some(10), 7),
-            (r#"{"promptTokenCount":10,"thoughtsTokenCount":3,"totalTokenCount":17}"#, Some(10), 7),
-            (r#"{"candidatesTokenCount":7,"totalTokenCount":7}"#, Some(0), 7),
-            (r#"{"candidatesTokenCount":7,"totalTokenCount":17}"#, Some(10), 7),
-            (r#"{"candidatesTokenCount":7}"#, None, 7),
+            (r#"{"promptTokenCount":10,"totalTokenCount":10}"#, Some(10), Some(0)),
+            (r#"{"promptTokenCount":10,"totalTokenCount":17}"#, Some(10), Some(7)),
+            (r#"{"promptTokenCount":10,"thoughtsTokenCount":3,"totalTokenCount":17}"#, Some(10), Some(7)),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":7}"#, Some(0), Some(7)),
+            (r#"{"candidatesTokenCount":7,"totalTokenCount":17}"#, Some(10), Some(7)),
+            (r#"{"candidatesTokenCount":7}"#, None, Some(7)),
+            (r#"{"promptTokenCount":10}"#, Some(10), None),
+            (r#"{"promptTokenCount":10,"thoughtsTokenCount":3}"#, Some(10), None),
+            (r#"{"promptTokenCount":10},"promptFeedback":{"blockReason":"SAFETY"}"#, Some(10), Some(0)),
+            (r#"{"promptTokenCount":10},"candidates":[{"finishReason":"STOP"}]"#, Some(10), None),
         ] {
             let answer = stream(&[format!(r#"{{"responseId":"r","usageMetadata":{figures}}}"#)]);
             let usage = answer.usage.unwrap();
             let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
-            assert_eq!((found, usage.tokens.output), (prompt, output), "{figures}");
+            let said = (!usage.output_is_unknown).then_some(usage.tokens.output);
+            assert_eq!((found, said), (prompt, output), "{figures}");
         }
     }
 

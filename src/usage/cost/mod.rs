@@ -80,7 +80,7 @@ impl CacheEffect {
 
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
-/// `None` if it is not known how long the prompt was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
+/// `None` if it is not known how long the prompt or the output was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
 /// or an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no
 /// factor, there is no surcharge.
 ///
@@ -123,6 +123,9 @@ fn cost_with(
     price: &Price,
     lookup: impl Fn(&str) -> Option<Arc<Price>>,
 ) -> Option<CostBreakdown> {
+    if usage.output_is_unknown {
+        return None;
+    }
     let schedule = Schedule::of(usage, price, usage.context_tokens())?;
     let mut lines = schedule.lines(&usage.tokens);
     lines.input += schedule.audio_surcharge(usage, price)?;

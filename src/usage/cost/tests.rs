@@ -108,6 +108,7 @@ fn modifiers() {
         ("claude-3-haiku@20240307", Usage { geo: Geo::Region, ..standard(tokens) }, Some("0.25")),
         ("claude-opus-5-5", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
         ("claude-opus-5-5", Usage { prompt_is_unknown: true, ..standard(Tokens::default()) }, None),
+        ("claude-opus-5-5", Usage { output_is_unknown: true, ..standard(tokens) }, None),
         ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
         // Long context and tier together: 2 × 2 × 0.5.
         ("gpt-6.1-sol", Usage { tier: Tier::Flex, ..standard(tokens) }, Some("2")),

@@ -134,6 +134,7 @@ impl Partial {
             Usage {
                 tokens,
                 prompt_is_unknown: self.prompt_stated().is_none(),
+                output_is_unknown: self.output_stated().is_none(),
                 web_searches: self.web_searches.unwrap_or(0),
                 tier: self.tier.unwrap_or_default(),
                 speed: self.speed.unwrap_or_default(),
@@ -188,7 +189,7 @@ impl Partial {
     }
 
     /// The output figure, as stated or as the total leaves it.
-    fn output_stated(&self) -> u64 {
+    fn output_stated(&self) -> Option<u64> {
         let left = || match (self.prompt?, self.reasoning) {
             (Prompt::Total(prompt), Some(Reasoning::Beside(reasoning))) => {
                 self.left(prompt.saturating_add(reasoning))
@@ -196,7 +197,7 @@ impl Partial {
             (Prompt::Total(prompt), _) => self.left(prompt),
             (Prompt::Uncached(_), _) => None,
         };
-        self.output.or_else(left).unwrap_or(0)
+        self.output.or_else(left)
     }
 
     /// What the total has besides `tokens` and what is beside the prompt.
@@ -218,7 +219,7 @@ impl Partial {
     /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself
     /// cannot be: some servers state it beside while using the other's field names.
     fn output_and_reasoning(&self) -> (u64, u64) {
-        let output = self.output_stated();
+        let output = self.output_stated().unwrap_or(0);
         match self.reasoning {
             None => (output, 0),
             Some(Reasoning::Inside(reasoning)) if reasoning <= output => (output, reasoning),

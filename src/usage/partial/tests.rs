@@ -113,7 +113,7 @@ fn nothing_stated_is_unknown() {
     let silent = Partial { tier: Some(Tier::Flex), web_searches: Some(0), ..Partial::default() };
     assert_eq!(silent.finish(), None);
     let zero = Partial::from_disjoint(Some(0), None, None, None);
-    assert_eq!(zero.finish(), Some(Usage::default()));
+    assert_eq!(zero.finish(), Some(Usage { output_is_unknown: true, ..Usage::default() }));
     let cost = Partial { provider_cost: Some(Money::ZERO), ..Partial::default() };
     assert!(cost.finish().is_some());
 }
@@ -153,6 +153,27 @@ fn a_prompt_is_what_the_total_leaves_or_unknown() {
         ..Partial::from_inclusive(Some(1000), None, None, None)
     };
     check([rest], Tokens { input: 1000, output: 350, reasoning: 300, ..Tokens::default() });
+}
+
+#[test]
+fn an_output_is_stated_or_what_the_total_leaves_or_unknown() {
+    let stated =
+        |prompt, output, total| Partial { total, ..Partial::from_inclusive(prompt, None, None, output) };
+    for (partial, expected) in [
+        (stated(Some(1000), Some(0), None), Some(0)),
+        (stated(Some(1000), Some(50), Some(7)), Some(50)),
+        (stated(Some(1000), None, Some(1000)), Some(0)),
+        (stated(Some(1000), None, Some(1050)), Some(50)),
+        (stated(Some(1000), None, Some(999)), None),
+        (stated(Some(1000), None, None), None),
+        (Partial { reasoning: Some(Reasoning::Beside(3)), ..stated(Some(1000), None, None) }, None),
+        (Partial::from_disjoint(Some(1000), Some(9), None, None), None),
+        (Partial { total: Some(1009), ..Partial::from_disjoint(Some(1000), Some(9), None, None) }, None),
+    ] {
+        let usage = partial.clone().finish().unwrap();
+        let found = (!usage.output_is_unknown).then_some(usage.tokens.output);
+        assert_eq!(found, expected, "{partial:?}");
+    }
 }
 
 #[test]
