@@ -17,14 +17,19 @@ const SHORTEST: usize = 8;
 /// What is said when there is no record.
 pub(super) const NOTHING: &str = "nothing recorded yet";
 
-/// Calls `each` with the rows of the configured store; with none if there is no store yet.
+/// Calls `each` with the rows of the configured store; with none if there is no store yet. Gives the number of records
+/// that are missing.
 pub(super) fn read(
     source: &Source,
     filter: LedgerFilter,
     each: &mut dyn FnMut(LedgerEntry<'_>),
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let path = files::load(source)?.state.dir.join(ledger::FILE_NAME);
-    let books = Books::open(&path).and_then(|books| books.map_or(Ok(()), |books| books.rows(filter, each)));
+    let books = Books::open(&path).and_then(|books| {
+        let Some(books) = books else { return Ok(0) };
+        books.rows(filter, each)?;
+        books.missing(filter)
+    });
     books.map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
@@ -113,6 +118,12 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
         notes.push(format!("damaged: {} cannot be read", figures::counted(unreadable, "record", "records")));
     }
     notes
+}
+
+/// What is said of records that are missing.
+pub(super) fn missing(records: u64) -> Option<String> {
+    let records = (records > 0).then(|| figures::counted(records, "record", "records"))?;
+    Some(format!("missing: {records} could not be written and are in no sum"))
 }
 
 /// Prints notes below what they are about.

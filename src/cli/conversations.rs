@@ -18,11 +18,12 @@ const NAMES: usize = 24;
 const SCHEMA: &str = "\
 JSON:
   {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],
-   \"of\", \"unreadable\"}
+   \"of\", \"unreadable\", \"missing\"}
   log            the file of its records in `ledger.dir`
   started, last  when the first and the last request came, RFC 3339 in UTC
   of             how many conversations there are; `--limit` bounds how many are listed
   unreadable     damaged records; they are in no conversation
+  missing        records that could not be written; they are in no conversation
   TOTALS         as `plimsoll report --help` says
   Fields may be added; none will change its meaning.";
 
@@ -46,22 +47,27 @@ pub(super) struct Options {
 /// Lists the conversations.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let mut conversations = Conversations::default();
-    books::read(&options.source, LedgerFilter::default(), &mut |entry| conversations.add(entry))?;
+    let missing =
+        books::read(&options.source, LedgerFilter::default(), &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
     let all = conversations.newest_first();
     let listed = &all[..all.len().min(options.limit)];
     if options.json {
         let conversations = listed.iter().map(JsonConversation::of).collect();
-        return books::say_json(&Json { conversations, of: all.len(), unreadable });
+        return books::say_json(&Json { conversations, of: all.len(), unreadable, missing });
     }
     if all.is_empty() && unreadable == 0 {
         say(books::NOTHING);
+        if let Some(note) = books::missing(missing) {
+            say(&note);
+        }
         return Ok(());
     }
     for line in lines(listed, &all, &when::zone(options.utc)) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
+    notes.extend(books::missing(missing));
     if listed.len() < all.len() {
         notes.push(format!(
             "{} of {} conversations",
@@ -108,6 +114,7 @@ struct Json<'a> {
     conversations: Vec<JsonConversation<'a>>,
     of: usize,
     unreadable: u64,
+    missing: u64,
 }
 
 #[derive(Serialize)]

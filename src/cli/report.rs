@@ -11,9 +11,11 @@ use crate::ledger::{Record, Report, Totals};
 /// What the JSON says.
 const SCHEMA: &str = "\
 JSON:
-  {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\"}
+  {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\",
+   \"missing\"}
   name        null for the requests that do not say; since, until: RFC 3339 or null
   unreadable  damaged records; they are counted in total.requests and total.unknown_usage
+  missing     records that could not be written, of requests or of own calls; they are counted in nothing else
   TOTALS
     requests, failed, edited, observed, broken_off, unknown_price, unknown_usage    numbers of requests
     tokens  {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}
@@ -81,19 +83,23 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         By::Client => record.client.clone(),
         By::Conversation => Some(record.conversation.clone()),
     };
-    books::read(&options.source, filter, &mut |entry| report.add(entry, group))?;
+    let missing = books::read(&options.source, filter, &mut |entry| report.add(entry, group))?;
     if options.json {
-        return say_json(options.by, when::zone_name(&zone), filter, &report);
+        return say_json(options.by, when::zone_name(&zone), filter, (&report, missing));
     }
     if report.total.requests == 0 {
         let all = filter == crate::store::LedgerFilter::default();
         say(if all { books::NOTHING } else { "nothing recorded in that time" });
+        if let Some(note) = books::missing(missing) {
+            say(&note);
+        }
         return Ok(());
     }
     for line in table(options.by, &report).lines_within(books::WIDTH) {
         say(&line);
     }
     let mut notes = books::notes(&report.total, report.unreadable);
+    notes.extend(books::missing(missing));
     if options.by == By::Day {
         notes.push(format!("days: {}", when::zone_name(&zone)));
     }
@@ -146,6 +152,7 @@ struct Json<'a> {
     groups: Vec<JsonGroup<'a>>,
     total: &'a Totals,
     unreadable: u64,
+    missing: u64,
 }
 
 #[derive(Serialize)]
@@ -158,7 +165,7 @@ fn say_json(
     by: By,
     time_zone: &str,
     filter: crate::store::LedgerFilter,
-    report: &Report,
+    (report, missing): (&Report, u64),
 ) -> Result<(), Failure> {
     let json = Json {
         by,
@@ -168,6 +175,7 @@ fn say_json(
         groups: groups(by, report).into_iter().map(|(name, totals)| JsonGroup { name, totals }).collect(),
         total: &report.total,
         unreadable: report.unreadable,
+        missing,
     };
     books::say_json(&json)
 }

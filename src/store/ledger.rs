@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, named_params};
 
-use super::{Spent, StoreError, StoredDecision, Summary, schema, splices, sqlite, summaries};
+use super::{Spent, StoreError, StoredDecision, Summary, missing, schema, splices, sqlite, summaries};
 use crate::planner::Splice;
 
 /// The database's file in the state's directory.
@@ -68,6 +68,17 @@ impl Books {
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
         rows(&self.connection, filter, each)
+    }
+
+    /// How many records of requests that came then were dropped. A store of an older version does not know of any.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn missing(&self, filter: LedgerFilter) -> Result<u64, StoreError> {
+        if !self.has_table("missing")? {
+            return Ok(0);
+        }
+        missing::count(&self.connection, filter)
     }
 
     /// The conversations whose ids begin so.
@@ -258,11 +269,14 @@ mod tests {
         assert!(matches!(Books::open(&path), Err(StoreError::Newer)));
         let connection = Connection::open(&path).unwrap();
         connection
-            .execute_batch("DROP TABLE summaries; DROP TABLE splices; PRAGMA user_version = 1")
+            .execute_batch(
+                "DROP TABLE summaries; DROP TABLE splices; DROP TABLE missing; PRAGMA user_version = 1",
+            )
             .unwrap();
         drop(connection);
         let older = Books::open(&path).unwrap().unwrap();
         assert!(older.summary("c").unwrap().is_none() && older.splice("note", 1, (2, 1)).unwrap().is_none());
+        assert_eq!(older.missing(LedgerFilter::default()).unwrap(), 0);
         drop(older);
         std::fs::write(&path, "x".repeat(4096)).unwrap();
         assert!(matches!(Books::open(&path), Err(StoreError::Database(_))));

@@ -8,6 +8,7 @@ pub mod bodies;
 mod checkpoints;
 pub mod ledger;
 pub mod logs;
+mod missing;
 pub mod outputs;
 mod place;
 pub mod queue;

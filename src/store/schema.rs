@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 /// The version of the layout below. A store of a newer version is left alone.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS threads (
@@ -82,6 +82,10 @@ CREATE TABLE IF NOT EXISTS ledger (
 );
 CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
+CREATE TABLE IF NOT EXISTS missing (
+  at_ms INTEGER NOT NULL,
+  records INTEGER NOT NULL
+);
 ";
 
 /// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit survives the process.

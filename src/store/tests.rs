@@ -217,6 +217,47 @@ fn a_full_queue_takes_no_more() {
     assert!(waiting.into_iter().all(|stored| wait(stored).is_ok()));
 }
 
+/// What finds no room, or cannot be written, is counted, and the count outlives the store.
+#[test]
+fn records_that_were_dropped_are_counted() {
+    let bench = Bench::new();
+    let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
+    let record = |at_ms, name: &str| {
+        let ledger = vec![LedgerRow { id: format!("{name}{at_ms}"), at_ms, ..LedgerRow::default() }];
+        Batch { ledger, at_ms, ..Batch::default() }
+    };
+    let other = bench.database();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (mut taken, mut dropped) = (0, 0);
+    while dropped < 3 {
+        if store.later(record(10_000 * (taken + dropped), "a")) {
+            taken += 1;
+        } else {
+            dropped += 1;
+        }
+        assert!(taken < 1000, "the queue has no end");
+    }
+    assert!(!store.later(Batch::default()), "what holds no record is not missed");
+    other.execute_batch("COMMIT").unwrap();
+    drop(store);
+    let last_ms = 10_000 * (taken + dropped - 1);
+    let books = Books::open(&bench.path()).unwrap().unwrap();
+    for (since_ms, until_ms, expected) in
+        [(None, None, 3), (Some(last_ms), None, 1), (Some(last_ms + 1), None, 0), (None, Some(last_ms), 2)]
+    {
+        assert_eq!(books.missing(LedgerFilter { since_ms, until_ms }).unwrap(), expected);
+    }
+    let store = bench.open();
+    wait(store.commit(Batch { forget_ledger: Some(last_ms), ..Batch::default() })).unwrap();
+    bench
+        .database()
+        .execute_batch("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'full'); END")
+        .unwrap();
+    assert!(wait(store.commit(record(1, "b"))).is_err());
+    drop(store);
+    assert_eq!(books.missing(LedgerFilter::default()).unwrap(), 2, "one was forgotten, one came");
+}
+
 #[test]
 fn texts_are_saved_before_they_are_cited() {
     let bench = Bench::new();
@@ -305,7 +346,7 @@ fn records_are_booked_once_and_forgotten() {
 fn a_newer_store_is_left_alone() {
     let bench = Bench::new();
     drop(bench.open());
-    bench.database().execute_batch("PRAGMA user_version = 3").unwrap();
+    bench.database().execute_batch("PRAGMA user_version = 4").unwrap();
     assert!(matches!(bench.try_open().err(), Some(StoreError::Newer)));
     bench.database().execute_batch("PRAGMA user_version = 1").unwrap();
     assert!(bench.try_open().is_ok());
@@ -316,7 +357,10 @@ fn a_newer_store_is_left_alone() {
 fn an_older_store_is_brought_up_to_date() {
     let bench = Bench::new();
     wait(bench.open().commit(decided(vec![stored("m", 0, "m", "kept")], 1))).unwrap();
-    bench.database().execute_batch("DROP TABLE splices; PRAGMA user_version = 1").unwrap();
+    bench
+        .database()
+        .execute_batch("DROP TABLE splices; DROP TABLE missing; PRAGMA user_version = 1")
+        .unwrap();
     let store = bench.open();
     assert_eq!(store.splices(&[chain("m")]).unwrap(), []);
     assert_eq!(store.decisions(&[chain("m")]).unwrap(), [stored("m", 0, "m", "kept")]);

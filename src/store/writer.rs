@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::logs::Logs;
+use super::missing::Missing;
 use super::outputs::Outputs;
 use super::place::Place;
 use super::queue::{self, Inlet, Outlet};
@@ -41,6 +43,7 @@ impl Job {
 pub(super) struct Writer {
     jobs: Option<Inlet<Job>>,
     thread: Option<JoinHandle<()>>,
+    missing: Arc<Missing>,
 }
 
 impl Writer {
@@ -53,10 +56,12 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(Place::of(database)?);
-        let desk = Desk { connection, database, outputs, logs: Logs::new(logs) };
+        let missing = Arc::new(Missing::default());
+        let desk =
+            Desk { connection, database, outputs, logs: Logs::new(logs), missing: Arc::clone(&missing) };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), missing })
     }
 
     pub(super) fn commit(&self, batch: Batch) -> oneshot::Receiver<Result<(), StoreError>> {
@@ -73,6 +78,7 @@ impl Writer {
         let urgent = job.answer.is_some();
         let Some(jobs) = &self.jobs else { return false };
         let Err(mut job) = jobs.push(job, urgent) else { return true };
+        self.missing.add(&job.batch);
         refuse(&mut job, StoreError::Busy);
         false
     }
@@ -93,6 +99,8 @@ struct Desk {
     database: Option<Place>,
     outputs: Outputs,
     logs: Logs,
+    /// Records that were dropped: their number is written as soon as that is possible.
+    missing: Arc<Missing>,
 }
 
 impl Desk {
@@ -103,9 +111,17 @@ impl Desk {
                 let group = jobs.drain(..jobs.len().min(GROUP)).collect();
                 self.write(group);
             }
+            self.note_missing();
             self.look_for_database();
         }
+        self.note_missing();
         let _ = self.connection.pragma_update(None, "optimize", "");
+    }
+
+    fn note_missing(&mut self) {
+        if let Err(error) = self.missing.write(&mut self.connection) {
+            tracing::warn!(%error, "how many records are missing could not be stored");
+        }
     }
 
     /// SQLite goes on with a file that has been removed, and nobody would know.
@@ -145,6 +161,7 @@ impl Desk {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a batch could not be stored");
+                    self.missing.add(&job.batch);
                     refuse(&mut job, error);
                 }
             }
@@ -244,6 +261,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;
+        connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {
         connection

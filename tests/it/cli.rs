@@ -197,6 +197,30 @@ fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     assert_eq!(fs::read_dir(home.path()).expect("a directory").count(), 0);
 }
 
+/// Sums say what they lack, whether there is anything else to say or not.
+#[test]
+fn records_that_are_missing_are_told() {
+    let home = home();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let database = rusqlite::Connection::open(home.path().join("kept/plimsoll.db")).expect("a database");
+    database
+        .execute_batch("INSERT INTO missing VALUES (4102444800000, 2), (4102444800001, 1)")
+        .expect("written");
+    let note = "missing: 3 records could not be written and are in no sum\n";
+    let asked = |arguments: &[&'static str]| [arguments, &["-c", "kept/gateway.toml"]].concat();
+    for (arguments, expected) in [
+        (&["report"][..], 3),
+        (&["conversations"], 3),
+        (&["report", "--since", "2100-01-01"], 3),
+        (&["report", "--until", "2099-12-31"], 0),
+    ] {
+        let said = done(home.path(), &asked(arguments));
+        assert_eq!(said.contains(note), expected > 0, "{arguments:?}: {said}");
+        let json = json(home.path(), &asked(&[arguments, &["--json"]].concat()));
+        assert_eq!(json["missing"], expected, "{arguments:?}");
+    }
+}
+
 #[test]
 fn demo_ends_with_the_bill_and_leaves_nothing() {
     let home = home();

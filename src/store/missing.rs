@@ -1,0 +1,111 @@
+//! How many records are missing from the ledger, and when their requests came.
+//!
+//! A record is dropped rather than anything held up for it. What was dropped is counted here, and the count is written
+//! as soon as the writer writes again, so that whoever sums the ledger up can say what the sums lack.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, named_params, params};
+
+use super::{Batch, LedgerFilter, StoreError};
+
+/// Gaps that are told apart at most.
+const GAPS: usize = 64;
+/// What was dropped within so many milliseconds is one gap.
+const SAME_MS: i64 = 1_000;
+
+/// Records that were dropped one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Gap {
+    /// When the first of their requests came, in milliseconds since 1970.
+    at_ms: i64,
+    records: u64,
+}
+
+/// What was dropped and is not written down yet.
+#[derive(Debug, Default)]
+pub(super) struct Missing(Mutex<Vec<Gap>>);
+
+impl Missing {
+    /// A batch that was dropped.
+    pub(super) fn add(&self, batch: &Batch) {
+        let records = batch.ledger.len() as u64;
+        if records > 0 {
+            self.put_back(Gap { at_ms: batch.at_ms, records });
+        }
+    }
+
+    /// Writes down what was dropped. What cannot be written stays.
+    pub(super) fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let gaps = std::mem::take(&mut *self.lock());
+        if gaps.is_empty() {
+            return Ok(());
+        }
+        let written = put(connection, &gaps);
+        if written.is_err() {
+            for gap in gaps {
+                self.put_back(gap);
+            }
+        }
+        written
+    }
+
+    fn put_back(&self, gap: Gap) {
+        let mut gaps = self.lock();
+        let is_full = gaps.len() >= GAPS;
+        match gaps.last_mut() {
+            Some(last) if is_full || gap.at_ms.abs_diff(last.at_ms) < SAME_MS.unsigned_abs() => {
+                last.records += gap.records;
+            }
+            _ => gaps.push(gap),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Gap>> {
+        // No code that may panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn put(connection: &mut Connection, gaps: &[Gap]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    for gap in gaps {
+        transaction
+            .prepare_cached("INSERT INTO missing (at_ms, records) VALUES (?1, ?2)")?
+            .execute(params![gap.at_ms, i64::try_from(gap.records).unwrap_or(i64::MAX)])?;
+    }
+    transaction.commit()
+}
+
+/// The records that are missing among those that are asked for.
+pub(super) fn count(connection: &Connection, filter: LedgerFilter) -> Result<u64, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT coalesce(sum(records), 0) FROM missing WHERE at_ms >= :since AND at_ms < :until",
+    )?;
+    let named = named_params! {
+        ":since": filter.since_ms.unwrap_or(i64::MIN),
+        ":until": filter.until_ms.unwrap_or(i64::MAX),
+    };
+    let records: i64 = statement.query_row(named, |row| row.get(0))?;
+    u64::try_from(records).map_err(|_| StoreError::Damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::LedgerRow;
+
+    #[test]
+    fn what_was_dropped_at_about_one_time_is_one_gap() {
+        let missing = Missing::default();
+        for (at_ms, records) in [(1_000, 1), (1_999, 2), (2_000, 1), (9_000, 0), (5_000, 1)] {
+            missing.add(&Batch { ledger: vec![LedgerRow::default(); records], at_ms, ..Batch::default() });
+        }
+        let gap = |at_ms, records| Gap { at_ms, records };
+        assert_eq!(*missing.lock(), [gap(1_000, 3), gap(2_000, 1), gap(5_000, 1)]);
+        let later = (0..).map(|at| gap(at * SAME_MS, 1)).take(2 * GAPS);
+        later.for_each(|gap| missing.put_back(gap));
+        assert_eq!(missing.lock().len(), GAPS);
+        assert_eq!(missing.lock().iter().map(|gap| gap.records).sum::<u64>(), 5 + 2 * GAPS as u64);
+    }
+}
