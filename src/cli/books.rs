@@ -37,19 +37,22 @@ pub(super) fn read(
 pub(super) const COLUMNS: [&str; 7] =
     ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
 
-/// The cells of these columns. `≥` marks what an answer that broke off made a lower bound, `~` an estimate, `–`
+/// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower bound, `~` an estimate, `–`
 /// what is not known.
 pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
-    let at_least = if totals.broken_off > 0 { "≥ " } else { "" };
-    let cost = total(totals)
-        .map_or_else(|| "–".to_owned(), |cost| at_least.to_owned() + &figures::dollars(cost, places));
+    let at_least = |is_bound| if is_bound { "≥ " } else { "" };
+    let is_bound = totals.broken_off + totals.unpriced_charges > 0;
+    let cost = total(totals).map_or_else(
+        || "–".to_owned(),
+        |cost| at_least(is_bound).to_owned() + &figures::dollars(cost, places),
+    );
     [
         figures::count(totals.requests),
         figures::count(tokens.input),
         figures::count(tokens.cache_read),
         figures::count(tokens.cache_write()),
-        at_least.to_owned() + &figures::count(tokens.output),
+        at_least(totals.broken_off > 0).to_owned() + &figures::count(tokens.output),
         cost,
         totals.saved.net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places))),
     ]
@@ -90,6 +93,12 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     if totals.broken_off > 0 {
         let answers = figures::counted(totals.broken_off, "answer", "answers");
         notes.push(format!("≥ lower bound: {answers} broke off before the provider's last figures"));
+    }
+    if totals.unpriced_charges > 0 {
+        let show = if totals.unpriced_charges == 1 { "shows" } else { "show" };
+        let answers = figures::counted(totals.unpriced_charges, "answer", "answers");
+        notes
+            .push(format!("≥ lower bound: {answers} {show} charges beside tokens that no price is known of"));
     }
     if totals.failed > 0 {
         notes.push(format!("failed: {}", requests(totals.failed)));
@@ -175,6 +184,8 @@ mod tests {
         assert_eq!(cells(&dearer, 2)[5..], ["$1.23", "~-$0.21"]);
         let broken_off = Totals { broken_off: 1, ..totals() };
         assert_eq!(cells(&broken_off, 4)[4..], ["≥ 1,000,000", "≥ $1.2300", "–"]);
+        let charged = Totals { unpriced_charges: 1, ..totals() };
+        assert_eq!(cells(&charged, 4)[4..], ["1,000,000", "≥ $1.2300", "–"]);
         let unknown = Totals { cost: None, unknown_price: 1042, ..totals() };
         assert_eq!(cells(&unknown, 2)[5], "–");
     }
@@ -215,6 +226,11 @@ mod tests {
                     "only observed: 3 requests would have been shortened",
                     "damaged: 1 record cannot be read",
                 ],
+            ),
+            (
+                Totals { unpriced_charges: 2, saved: Saved::default(), ..totals() },
+                0,
+                &["≥ lower bound: 2 answers show charges beside tokens that no price is known of"],
             ),
         ] {
             assert_eq!(notes(&totals, unreadable), expected);

@@ -202,6 +202,9 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         let what = if budget.state == "spent" { "spent" } else { "nearly spent" };
         lines.push(format!("budget {what}: {} (`{}`)", budget.used, budget.limit));
     }
+    if !record.unpriced_charges.is_empty() {
+        lines.push(format!("charges of unknown price: {}", record.unpriced_charges.join(", ")));
+    }
     let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));

@@ -17,7 +17,8 @@ JSON:
   unreadable  damaged records; they are counted in total.requests and total.unknown_usage
   missing     records that could not be written, of requests or of own calls; they are counted in nothing else
   TOTALS
-    requests, failed, edited, observed, broken_off, unknown_price, unknown_usage    numbers of requests
+    requests, failed, edited, observed, broken_off, unpriced_charges, unknown_price, unknown_usage
+            numbers of requests; with broken_off or unpriced_charges, cost is a lower bound
     tokens  {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}
             disjoint, but reasoning is a part of output
     cost    null if nothing is known of it, else {usd, input, cache_read, cache_write, output, searches, total}

@@ -69,6 +69,9 @@ pub struct Record {
     pub output_is_unknown: bool,
     /// What it cost; null when the usage, the prompt's and the output's included, or the price is not known.
     pub cost: Option<Cost>,
+    /// What the provider charges for beside tokens, and no price is known of: `grounding`, `web_search`, `file_search`,
+    /// `code_execution`, `image_generation`, `server_tools`. It is not in the cost, which is a lower bound then.
+    pub unpriced_charges: Vec<String>,
     /// What it would have been without the gateway; null when that cannot be told.
     pub counterfactual: Option<Counterfactual>,
     /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
@@ -454,6 +457,7 @@ mod tests {
             }),
             output_is_lower_bound: false,
             cost: Some(Cost::of(&bill)),
+            unpriced_charges: vec!["grounding".to_owned()],
             counterfactual: Some(Counterfactual {
                 tokens: Tokens { cache_read: 52_000, output: 310, reasoning: 120, ..Tokens::default() },
                 cost: Some(9_000_000_000),
@@ -538,6 +542,7 @@ mod tests {
             r#""prompt_is_unknown":false,"output_is_unknown":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
             r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
+            r#""unpriced_charges":["grounding"],"#,
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,
             r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,

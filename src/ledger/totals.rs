@@ -24,6 +24,8 @@ pub struct Totals {
     pub observed: u64,
     /// Those whose answer broke off: what they put out, and cost, is at least what is counted here.
     pub broken_off: u64,
+    /// Those that show charges beside tokens that no price is known of: they cost at least what is counted here.
+    pub unpriced_charges: u64,
     /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`.
     pub unknown_price: u64,
     /// Those that were answered without a word about tokens, or about those of the prompt or the output.
@@ -81,6 +83,7 @@ impl Totals {
         self.edited += u64::from(record.edits.state == "edited" && !record.edits.original_resent);
         self.observed += u64::from(record.edits.state == "observed");
         self.broken_off += u64::from(record.output_is_lower_bound);
+        self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());
         let failed = record.outcome == "failed" || record.status.is_some_and(|status| status >= 400);
         self.failed += u64::from(failed);
         match (&record.tokens, &record.cost) {
@@ -131,6 +134,7 @@ impl AddAssign<&Self> for Totals {
         self.edited += other.edited;
         self.observed += other.observed;
         self.broken_off += other.broken_off;
+        self.unpriced_charges += other.unpriced_charges;
         self.unknown_price += other.unknown_price;
         self.unknown_usage += other.unknown_usage;
         self.tokens += other.tokens;

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::answer::{AtFault, Fault, Refused};
 use super::body::Document;
+use super::reader::count;
 use super::refusal::{self, Counts, Wording};
 use crate::json::{Edit, Edits, scan, string};
-use crate::usage::Money;
+use crate::usage::{Charge, Money};
 
 /// The body with a cache key, unless it has one.
 pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
@@ -24,9 +25,15 @@ pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Byte
     Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
 }
 
-/// What the provider says that it cost: OpenRouter does. With a key of the caller's own, that is only its fee, beside
-/// what the provider behind it takes.
+/// Pico-dollars in one of the ticks that xAI states its costs in.
+const TICK: i128 = 100;
+
+/// What the provider says that it cost, whatever for: OpenRouter does, and xAI. With a key of the caller's own,
+/// OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(super) fn stated_cost(figures: &Value) -> Option<Money> {
+    if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
+        return Some(Money::from_picodollars(i128::from(ticks) * TICK));
+    }
     let usd = |value: &Value| Money::from_usd_str(&value.as_number()?.to_string()).ok();
     let cost = usd(figures.get("cost")?)?;
     if figures.get("is_byok").and_then(Value::as_bool) != Some(true) {
@@ -34,6 +41,21 @@ pub(super) fn stated_cost(figures: &Value) -> Option<Money> {
     }
     let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
     Some(cost + usd(behind)?)
+}
+
+/// What the figures show of tools that the provider ran.
+pub(super) fn unpriced(figures: &Value) -> Vec<Charge> {
+    let any = |key| match figures.get(key) {
+        Some(Value::Object(tools)) => {
+            tools.values().any(|calls| calls.as_f64().is_some_and(|calls| calls > 0.0))
+        }
+        Some(calls) => calls.as_f64().is_some_and(|calls| calls > 0.0),
+        None => false,
+    };
+    let tools = ["num_server_side_tools_used", "server_side_tool_usage_details", "server_side_tool_usage"];
+    let shown =
+        [(tools.into_iter().any(any), Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
+    shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
 }
 
 /// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.

@@ -13,6 +13,7 @@
 mod bound;
 pub mod cache_model;
 mod catalogue;
+mod charge;
 mod cost;
 mod counterfactual;
 mod decimal;
@@ -27,6 +28,7 @@ mod vendor;
 
 pub use bound::{Binding, binding};
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced, Stated};
+pub use charge::Charge;
 pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;

@@ -9,6 +9,7 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
+use super::charge::Charge;
 use super::money::Money;
 use super::vendor::region_of_path;
 
@@ -100,6 +101,9 @@ pub struct Usage {
     pub last_prompt: Option<u64>,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
+    /// What else is charged for, without a price that is known: each once, in order. None where the provider states its
+    /// cost.
+    pub unpriced: Vec<Charge>,
     /// Model calls that are billed with this response but are not inside `tokens`.
     pub extra: Vec<Extra>,
     /// The part of the prompt that is audio, which most models are dearer for.

@@ -178,6 +178,39 @@ fn output_that_is_not_stated_is_unknown() {
     }
 }
 
+/// What has no price is named, and what has one is a lower bound in every sum; what the provider states is all of it.
+#[test]
+fn charges_without_a_price_are_told() {
+    let usage = |more: Value| {
+        let mut usage = json!({"input_tokens": 1000, "output_tokens": 0});
+        usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"id": "resp_1", "status": "completed", "model": "gpt-4o", "usage": usage,
+            "output": [{"type": "code_interpreter_call"}]})
+    };
+    let ticks = json!({"num_server_side_tools_used": 1, "cost_in_usd_ticks": 37_756_000});
+    for (answer, charges, cost) in [
+        (usage(json!({})), json!(["code_execution"]), 2_500_000_000_u64),
+        (
+            usage(json!({"num_server_side_tools_used": 1})),
+            json!(["code_execution", "server_tools"]),
+            2_500_000_000,
+        ),
+        (usage(ticks), json!([]), 3_775_600_000),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |_| (200, answer.to_string()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        gateway.post("/v1/responses", &[], &json!({"model": "gpt-4o", "input": "x"}).to_string());
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!(
+            (&record["unpriced_charges"], &record["cost"]["total"]),
+            (&charges, &json!(cost)),
+            "{record}"
+        );
+    }
+}
+
 #[test]
 fn no_key_is_written_down() {
     const KEY: &str = "sk-0123456789abcdef";

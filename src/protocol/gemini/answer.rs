@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
-use crate::usage::{Partial, Reasoning, Tier};
+use crate::usage::{Charge, Partial, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
@@ -36,6 +36,9 @@ impl Responses {
         }
         let candidates = response.get("candidates").and_then(Value::as_array);
         let first = candidates.and_then(|candidates| candidates.first());
+        if candidates.is_some_and(|candidates| candidates.iter().any(is_grounded)) {
+            self.usage.unpriced.push(Charge::Grounding);
+        }
         let stop = first.and_then(|candidate| text(candidate, &["finishReason"]));
         // A prompt that is blocked has no answer at all.
         let blocked = text(response, &["promptFeedback", "blockReason"]);
@@ -60,7 +63,8 @@ impl Responses {
 
 impl Fold for Responses {
     fn wants(&self, event: &[u8]) -> bool {
-        let words: [&[u8]; 3] = [b"\"finishReason\"", b"\"blockReason\"", b"\"error\""];
+        let words: [&[u8]; 4] =
+            [b"\"finishReason\"", b"\"blockReason\"", b"\"error\"", b"\"groundingMetadata\""];
         self.answer.id.is_none() || words.iter().any(|word| memmem::find(event, word).is_some())
     }
 
@@ -90,6 +94,15 @@ impl Fold for Responses {
         }
         Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
     }
+}
+
+/// Whether a search stands behind an answer. What is found in the user's own files is not charged for.
+fn is_grounded(candidate: &Value) -> bool {
+    let list =
+        |key| at(candidate, &["groundingMetadata", key]).and_then(Value::as_array).into_iter().flatten();
+    let has_searched =
+        ["webSearchQueries", "imageSearchQueries"].into_iter().any(|key| list(key).next().is_some());
+    has_searched || list("groundingChunks").any(|chunk| chunk.get("retrievedContext").is_none())
 }
 
 fn usage(figures: &Value) -> Partial {
@@ -178,6 +191,23 @@ mod tests {
             let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
             let said = (!usage.output_is_unknown).then_some(usage.tokens.output);
             assert_eq!((found, said), (prompt, output), "{figures}");
+        }
+    }
+
+    #[test]
+    fn grounding_is_charged_for() {
+        let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);
+        for (metadata, expected) in [
+            ("", &[][..]),
+            (r#","groundingMetadata":{}"#, &[]),
+            (r#","groundingMetadata":{"webSearchQueries":[]}"#, &[]),
+            (r#","groundingMetadata":{"groundingChunks":[{"retrievedContext":{}}]}"#, &[]),
+            (r#","groundingMetadata":{"groundingChunks":[{"web":{}}]}"#, &[Charge::Grounding]),
+            (r#","groundingMetadata":{"webSearchQueries":["x"]}"#, &[Charge::Grounding]),
+        ] {
+            let (first, grounded) = (event("", ""), event("", metadata));
+            let answer = stream(&[first, grounded.clone(), grounded, end.clone()]);
+            assert_eq!(answer.usage.unwrap().unpriced, expected, "{metadata}");
         }
     }
 

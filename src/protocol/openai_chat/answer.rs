@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{Partial, Reasoning, Tier};
+use crate::usage::{Charge, Partial, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -40,6 +40,7 @@ impl Completion {
             self.usage.fold(usage(figures));
         }
         for choice in choices {
+            self.usage.unpriced.extend(charges(choice));
             if let Some(stop) = text(choice, &["finish_reason"]) {
                 self.answer.complete = true;
                 self.answer.stop = Some(stop);
@@ -61,7 +62,9 @@ impl Fold for Completion {
         self.answer.id.is_none()
             || memmem::find_iter(event, b"\"usage\"").any(|at| !is_null(&event[at + 7..]))
             || memmem::find_iter(event, b"\"finish_reason\"").any(|at| !is_null(&event[at + 15..]))
-            || memmem::find(event, b"\"error\"").is_some()
+            || [&b"\"error\""[..], b"\"url_citation\"", b"\"executed_tools\""]
+                .iter()
+                .any(|word| memmem::find(event, word).is_some())
     }
 
     fn event(&mut self, event: &Value) {
@@ -83,6 +86,15 @@ impl Fold for Completion {
         usage.tier = usage.tier.filter(|_| figures);
         Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
     }
+}
+
+/// What a choice shows of tools that the provider ran: pages that it cites, and Groq's list of them.
+fn charges(choice: &Value) -> impl Iterator<Item = Charge> {
+    let said = choice.get("message").or_else(|| choice.get("delta"));
+    let list = move |key| said.and_then(|said| said.get(key)?.as_array()).map_or(&[][..], Vec::as_slice);
+    let cites = list("annotations").iter().any(|one| text(one, &["type"]).as_deref() == Some("url_citation"));
+    let shown = [(cites, Charge::WebSearch), (!list("executed_tools").is_empty(), Charge::ServerTools)];
+    shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge))
 }
 
 fn is_null(rest: &[u8]) -> bool {
@@ -112,6 +124,7 @@ fn usage(figures: &Value) -> Partial {
         total,
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: openai::stated_cost(figures),
+        unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(prompt, cached, written, output)
@@ -267,6 +280,55 @@ mod tests {
             );
             let cost = answer(Framing::Document, &body).usage.and_then(|usage| usage.provider_cost);
             assert_eq!(cost, expected.map(|usd| Money::from_usd_str(usd).unwrap()), "{stated}");
+        }
+    }
+
+    #[test]
+    fn what_else_is_charged_for_is_named() {
+        const FIGURES: &str = r#""prompt_tokens":9,"completion_tokens":5"#;
+        let chunk = |delta: &str, more: &str| {
+            format!(r#"data: {{"id":"c","choices":[{{"delta":{delta}}}],"usage":{{{FIGURES}{more}}}}}"#)
+        };
+        for (text, cost, expected) in [
+            (chunk("{}", ""), None, &[][..]),
+            (
+                chunk(
+                    "{}",
+                    r#","num_sources_used":0,"server_side_tool_usage_details":{"web_search_calls":0}"#,
+                ),
+                None,
+                &[],
+            ),
+            (chunk("{}", r#","num_sources_used":3"#), None, &[Charge::WebSearch]),
+            (
+                chunk("{}", r#","server_side_tool_usage_details":{"web_search_calls":0,"x_search_calls":2}"#),
+                None,
+                &[Charge::ServerTools],
+            ),
+            (
+                chunk("{}", r#","num_server_side_tools_used":3,"cost_in_usd_ticks":37756000"#),
+                Some("0.0037756"),
+                &[],
+            ),
+            (chunk(r#"{"annotations":[]}"#, ""), None, &[]),
+            (
+                format!(
+                    "{}\n\n{}",
+                    chunk("{}", ""),
+                    r#"data: {"choices":[{"delta":{"annotations":[{"type":"url_citation"}]}}]}"#
+                ),
+                None,
+                &[Charge::WebSearch],
+            ),
+            (
+                format!(r#"{{"choices":[{{"message":{{"executed_tools":[{{}}]}}}}],"usage":{{{FIGURES}}}}}"#),
+                None,
+                &[Charge::ServerTools],
+            ),
+        ] {
+            let usage = answer(Framing::Document, &format!("{text}\n\n")).usage.unwrap();
+            assert_eq!(usage.unpriced, expected, "{text}");
+            assert_eq!(usage.provider_cost, cost.map(|usd| Money::from_usd_str(usd).unwrap()), "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{Partial, Reasoning, Tier};
+use crate::usage::{Charge, Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
@@ -43,6 +43,7 @@ impl Responses {
         if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
             self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
+            self.usage.unpriced.extend(charges(response));
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").and_then(Value::as_array);
@@ -89,6 +90,18 @@ impl Fold for Responses {
     }
 }
 
+/// What the provider did that it charges for by itself.
+fn charges(response: &Value) -> impl Iterator<Item = Charge> {
+    let items = response.get("output").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|item| match item.get("type")?.as_str()? {
+        "web_search_call" => Some(Charge::WebSearch),
+        "file_search_call" => Some(Charge::FileSearch),
+        "code_interpreter_call" => Some(Charge::CodeExecution),
+        "image_generation_call" => Some(Charge::ImageGeneration),
+        _ => None,
+    })
+}
+
 fn is_removed(change: &Value) -> bool {
     let says = |key, word| text(change, &[key]).as_deref() == Some(word);
     says("type", "reasoning") && says("action", "removed")
@@ -102,6 +115,7 @@ fn usage(figures: &Value) -> Partial {
         total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: openai::stated_cost(figures),
+        unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["input_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(
@@ -182,6 +196,32 @@ mod tests {
         let both = stream("response.in_progress", &response) + &stream("response.completed", &response);
         assert_eq!(answer(Framing::Events, &both).reasoning_dropped, 1);
         assert_eq!(answer(Framing::Document, &response).reasoning_dropped, 1);
+    }
+
+    #[test]
+    fn what_else_is_charged_for_is_named() {
+        let item = |kind: &str| format!(r#"{{"type":"{kind}","id":"x"}}"#);
+        let with = |items: &[&str], more: &str| {
+            let items: Vec<String> = items.iter().map(|kind| item(kind)).collect();
+            response("completed", &format!(r#","output":[{}],"usage":{FIGURES}{more}"#, items.join(",")))
+        };
+        let counted = r#","tool_usage":{"web_search":{"num_requests":2}}"#;
+        for (response, searches, expected) in [
+            (with(&["message", "reasoning", "mcp_call"], ""), 0, &[][..]),
+            (with(&["web_search_call", "message", "web_search_call"], ""), 0, &[Charge::WebSearch]),
+            (with(&["web_search_call"], counted), 2, &[]),
+            (
+                with(&["image_generation_call", "code_interpreter_call", "file_search_call"], counted),
+                2,
+                &[Charge::FileSearch, Charge::CodeExecution, Charge::ImageGeneration],
+            ),
+        ] {
+            let stream = stream("response.completed", &response);
+            for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
+                let usage = answer(framing, text).usage.unwrap();
+                assert_eq!((usage.web_searches, &*usage.unpriced), (searches, expected), "{text}");
+            }
+        }
     }
 
     #[test]

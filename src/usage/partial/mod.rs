@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::charge::Charge;
 use super::money::Money;
 use super::tokens::{Extra, Geo, Speed, Tier, Tokens, Usage};
 
@@ -45,6 +46,8 @@ pub struct Partial {
     pub geo: Option<Geo>,
     /// The provider's own figure for the cost.
     pub provider_cost: Option<Money>,
+    /// What is charged for beside tokens and has no known price: whatever any event shows.
+    pub unpriced: Vec<Charge>,
     /// Model calls outside these figures; a newer list replaces an older one.
     pub extra: Option<Vec<Extra>>,
     /// The part of the prompt that is audio.
@@ -123,6 +126,7 @@ impl Partial {
         last(&mut self.geo, newer.geo);
         last(&mut self.provider_cost, newer.provider_cost);
         last(&mut self.extra, newer.extra);
+        self.unpriced.extend(newer.unpriced);
         last(&mut self.audio_input, newer.audio_input);
         last(&mut self.media_output, newer.media_output);
     }
@@ -131,6 +135,7 @@ impl Partial {
     pub fn finish(self) -> Option<Usage> {
         self.states_anything().then(|| {
             let tokens = self.tokens();
+            let unpriced = self.unpriced();
             Usage {
                 tokens,
                 prompt_is_unknown: self.prompt_stated().is_none(),
@@ -141,11 +146,23 @@ impl Partial {
                 geo: self.geo.unwrap_or_default(),
                 last_prompt: self.last_prompt,
                 provider_cost: self.provider_cost,
+                unpriced,
                 extra: self.extra.unwrap_or_default(),
                 audio_input: self.audio_input.unwrap_or(0),
                 media_output: self.media_output.unwrap_or(0),
             }
         })
+    }
+
+    /// A stated cost is all that is taken, and a stated number of searches has a price.
+    fn unpriced(&self) -> Vec<Charge> {
+        let mut charges = self.unpriced.clone();
+        charges.retain(|charge| {
+            self.provider_cost.is_none() && (*charge != Charge::WebSearch || self.web_searches.is_none())
+        });
+        charges.sort_unstable();
+        charges.dedup();
+        charges
     }
 
     fn states_anything(&self) -> bool {

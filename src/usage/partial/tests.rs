@@ -177,6 +177,29 @@ fn an_output_is_stated_or_what_the_total_leaves_or_unknown() {
 }
 
 #[test]
+fn charges_without_a_price_are_kept_once() {
+    use Charge::{CodeExecution, Grounding, WebSearch};
+    let shown = |unpriced: &[Charge]| Partial {
+        unpriced: unpriced.to_vec(),
+        ..Partial::from_inclusive(Some(1), None, None, Some(1))
+    };
+    let searched = Partial { web_searches: Some(2), ..shown(&[WebSearch, CodeExecution]) };
+    let stated = Partial { provider_cost: Some(Money::ZERO), ..shown(&[Grounding]) };
+    for (events, expected) in [
+        (vec![shown(&[])], &[][..]),
+        (vec![shown(&[WebSearch]), shown(&[Grounding, WebSearch]), shown(&[])], &[Grounding, WebSearch]),
+        (vec![searched], &[CodeExecution]),
+        (vec![shown(&[Grounding]), stated], &[]),
+    ] {
+        let mut folded = Partial::default();
+        for event in &events {
+            folded.fold(event.clone());
+        }
+        assert_eq!(folded.finish().unwrap().unpriced, expected, "{events:?}");
+    }
+}
+
+#[test]
 fn newer_lists_replace_older_ones() {
     let call = |output| Extra { model: None, tokens: Tokens { output, ..Tokens::default() } };
     let mut folded = Partial { extra: Some(vec![call(1)]), ..Partial::default() };
