@@ -63,6 +63,16 @@ impl Vendor {
         })
     }
 
+    /// Whether it publishes no weights of its own model, so that all others pass its price on.
+    pub(super) fn sells_alone(self, model: &str) -> bool {
+        match self {
+            Self::Anthropic | Self::Xai => true,
+            Self::OpenAi => !model.starts_with("gpt-oss"),
+            Self::Gemini => model.starts_with("gemini"),
+            _ => false,
+        }
+    }
+
     /// The vendor that a prefix of a model name stands for, as in `anthropic/claude-opus-5`.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
         let mut vendors = Self::MAKERS.into_iter().chain(Self::RESELLERS);

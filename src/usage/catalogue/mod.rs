@@ -77,9 +77,21 @@ impl Catalogue {
     /// with one decoration less at a time (Bedrock's `-v1:0`, the date of a snapshot, `@default`, `-latest`):
     /// the vendor's list; the list that a prefix such as `anthropic/` names; for names without prefix, the
     /// lists of those who make models; a reseller's list if only one has the name.
+    ///
+    /// What is found tells the model's limits whoever sells it. For what is paid, see [`Self::billed`].
     pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        self.priced(model, find_row(model, vendor))
+    }
+
+    /// The same for a bill: a reseller's price is nobody else's. `None` where neither `vendor` nor the name tells that
+    /// it is that reseller who sells it.
+    pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        self.priced(model, find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor)))
+    }
+
+    fn priced(&self, model: &str, row: Option<&Row>) -> Option<Priced> {
         let model = &*names::decoded(model);
-        let embedded = find_row(model, vendor).and_then(Row::price);
+        let embedded = row.and_then(Row::price);
         match self.overrides.iter().find(|entry| entry.matches(model)) {
             Some(entry) => {
                 let price = entry.stated.over(embedded.as_deref())?;
@@ -118,6 +130,27 @@ impl Row {
             Some(Arc::new(Price { region, ..listed }))
         };
         self.price.get_or_init(read).clone()
+    }
+
+    /// Whether that is what is paid for a model of this name, where `vendor` bills.
+    fn certainly_bills(&self, model: &str, vendor: Option<Vendor>) -> bool {
+        let decoded = names::decoded(model);
+        let name = names::without_path(&decoded);
+        let is_told = |(prefix, _): (Vendor, &str)| prefix == self.vendor;
+        if vendor == Some(self.vendor)
+            || Vendor::MAKERS.contains(&self.vendor)
+            || split_vendor(name).is_some_and(is_told)
+        {
+            return true;
+        }
+        match self.vendor {
+            Vendor::Bedrock => true,
+            Vendor::Vertex => self.name.contains('@') || name.len() < decoded.len(),
+            Vendor::OpenRouter => {
+                split_vendor(self.name).is_some_and(|(maker, name)| maker.sells_alone(name))
+            }
+            _ => false,
+        }
     }
 
     /// Whether it is one of `models`, by its name or with a seller's prefix.

@@ -199,6 +199,47 @@ fn names_as_they_are_written() {
     }
 }
 
+/// What a host that nobody knows asks for open weights is not what the only reseller on the list does.
+#[test]
+fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
+    use Vendor::{Bedrock, Gemini, Groq, OpenRouter, Vertex};
+    for (model, vendor, is_billed) in [
+        ("qwen/qwen3.8-27b", None, false),
+        ("qwen/qwen3.8-27b", Some(OpenRouter), false),
+        ("qwen/qwen3.8-27b", Some(Groq), true),
+        ("groq/qwen/qwen3.8-27b", None, true),
+        ("openai/gpt-oss-safeguard-20b", None, false),
+        ("moonshotai/kimi-k2.5", None, false),
+        ("moonshotai/kimi-k2.5", Some(OpenRouter), true),
+        ("openrouter/moonshotai/kimi-k2.5", None, true),
+        ("deepseek/deepseek-r1-0528", None, false),
+        ("gemini-2.0-flash", None, false),
+        ("gemini-2.0-flash", Some(Gemini), false),
+        ("gemini-2.0-flash", Some(Vertex), true),
+        ("publishers/google/models/gemini-2.0-flash", None, true),
+        // Names that one seller writes so, or that all sell at their maker's price.
+        ("us.anthropic.claude-opus-5", None, true),
+        ("anthropic.claude-opus-5", Some(Bedrock), true),
+        ("claude-3-opus@20240229", None, true),
+        ("anthropic/claude-sonnet-4.6", None, true),
+        ("x-ai/grok-4", None, true),
+        ("google/gemini-2.0-flash-001", None, true),
+        // Makers' names.
+        ("claude-opus-5-5", None, true),
+        ("deepseek/deepseek-v4-pro", None, true),
+    ] {
+        let catalogue = Catalogue::embedded();
+        assert_eq!(catalogue.billed(model, vendor).is_some(), is_billed, "{model} {vendor:?}");
+        assert!(catalogue.find(model, vendor).is_some(), "what is not the bill is known: {model} {vendor:?}");
+    }
+    let stated = |output| Stated { input: Some(usd("1")), output, ..Stated::default() };
+    for (stated, expected) in [(stated(None), None), (stated(Some(usd("2"))), Some(usd("1")))] {
+        let catalogue = Catalogue::with_overrides(vec![("qwen/*".to_owned(), stated)]).unwrap();
+        let found = catalogue.billed("qwen/qwen3.8-27b", None).map(|priced| priced.price.base.input);
+        assert_eq!(found, expected, "what is not stated is not the reseller's");
+    }
+}
+
 #[test]
 fn every_listed_name_is_found_at_its_vendor() {
     for listed in index() {

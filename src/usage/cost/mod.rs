@@ -94,13 +94,13 @@ pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
 
 /// The bill of a response of `model`: the provider's own figure if it states one, else the catalogue's.
 ///
-/// `vendor` is who bills, see [`Catalogue::find`]. `None` if any part of the price is unknown.
+/// `vendor` is who bills, see [`Catalogue::billed`]. `None` if any part of the price is unknown.
 pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Vendor>) -> Option<Bill> {
     if let Some(total) = usage.provider_cost {
         return Some(Bill { total, lines: None, source: Source::Provider });
     }
-    let priced = catalogue.find(model, vendor)?;
-    let lookup = |model: &str| catalogue.find(model, vendor).map(|priced| priced.price);
+    let priced = catalogue.billed(model, vendor)?;
+    let lookup = |model: &str| catalogue.billed(model, vendor).map(|priced| priced.price);
     let lines = cost_with(usage, &priced.price, lookup)?;
     Some(Bill { total: lines.total(), lines: Some(lines), source: priced.source })
 }
