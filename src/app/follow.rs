@@ -164,15 +164,10 @@ impl Follow {
         secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
 
-    /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own tells the seller
-    /// and the region, and so the price; what answers behind it does not.
+    /// The name of the model that is billed.
     fn billed(&self, answer: &Answer) -> Option<String> {
-        let asked = self.facts.model.as_ref();
-        let tells = |model: &&String| {
-            let seller = Catalogue::seller(model, self.vendor);
-            matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex))
-        };
-        asked.filter(tells).or(answer.model.as_ref()).or(asked).cloned()
+        let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
+        Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
     fn window(&self, level: Level) -> Window {

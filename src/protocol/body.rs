@@ -120,6 +120,11 @@ impl Document {
         text(&self.bytes, self.get(key)?)
     }
 
+    /// The same, unless it is empty: that names nothing.
+    pub(crate) fn name(&self, key: &str) -> Option<Box<str>> {
+        self.text(key).filter(|name| !name.is_empty())
+    }
+
     pub(crate) fn is_true(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"true")
     }

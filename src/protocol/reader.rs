@@ -174,7 +174,7 @@ pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
 
 /// A text at a path of keys.
 pub(crate) fn text(value: &Value, path: &[&str]) -> Option<String> {
-    at(value, path)?.as_str().map(str::to_owned)
+    at(value, path)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// A value at a path of keys.

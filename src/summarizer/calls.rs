@@ -40,14 +40,15 @@ impl Calls {
         reader.push(&reply.body);
         let answer = reader.finish();
         let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
-        let billed = answer.model.as_deref().unwrap_or(&call.model);
+        let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
+        let billed = Catalogue::billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
         if let Some(least) = usage.clone().and_then(|usage| bill(&usage.at_least())) {
             purse.spend(least.total);
         }
         let bill = usage.as_ref().and_then(bill);
-        let status = Some(reply.status);
-        self.made.push(Called { model: answer.model, status, lost: None, usage, bill, took, bytes });
+        let (status, model) = (Some(reply.status), Some(billed.to_owned()));
+        self.made.push(Called { model, status, lost: None, usage, bill, took, bytes });
     }
 
     /// If one is out, its answer will not come.

@@ -120,7 +120,7 @@ pub struct Job {
 /// A call that reached the server, or may have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Called {
-    /// The model that answered, as the provider says.
+    /// The model that is billed; `None` where there was no answer.
     pub model: Option<String>,
     /// The HTTP status; `None`: there was no answer.
     pub status: Option<u16>,

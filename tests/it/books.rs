@@ -211,6 +211,47 @@ fn charges_without_a_price_are_told() {
     }
 }
 
+/// The model that is billed is the one that answered, unless its name says nothing or the one that was asked for hides it.
+#[test]
+fn who_is_billed() {
+    const KNOWN: &str = "claude-sonnet-4-6";
+    const PROFILE: &str = "arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fabc";
+    let messages = "/v1/messages".to_owned();
+    let price = Some(3_000_000_000_u64);
+    for (path, asked, answered, billed, cost) in [
+        (
+            messages.clone(),
+            json!(KNOWN),
+            json!("claude-haiku-4-5"),
+            json!("claude-haiku-4-5"),
+            Some(1_000_000_000),
+        ),
+        (messages.clone(), json!(KNOWN), json!(""), json!(KNOWN), price),
+        (messages.clone(), json!(KNOWN), Value::Null, json!(KNOWN), price),
+        (messages.clone(), json!(""), json!(KNOWN), json!(KNOWN), price),
+        (messages, json!(""), json!(""), Value::Null, None),
+        (format!("/model/{PROFILE}/invoke"), Value::Null, json!(KNOWN), json!(PROFILE), None),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let answer = json!({"id": "msg_1", "model": answered, "stop_reason": "end_turn",
+            "usage": {"input_tokens": 1000, "output_tokens": 0}});
+        let upstream = Upstream::start(move |_| (200, answer.to_string()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body = json!({"messages": [{"role": "user", "content": "x"}]});
+        if !asked.is_null() {
+            body["model"] = asked.clone();
+        }
+        gateway.post(&path, &[], &body.to_string());
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!(record["model"], billed, "{asked} {answered}");
+        assert_eq!(record["cost"]["total"].as_u64(), cost, "{asked} {answered} {record}");
+        let named = asked.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let named = named.or_else(|| path.contains("arn").then(|| PROFILE.to_owned()));
+        assert_eq!(record["model_asked"], json!(named), "{asked} {answered}");
+    }
+}
+
 #[test]
 fn no_key_is_written_down() {
     const KEY: &str = "sk-0123456789abcdef";

@@ -32,7 +32,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     Ok(Conversation {
         array: list.span,
         messages,
-        model: frame.text("model"),
+        model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_tokens"),

@@ -332,6 +332,20 @@ mod tests {
         }
     }
 
+    /// Some servers write an empty reason into every chunk.
+    #[test]
+    fn an_empty_reason_is_no_end() {
+        let chunk = |reason: &str| {
+            format!(
+                "data: {{\"id\":\"c\",\"model\":\"\",\"choices\":[{{\"finish_reason\":\"{reason}\"}}]}}\n\n"
+            )
+        };
+        let broken = answer(Framing::Events, &chunk("").repeat(2));
+        assert_eq!((broken.complete, broken.stop, broken.model), (false, None, None));
+        let whole = answer(Framing::Events, &(chunk("") + &chunk("stop") + &chunk("")));
+        assert_eq!((whole.complete, whole.stop.as_deref()), (true, Some("stop")));
+    }
+
     #[test]
     fn a_stream_without_usage_has_none() {
         let text = "data: {\"id\":\"c\",\"service_tier\":\"default\",\"choices\":[{\"finish_reason\":null}]}\n\ndata: {\"error\":{\"message\":\"no\"}}\n\n";

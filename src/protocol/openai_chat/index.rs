@@ -19,7 +19,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     Ok(Conversation {
         array: list.span,
         messages,
-        model: frame.text("model"),
+        model: frame.name("model"),
         session: frame
             .text("prompt_cache_key")
             .or_else(|| frame.text("session_id"))

@@ -80,7 +80,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     Ok(Conversation {
         array: input.span,
         messages,
-        model: frame.text("model"),
+        model: frame.name("model"),
         session: session(&frame)?,
         stream: frame.is_true("stream"),
         max_output: frame.number("max_output_tokens"),

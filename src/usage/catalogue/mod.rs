@@ -102,8 +102,27 @@ impl Catalogue {
     }
 
     /// Whose name it is in the embedded list, by the same order.
-    pub fn seller(model: &str, vendor: Option<Vendor>) -> Option<Vendor> {
+    fn seller(model: &str, vendor: Option<Vendor>) -> Option<Vendor> {
         find_row(model, vendor).map(|row| row.vendor)
+    }
+
+    /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own that was asked
+    /// for tells the seller and the region, and so the price; what answers behind it does not. An alias hides both.
+    pub fn billed_name<'n>(
+        asked: Option<&'n str>,
+        answered: Option<&'n str>,
+        vendor: Option<Vendor>,
+    ) -> Option<&'n str> {
+        let tells = |model: &&str| {
+            let seller = Self::seller(model, vendor);
+            matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex)) || Self::is_alias(model)
+        };
+        asked.filter(tells).or(answered).or(asked)
+    }
+
+    /// Whether it is an alias that a seller's customer has made: only they know of what, and where it runs.
+    fn is_alias(model: &str) -> bool {
+        names::without_path(&names::decoded(model)).starts_with("arn:")
     }
 
     /// The rows of the embedded list: seller, name at that seller, price.

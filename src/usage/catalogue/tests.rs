@@ -241,6 +241,39 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
 }
 
 #[test]
+fn who_is_billed_by_name() {
+    use Vendor::Bedrock;
+    const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
+    let (own, claude) = (Some("eu.anthropic.claude-opus-5"), Some("claude-opus-5"));
+    for (asked, answered, vendor, expected) in [
+        (Some("gpt-4o"), Some("gpt-4o-2024-05-13"), None, Some("gpt-4o-2024-05-13")),
+        (Some("gpt-4o"), None, None, Some("gpt-4o")),
+        (None, claude, None, claude),
+        (own, claude, Some(Bedrock), own),
+        (own, claude, None, own),
+        (Some(PROFILE), claude, Some(Bedrock), Some(PROFILE)),
+        (None, None, None, None),
+    ] {
+        assert_eq!(Catalogue::billed_name(asked, answered, vendor), expected, "{asked:?} {answered:?}");
+    }
+}
+
+#[test]
+fn aliases_are_told() {
+    for (model, expected) in [
+        ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", true),
+        ("arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fabc", true),
+        ("arn:aws:bedrock:us-east-1:1:provisioned-model/abc", true),
+        ("arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-opus-5", false),
+        ("arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-opus-5", false),
+        ("claude-opus-5", false),
+        ("", false),
+    ] {
+        assert_eq!(Catalogue::is_alias(model), expected, "{model}");
+    }
+}
+
+#[test]
 fn every_listed_name_is_found_at_its_vendor() {
     for listed in index() {
         let found = find_row(listed.name, Some(listed.vendor)).unwrap();
