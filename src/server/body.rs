@@ -12,16 +12,17 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
 use crate::upstream::{AnswerBody, Resend};
+
+use super::client::Upload;
 
 /// The body of an answer to a request that was sent from here.
 pub(super) type Received = AnswerBody<Replay>;
 
 /// A body, read to some point.
 #[derive(Debug)]
-pub(super) struct Replay<R = Incoming> {
+pub(super) struct Replay<R = Upload> {
     read: Bytes,
     rest: Rest<R>,
 }
@@ -137,7 +138,7 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Resend for Replay<R> {
 }
 
 /// Reads and forgets `body`: to its end, to `limit` bytes or to its failure.
-pub(super) async fn discard(mut body: Incoming, limit: usize) {
+pub(super) async fn discard(mut body: Upload, limit: usize) {
     let mut seen = 0;
     while seen <= limit
         && let Some(Ok(frame)) = body.frame().await

@@ -17,9 +17,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Settings;
+use super::client::Client;
 use super::exchange::Gateway;
 use super::handler::Handler;
-use super::socket::{Age, Socket};
+use super::socket::Socket;
 
 /// Header lines accepted in a request; hyper's default is 100.
 const MAX_HEADERS: usize = 256;
@@ -75,10 +76,10 @@ pub(super) async fn serve<G: Gateway>(
     handler: Arc<Handler<G>>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let age = Age::default();
-    let seen = age.clone();
+    let client = Arc::<Client>::default();
+    let followed = Arc::clone(&client);
     let service = service_fn(move |request: Request<Incoming>| {
-        seen.learn(request.version());
+        let request = followed.follow(request);
         let handler = Arc::clone(&handler);
         async move { handler.handle(request).await }
     });
@@ -87,7 +88,7 @@ pub(super) async fn serve<G: Gateway>(
         () = begun(&mut shutdown) => return,
     };
     let Ok(Ok(version)) = version else { return };
-    let stream = Socket::new(stream, age);
+    let stream = Socket::new(stream, client);
     let outcome = match version {
         Version::Http1 => {
             let mut connection = pin!(protocol.http1.serve_connection(stream, service));

@@ -12,12 +12,12 @@ use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
-use hyper::body::Incoming;
 
 use crate::upstream::{Clients, SendError};
 
 use super::Settings;
 use super::body::{self, Replay};
+use super::client::Upload;
 use super::decode::{self, Coding};
 use super::exchange::{
     End, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection, Remedy, Route,
@@ -55,7 +55,7 @@ pub(super) struct Abandoned;
 struct Received {
     head: Arc<Parts>,
     spelling: Extensions,
-    body: Incoming,
+    body: Upload,
     at: Instant,
 }
 
@@ -81,7 +81,7 @@ struct Outgoing {
 
 impl<G: Gateway> Handler<G> {
     /// Answers one request.
-    pub(super) async fn handle(&self, request: Request<Incoming>) -> Result<Response<Answer>, Abandoned> {
+    pub(super) async fn handle(&self, request: Request<Upload>) -> Result<Response<Answer>, Abandoned> {
         let received_at = Instant::now();
         self.stats.requests.increment();
         let (mut head, body) = request.into_parts();
@@ -371,7 +371,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
-    async fn discard(&self, body: Incoming) {
+    async fn discard(&self, body: Upload) {
         if !body.is_end_stream() {
             let reading = body::discard(body, self.settings.max_body);
             drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);

@@ -9,6 +9,7 @@
 
 mod accept;
 mod body;
+mod client;
 mod connection;
 mod decode;
 mod descriptors;

@@ -2,46 +2,81 @@
 //!
 //! To clients of HTTP/1.0, the end of the connection is the end of an answer without a length. One that ends
 //! early must not look like that: their socket is reset unless hyper has ended it in good order.
+//!
+//! A client that is still sending when the connection ends would have it reset, and could lose the answer with that.
+//! So what it sends is read and dropped for a while, as long as it has not ended its side.
 
 use std::io::{Error, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::client::Client;
+
+/// How long a client that is still sending may be silent.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it may go on.
+const LINGER: Duration = Duration::from_secs(30);
+/// How many bytes it may send.
+const LINGER_BYTES: usize = 1 << 30;
+/// Bytes that are dropped at a time.
+const PIECE: usize = 16 * 1024;
 
 /// See the module.
 pub(super) struct Socket {
     stream: TokioIo<TcpStream>,
-    age: Age,
+    client: Arc<Client>,
     is_ended: bool,
+    lingering: Option<Lingering>,
 }
 
-/// Whether the client speaks HTTP/1.0, as its requests tell.
-#[derive(Clone, Default)]
-pub(super) struct Age(Arc<AtomicBool>);
+/// Reads on after the end.
+struct Lingering {
+    until: Instant,
+    bytes: usize,
+    timer: Pin<Box<Sleep>>,
+}
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, age: Age) -> Self {
-        Self { stream: TokioIo::new(stream), age, is_ended: false }
+    pub(super) fn new(stream: TcpStream, client: Arc<Client>) -> Self {
+        Self { stream: TokioIo::new(stream), client, is_ended: false, lingering: None }
     }
 }
 
-impl Age {
-    /// Remembers the version of a request.
-    pub(super) fn learn(&self, version: http::Version) {
-        if version == http::Version::HTTP_10 {
-            self.0.store(true, Ordering::Relaxed);
+impl Lingering {
+    fn new(bytes: usize) -> Self {
+        let now = Instant::now();
+        Self { until: now + LINGER, bytes, timer: Box::pin(tokio::time::sleep_until(now + SILENCE)) }
+    }
+
+    /// Ready when the other side has ended, or nothing more is waited for.
+    fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<()> {
+        let mut piece = [0; PIECE];
+        loop {
+            let mut piece = ReadBuf::new(&mut piece);
+            let Poll::Ready(read) = Pin::new(&mut *stream).poll_read(cx, &mut piece) else {
+                return self.timer.as_mut().poll(cx);
+            };
+            let length = piece.filled().len();
+            if read.is_err() || length == 0 || length > self.bytes {
+                return Poll::Ready(());
+            }
+            self.bytes -= length;
+            self.timer.as_mut().reset(self.until.min(Instant::now() + SILENCE));
         }
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if !self.is_ended && self.age.0.load(Ordering::Relaxed) {
+        if !self.is_ended && self.client.is_old() {
             // A socket that is closed already needs no reset.
             drop(self.stream.inner().set_zero_linger());
         }
@@ -84,7 +119,53 @@ impl Write for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.is_ended = true;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if !self.is_ended {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            self.is_ended = true;
+        }
+        if self.client.is_sending() {
+            let Self { stream, lingering, .. } = &mut *self;
+            let lingering = lingering.get_or_insert_with(|| Lingering::new(LINGER_BYTES));
+            ready!(lingering.poll(stream.inner_mut(), cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is left for a client that sends so many bytes, and goes or stays, after so many are waited for.
+    async fn left(bytes: usize, sent: usize, goes: bool) -> (usize, bool) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        client.write_all(&vec![b'x'; sent]).await.unwrap();
+        if goes {
+            client.shutdown().await.unwrap();
+        }
+        stream.readable().await.unwrap();
+        let (begun, mut lingering) = (Instant::now(), Lingering::new(bytes));
+        poll_fn(|cx| lingering.poll(&mut stream, cx)).await;
+        (lingering.bytes, begun.elapsed() >= SILENCE)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_on_comes_to_an_end() {
+        for (bytes, sent, goes, expected) in [
+            (100, 100, true, (0, false)),
+            (100, 10, true, (90, false)),
+            (100, 0, true, (100, false)),
+            (100, 10, false, (90, true)),
+            (100, 101, false, (100, false)),
+        ] {
+            assert_eq!(left(bytes, sent, goes).await, expected, "{bytes} {sent} {goes}");
+        }
     }
 }

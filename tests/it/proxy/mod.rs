@@ -8,6 +8,7 @@
 mod answers;
 mod breaks;
 mod connections;
+mod early;
 mod gateway;
 mod http2;
 mod observing;

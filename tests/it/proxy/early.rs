@@ -1,0 +1,33 @@
+//! Answers that come before the request has been read: all of them arrive, whatever the client goes on sending.
+
+use super::stage;
+use super::wire::Closing;
+
+/// Enough to fill every buffer on the way.
+const UPLOAD: usize = 32 << 20;
+
+#[tokio::test]
+async fn an_answer_arrives_although_the_client_goes_on_sending() {
+    for answer in [
+        "HTTP/1.1 413 Content Too Large\r\ncontent-length: 5\r\n\r\nlarge",
+        "HTTP/1.1 413 Content Too Large\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlarge",
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 429 Too Many Requests\r\ntransfer-encoding: chunked\r\n\r\n5\r\nlater\r\n0\r\n\r\n",
+    ] {
+        for framing in [format!("content-length: {UPLOAD}"), "transfer-encoding: chunked".to_owned()] {
+            let (_proxy, upstream, mut client) = stage().await;
+            client.send(format!("POST /x HTTP/1.1\r\nhost: me\r\n{framing}\r\n\r\n")).await;
+            if framing.starts_with('t') {
+                client.send(format!("{UPLOAD:x}\r\n")).await;
+            }
+            let mut server = upstream.accept().await;
+            server.head().await;
+            server.send(answer).await;
+            // The request is given up, and the client does not know it yet.
+            server.closed().await;
+            client.send(vec![b'x'; UPLOAD]).await;
+            client.expect(answer.replace("connection: close\r\n", "")).await;
+            assert_eq!(client.closed().await, Closing::Finished, "{answer} {framing}");
+        }
+    }
+}
