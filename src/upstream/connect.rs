@@ -103,3 +103,62 @@ where
         .map_err(|error| SendError::from_connecting(&error))?;
     Ok(Connected::Http2(Box::new(Shared::start(sender, connection, &executor))))
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::Full;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// How an upstream goes on after its answer.
+    #[derive(Clone, Copy, Debug)]
+    enum Then {
+        Stays,
+        Finishes,
+        Resets,
+    }
+
+    /// What comes of a request on a connection on which `answer` was waiting.
+    async fn asked(answer: &str, body: &'static [u8], then: Then) -> (u16, Bytes) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        server.write_all(answer.as_bytes()).await.unwrap();
+        let _server = match then {
+            Then::Stays => Some(server),
+            Then::Finishes => None,
+            Then::Resets => {
+                server.set_zero_linger().unwrap();
+                None
+            }
+        };
+        client.readable().await.unwrap();
+        let Ok(Connected::Http1(mut line)) = http1(MaybeHttpsStream::Http(TokioIo::new(client))).await else {
+            panic!("no connection");
+        };
+        let mut request = Request::new(Full::from(body));
+        *request.method_mut() = http::Method::POST;
+        let answer = line.send(request).await.unwrap();
+        let (head, mut body) = answer.into_parts();
+        let mut read = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| line.poll_frame(&mut body, cx)).await {
+            read.extend(frame.unwrap().into_data().unwrap());
+        }
+        (head.status.as_u16(), read.into())
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_before_its_request_is_one() {
+        const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
+        const LARGE: &[u8] = &[b'x'; 8 << 20];
+        for body in [b"", &b"{}"[..], LARGE] {
+            for then in [Then::Stays, Then::Finishes, Then::Resets] {
+                let expected = (503, Bytes::from_static(b"busy"));
+                assert_eq!(asked(BUSY, body, then).await, expected, "{} bytes, {then:?}", body.len());
+            }
+        }
+    }
+}

@@ -1,12 +1,16 @@
-//! A byte stream that goes on listening when nobody listens any more.
+//! A byte stream that listens no sooner than it has spoken, and goes on when nobody listens any more.
 //!
 //! An upstream may answer before it has read a request, and close: a body that is too large, a key that is wrong.
 //! What is written then fails, with the answer still waiting to be read. So such a failure is not told where it
 //! happens: what is written from there on is dropped, and reading finds the answer, or the same failure.
+//!
+//! It may even answer whoever connects, as one does that is overloaded. hyper takes an answer that is there before its
+//! request for a mistake, so nothing is read before something is written.
 
 use std::io::{Error, ErrorKind, IoSlice};
+use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
@@ -15,11 +19,19 @@ pub(super) struct Hearing<S> {
     stream: S,
     /// Writing has failed because the other side has closed.
     is_deaf: bool,
+    speech: Speech,
+}
+
+/// Whether anything was written.
+enum Speech {
+    /// Nothing yet; who waits to read.
+    Awaited(Option<Waker>),
+    Begun,
 }
 
 impl<S> Hearing<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, is_deaf: false }
+        Self { stream, is_deaf: false, speech: Speech::Awaited(None) }
     }
 
     /// What comes of writing, or of `dropped` where the other side has closed.
@@ -31,6 +43,16 @@ impl<S> Hearing<S> {
             }
             polled => polled,
         }
+    }
+
+    fn spoken(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
+        let polled = self.written(polled, all);
+        if matches!(polled, Poll::Ready(Ok(1..)))
+            && let Speech::Awaited(Some(reader)) = mem::replace(&mut self.speech, Speech::Begun)
+        {
+            reader.wake();
+        }
+        polled
     }
 }
 
@@ -44,6 +66,10 @@ impl<S: Read + Unpin> Read for Hearing<S> {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
+        if let Speech::Awaited(reader) = &mut self.speech {
+            *reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
@@ -58,7 +84,7 @@ impl<S: Write + Unpin> Write for Hearing<S> {
             return Poll::Ready(Ok(bytes.len()));
         }
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.written(polled, bytes.len())
+        self.spoken(polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -71,7 +97,7 @@ impl<S: Write + Unpin> Write for Hearing<S> {
             return Poll::Ready(Ok(all));
         }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.written(polled, all)
+        self.spoken(polled, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -97,8 +123,6 @@ impl<S: Write + Unpin> Write for Hearing<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
-
     use super::*;
 
     /// Writes fail in one way, and are counted.
