@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 
+use super::client::Client;
+use super::room::{Place, Room};
 use super::stats::Stats;
 
 /// Pause after an error of `accept` that is not about one connection, such as running out of descriptors.
@@ -28,7 +30,9 @@ pub(super) enum Source {
 /// The listening socket, and who shares in what it yields.
 pub(super) struct Door {
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    room: Room,
+    /// Accepted, and waits for its place.
+    waiting: Option<TcpStream>,
     /// The accepting worker itself first.
     workers: Vec<Desk>,
     stats: Arc<Stats>,
@@ -51,7 +55,7 @@ pub(super) struct Accepted {
 pub(super) struct Seat {
     open: Arc<AtomicUsize>,
     stats: Arc<Stats>,
-    _room: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Source {
@@ -79,16 +83,19 @@ impl Door {
         max_connections: usize,
         stats: Arc<Stats>,
     ) -> io::Result<Self> {
-        let room = Arc::new(Semaphore::new(max_connections.clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { listener: TcpListener::from_std(listener)?, room, workers, stats })
+        let (listener, room) = (TcpListener::from_std(listener)?, Room::new(max_connections));
+        Ok(Self { listener, room, waiting: None, workers, stats })
     }
 
-    async fn next(&self) -> (TcpStream, Seat) {
+    async fn next(&mut self) -> (TcpStream, Seat) {
         loop {
-            let room = Arc::clone(&self.room).acquire_owned().await.expect("the semaphore is never closed");
-            let stream = self.accept().await;
+            if self.waiting.is_none() {
+                self.waiting = Some(self.accept().await);
+            }
+            let place = self.room.place().await;
+            let stream = self.waiting.take().expect("one was accepted");
             let desk = self.least_busy();
-            let seat = Seat::taken(&desk.open, &self.stats, room);
+            let seat = Seat::taken(&desk.open, &self.stats, place);
             let Some(inbox) = &desk.inbox else { return (stream, seat) };
             let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, seat }));
             if !matches!(handed_over, Ok(Ok(()))) {
@@ -137,11 +144,16 @@ impl Desk {
 }
 
 impl Seat {
-    fn taken(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, room: OwnedSemaphorePermit) -> Self {
+    fn taken(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, place: Place) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         stats.connections.increment();
         stats.open_connections.increment();
-        Self { open: Arc::clone(open), stats: Arc::clone(stats), _room: room }
+        Self { open: Arc::clone(open), stats: Arc::clone(stats), place }
+    }
+
+    /// Whose it is.
+    pub(super) fn client(&self) -> &Arc<Client> {
+        self.place.client()
     }
 }
 

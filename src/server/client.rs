@@ -1,22 +1,44 @@
 //! What is known of a client for as long as its connection is open.
 //!
-//! Learned from its requests, and looked at where the connection ends. Never waits, and holds nothing up.
+//! Learned from its requests, and looked at where the connection ends or has to. Holds nothing up.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Client {
     is_old: AtomicBool,
     is_sending: AtomicBool,
+    rest: Mutex<Rest>,
+    asked: Notify,
+}
+
+/// Whether anything is under way.
+struct Rest {
+    requests: usize,
+    /// Since when nothing is; `None` also for one that was asked to go.
+    since: Option<Instant>,
+    /// It was asked to go, and has said nothing since.
+    is_dismissed: bool,
+}
+
+/// A request that is under way, until it is dropped.
+pub(super) struct Visit(Arc<Client>);
+
+/// An answer, and the request that it is to.
+pub(super) struct Attended<B> {
+    answer: B,
+    _visit: Visit,
 }
 
 /// The body of a request. While there is more of it to come, its client is known to be sending.
@@ -37,6 +59,51 @@ impl Client {
         self.is_sending.load(Ordering::Relaxed)
     }
 
+    /// Since when nothing is under way.
+    pub(super) fn resting_since(&self) -> Option<Instant> {
+        self.rest().since
+    }
+
+    /// Something has come from it.
+    pub(super) fn heard(&self) {
+        let mut rest = self.rest();
+        rest.since = None;
+        rest.is_dismissed = false;
+    }
+
+    /// Asks it to go, unless something comes from it first; `false` if something is under way.
+    pub(super) fn dismiss(&self) -> bool {
+        let mut rest = self.rest();
+        rest.is_dismissed = rest.since.take().is_some();
+        if rest.is_dismissed {
+            self.asked.notify_one();
+        }
+        rest.is_dismissed
+    }
+
+    /// Waits until it has to go. To be looked at after all that has come was read.
+    pub(super) async fn dismissed(&self) {
+        loop {
+            self.asked.notified().await;
+            // What has come meanwhile is known after this.
+            tokio::task::yield_now().await;
+            if self.rest().is_dismissed {
+                return;
+            }
+        }
+    }
+
+    /// A request has come.
+    pub(super) fn visit(self: &Arc<Self>) -> Visit {
+        self.heard();
+        self.rest().requests += 1;
+        Visit(Arc::clone(self))
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Follows `request`, which is its next one.
     pub(super) fn follow(self: &Arc<Self>, request: Request<Incoming>) -> Request<Upload> {
         let version = request.version();
@@ -46,6 +113,48 @@ impl Client {
             client.is_sending.store(!request.body().is_end_stream(), Ordering::Relaxed);
         }
         request.map(|body| Upload { body, client })
+    }
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self { requests: 0, since: Some(Instant::now()), is_dismissed: false }
+    }
+}
+
+impl Visit {
+    pub(super) fn attend<B>(self, answer: B) -> Attended<B> {
+        Attended { answer, _visit: self }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut rest = self.0.rest();
+        rest.requests -= 1;
+        if rest.requests == 0 {
+            rest.since = Some(Instant::now());
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Attended<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.answer).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.answer.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.answer.size_hint()
     }
 }
 

@@ -1,10 +1,10 @@
 //! One client connection: HTTP/1.1, or HTTP/2 with prior knowledge.
 //!
-//! Ends when the client closes it, when it idles for too long, or, once a shutdown began, with the requests
-//! that are in flight.
+//! Ends when the client closes it, when it idles for too long or others need its place, or, once a shutdown began,
+//! with the requests that are in flight.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::Settings;
 use super::client::Client;
 use super::exchange::Gateway;
-use super::handler::Handler;
+use super::handler::{Abandoned, Handler};
 use super::socket::Socket;
 
 /// Header lines accepted in a request; hyper's default is 100.
@@ -44,7 +44,7 @@ pub(super) struct Protocol {
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+pub(super) enum Version {
     Http1,
     Http2,
 }
@@ -72,50 +72,55 @@ impl Protocol {
 /// Serves `stream` to its end.
 pub(super) async fn serve<G: Gateway>(
     stream: TcpStream,
+    client: &Arc<Client>,
     protocol: Arc<Protocol>,
     handler: Arc<Handler<G>>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let client = Arc::<Client>::default();
-    let followed = Arc::clone(&client);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let request = followed.follow(request);
-        let handler = Arc::clone(&handler);
-        async move { handler.handle(request).await }
-    });
     let version = tokio::select! {
+        biased;
         version = tokio::time::timeout(protocol.idle_timeout, version(&stream)) => version,
         () = begun(&mut shutdown) => return,
+        () = client.dismissed() => return,
     };
     let Ok(Ok(version)) = version else { return };
-    let stream = Socket::new(stream, client);
-    let outcome = match version {
-        Version::Http1 => {
-            let mut connection = pin!(protocol.http1.serve_connection(stream, service));
-            tokio::select! {
-                biased;
-                outcome = connection.as_mut() => return log(outcome),
-                () = begun(&mut shutdown) => connection.as_mut().graceful_shutdown(),
-            }
-            connection.await
-        }
-        Version::Http2 => {
-            let mut connection = pin!(protocol.http2.serve_connection(stream, service));
-            tokio::select! {
-                biased;
-                outcome = connection.as_mut() => return log(outcome),
-                () = begun(&mut shutdown) => connection.as_mut().graceful_shutdown(),
-            }
-            connection.await
+    let stream = Socket::new(stream, Arc::clone(client), version);
+    let followed = Arc::clone(client);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (visit, request) = (followed.visit(), followed.follow(request));
+        let handler = Arc::clone(&handler);
+        async move { Ok::<_, Abandoned>(handler.handle(request).await?.map(|answer| visit.attend(answer))) }
+    });
+    let ending = async {
+        tokio::select! {
+            () = begun(&mut shutdown) => {}
+            () = client.dismissed() => {}
         }
     };
-    log(outcome);
-}
-
-fn log(outcome: hyper::Result<()>) {
+    let outcome = match version {
+        Version::Http1 => {
+            let connection = protocol.http1.serve_connection(stream, service);
+            drive(connection, ending, http1::Connection::graceful_shutdown).await
+        }
+        Version::Http2 => {
+            let connection = protocol.http2.serve_connection(stream, service);
+            drive(connection, ending, http2::Connection::graceful_shutdown).await
+        }
+    };
     if let Err(error) = outcome {
         tracing::debug!(%error, "a client connection ended in an error");
     }
+}
+
+/// Drives a connection to its end, and has it end with what is under way after `ending`.
+async fn drive<C: Future>(connection: C, ending: impl Future, end: impl FnOnce(Pin<&mut C>)) -> C::Output {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        outcome = connection.as_mut() => return outcome,
+        _ = ending => end(connection.as_mut()),
+    }
+    connection.await
 }
 
 /// Looks at the first bytes of a connection without taking them.

@@ -177,7 +177,7 @@ impl<G: Gateway> Worker<G> {
         let (protocol, handler) = (Arc::clone(&self.protocol), Arc::clone(&self.handler));
         let shutdown = self.shutdown.clone();
         self.connections.spawn(async move {
-            connection::serve(stream, protocol, handler, shutdown).await;
+            connection::serve(stream, seat.client(), protocol, handler, shutdown).await;
             drop(seat);
         });
     }

@@ -20,6 +20,7 @@ mod handler;
 mod headers;
 mod listener;
 mod relay;
+mod room;
 mod socket;
 mod stats;
 mod tap;
@@ -42,7 +43,7 @@ pub use self::stats::{Counter, Stats};
 pub struct Settings {
     /// Threads that serve connections.
     pub workers: NonZeroUsize,
-    /// Connections open at a time; further ones wait to be accepted.
+    /// Connections open at a time; a further one takes the place of the one that has rested longest, or waits.
     pub max_connections: usize,
     /// Bytes of a request body, as received, that are read for [`Gateway::prepare`]; larger bodies stream
     /// through unread.

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::client::Client;
+use super::connection::Version;
 
 /// How long a client that is still sending may be silent.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -33,6 +34,7 @@ const PIECE: usize = 16 * 1024;
 pub(super) struct Socket {
     stream: TokioIo<TcpStream>,
     client: Arc<Client>,
+    version: Version,
     is_ended: bool,
     lingering: Option<Lingering>,
 }
@@ -45,8 +47,8 @@ struct Lingering {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, client: Arc<Client>) -> Self {
-        Self { stream: TokioIo::new(stream), client, is_ended: false, lingering: None }
+    pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version) -> Self {
+        Self { stream: TokioIo::new(stream), client, version, is_ended: false, lingering: None }
     }
 }
 
@@ -89,7 +91,12 @@ impl Read for Socket {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        // What comes over HTTP/2 need not be of a request, and one that has begun is not lost there.
+        if polled.is_ready() && self.version == Version::Http1 {
+            self.client.heard();
+        }
+        polled
     }
 }
 

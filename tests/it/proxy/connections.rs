@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use plimsoll::server::{Drained, Settings};
+use tokio::time::timeout;
 
 use super::gateway::{Preparing, TestGateway};
 use super::wire::{Closing, Peer, TestUpstream, eventually, header};
@@ -172,6 +173,70 @@ async fn beyond_the_limit_wait_for_their_turn() {
     server.send(OK).await;
     second.expect(OK).await;
     assert_eq!(proxy.stats.open_connections.value(), 1);
+}
+
+#[tokio::test]
+async fn that_have_rested_longest_make_room_for_others() {
+    for workers in [1, 3] {
+        let upstream = TestUpstream::bind().await;
+        let workers = NonZeroUsize::new(workers).unwrap();
+        let limited = Settings { max_connections: 3, workers, ..settings() };
+        let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
+        let (mut fresh, mut busy, mut idle) =
+            (proxy.client().await, proxy.client().await, proxy.client().await);
+        busy.send(ASK).await;
+        let mut server = upstream.accept().await;
+        server.message().await;
+        idle.send(ASK).await;
+        let mut other = upstream.accept().await;
+        other.message().await;
+        other.send(OK).await;
+        idle.expect(OK).await;
+
+        let mut taking = Vec::new();
+        for resting in [&mut fresh, &mut idle] {
+            let mut next = proxy.client().await;
+            next.send(ASK).await;
+            assert_eq!(resting.closed().await, Closing::Finished);
+            // The worker of the first has not asked the upstream yet.
+            let is_first = taking.is_empty() && workers.get() > 1;
+            let mut first = if is_first { Some(upstream.accept().await) } else { None };
+            let server = first.as_mut().unwrap_or(&mut other);
+            server.message().await;
+            server.send(OK).await;
+            next.expect(OK).await;
+            taking.push((next, first));
+        }
+        server.send(OK).await;
+        busy.expect(OK).await;
+        ask(&mut busy, &mut server).await;
+    }
+}
+
+#[tokio::test]
+async fn on_which_a_request_has_begun_are_not_closed() {
+    let upstream = TestUpstream::bind().await;
+    let limited = Settings { max_connections: 1, ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
+    let (mut first, mut second) = (proxy.client().await, proxy.client().await);
+    first.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OK).await;
+    first.expect(OK).await;
+    let (begun, rest) = ASK.split_at(10);
+    first.send(begun).await;
+    second.send(ASK).await;
+    // Longer than a connection has to rest before it is closed.
+    assert!(timeout(Duration::from_millis(1500), second.head()).await.is_err());
+    first.send(rest).await;
+    server.message().await;
+    server.send(OK).await;
+    first.expect(OK).await;
+    assert_eq!(first.closed().await, Closing::Finished);
+    server.message().await;
+    server.send(OK).await;
+    second.expect(OK).await;
 }
 
 #[tokio::test]
