@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+use super::headers::has_transfer_coding;
+
 /// The largest `zstd` window accepted, as a power of two: 8 MiB, what the content coding allows at most.
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER: usize = 4 * 1024;
@@ -26,6 +28,9 @@ pub(super) enum Coding {
 impl Coding {
     /// The coding that `headers` declare; `None` if it is not known or one of several.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        if has_transfer_coding(headers) {
+            return None;
+        }
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let Some(value) = values.next() else { return Some(Self::Identity) };
         if values.next().is_some() {

@@ -72,7 +72,11 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
 
 /// The header lines of an answer as they go to the client.
 pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
-    let stays = |name: &HeaderName| is_hop_by_hop(name) && *name != TRAILER;
+    // What the body is encoded with beside its chunks is not taken off here.
+    let is_encoded = has_transfer_coding(&received);
+    let stays = |name: &HeaderName| {
+        is_hop_by_hop(name) && *name != TRAILER && !(is_encoded && *name == TRANSFER_ENCODING)
+    };
     if !received.keys().any(stays) {
         return received;
     }
@@ -93,6 +97,13 @@ pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
         }
     }
     sent
+}
+
+/// Whether a body is encoded for its connection, in another way than in chunks.
+pub(super) fn has_transfer_coding(headers: &HeaderMap) -> bool {
+    let is_plain =
+        |token: &str| ["chunked", "identity"].iter().any(|plain| token.eq_ignore_ascii_case(plain));
+    tokens(headers, &TRANSFER_ENCODING).any(|token| !is_plain(token))
 }
 
 /// Whether the client asks to leave HTTP/1.1 on this connection for something that is not HTTP.

@@ -63,6 +63,11 @@ async fn go_through_byte_for_byte() {
             "PUT /x HTTP/1.1\r\nhost: me\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
             "PUT /x HTTP/1.1\r\nhost: {host}\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
         ),
+        // What the pieces are encoded with is told.
+        (
+            "PUT /x HTTP/1.1\r\nhost: me\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "PUT /x HTTP/1.1\r\nhost: {host}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
         (
             "GET /body HTTP/1.1\r\nhost: me\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "GET /body HTTP/1.1\r\nhost: {host}\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",

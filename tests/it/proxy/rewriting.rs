@@ -86,6 +86,26 @@ fn brotli(text: &[u8]) -> Vec<u8> {
     stream
 }
 
+/// What was encoded for the connection cannot be read, and not be sent without saying so.
+#[tokio::test]
+async fn bodies_in_a_transfer_coding_go_through() {
+    for coding in ["gzip, chunked", "GZIP,chunked"] {
+        let mut scene = scene(Preparing::Edited("[]")).await;
+        let request = |host: String| {
+            format!(
+                "POST /v1/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: {coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+            )
+        };
+        scene.client.send(request("me".to_owned())).await;
+        let mut server = scene.upstream.accept().await;
+        server.expect(request(scene.upstream.address().to_string())).await;
+        server.send(OK).await;
+        scene.client.expect(OK).await;
+        assert!(scene.proxy.gateway.shown().is_empty());
+        assert_eq!(scene.proxy.stats.unread_bodies.value(), 1);
+    }
+}
+
 #[tokio::test]
 async fn plain_bodies_are_shown_and_sent_as_they_are() {
     let scene = scene(Preparing::Untouched).await.untouched("", TEXT.as_bytes()).await;
