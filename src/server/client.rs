@@ -59,6 +59,11 @@ impl Client {
         self.is_sending.load(Ordering::Relaxed)
     }
 
+    /// Whether it has sent all of a request, and has not got all of the answer.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.is_sending() && self.rest().requests > 0
+    }
+
     /// Since when nothing is under way.
     pub(super) fn resting_since(&self) -> Option<Instant> {
         self.rest().since

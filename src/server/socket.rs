@@ -3,10 +3,14 @@
 //! To clients of HTTP/1.0, the end of the connection is the end of an answer without a length. One that ends
 //! early must not look like that: their socket is reset unless hyper has ended it in good order.
 //!
+//! A client that ends its side while it waits is gone: one that would read on cannot be told from one that is no more,
+//! whose request would be answered and paid for. hyper sees that end unless it holds more than the request, such as an
+//! empty line behind it. So it is looked for whenever hyper has nothing to write.
+//!
 //! A client that is still sending when the connection ends would have it reset, and could lose the answer with that.
 //! So what it sends is read and dropped for a while, as long as it has not ended its side.
 
-use std::io::{Error, IoSlice};
+use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -49,6 +53,13 @@ struct Lingering {
 impl Socket {
     pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version) -> Self {
         Self { stream: TokioIo::new(stream), client, version, is_ended: false, lingering: None }
+    }
+
+    /// Whether the client has ended its side while it waits. If not, `cx` hears of it.
+    fn is_left(&self, cx: &mut Context<'_>) -> bool {
+        let (mut next, is_waiting) = ([0], self.version == Version::Http1 && self.client.is_waiting());
+        let mut next = ReadBuf::new(&mut next);
+        is_waiting && matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0)))
     }
 }
 
@@ -122,6 +133,9 @@ impl Write for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.is_left(cx) {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -107,6 +107,24 @@ async fn a_client_that_leaves_while_waiting_cancels_the_request() {
     server.closed().await;
 }
 
+/// What is left of what it sent is not read before the answer, and hides its end.
+#[tokio::test]
+async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {
+    for more in ["\r\n", "\n", "GET /y HTTP/1.1\r\nhost: me\r\n\r\n", "GET /y HT"] {
+        for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"] {
+            let (_proxy, upstream, mut client) = stage().await;
+            let request = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+            client.send([request, more].concat()).await;
+            let mut server = upstream.accept().await;
+            server.message().await;
+            server.send(answer).await;
+            client.expect(answer).await;
+            drop(client);
+            server.closed().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_cancels_the_answer() {
     let (_proxy, upstream, mut client) = stage().await;
