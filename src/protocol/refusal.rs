@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::answer::Refused;
 use super::content::{leading_number, trailing_number};
+use crate::sse::Framer;
 
 /// A way to say that a prompt is too long.
 #[derive(Debug)]
@@ -98,9 +99,16 @@ fn events(body: &[u8]) -> Vec<Value> {
     if let Some(items) = items(body) {
         return first_item(items).and_then(Result::ok).into_iter().collect();
     }
-    let lines = body.split(|byte| *byte == b'\n');
-    let data = lines.filter_map(|line| line.strip_prefix(b"data:"));
-    data.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    let mut events = Vec::new();
+    each_event(body, |data| events.extend(serde_json::from_slice::<Value>(data)));
+    events
+}
+
+/// Shows the data of each event, also of the last one as far as it goes.
+fn each_event(body: &[u8], mut event: impl FnMut(&[u8])) {
+    let mut framer = Framer::default();
+    framer.push(body, &mut event);
+    framer.finish(&mut event);
 }
 
 /// What stands in a stream that is one long list.
@@ -121,13 +129,13 @@ pub fn has_opened(body: &[u8]) -> bool {
     if let Some(items) = items(body) {
         return first_item::<IgnoredAny>(items).is_some();
     }
-    let whole = memchr::memrchr(b'\n', body).map_or(&body[..0], |end| &body[..end]);
-    let lines = whole.split(|byte| *byte == b'\n');
-    let mut events = lines.filter_map(|line| line.strip_prefix(b"data:"));
-    events.any(|event| {
+    let whole = memchr::memrchr2(b'\n', b'\r', body).map_or(&body[..0], |end| &body[..end]);
+    let mut has_opened = false;
+    each_event(whole, |event| {
         let head = &event[..event.len().min(64)];
-        !GREETINGS.iter().any(|greeting| memmem::find(head, greeting).is_some())
-    })
+        has_opened |= !GREETINGS.iter().any(|greeting| memmem::find(head, greeting).is_some());
+    });
+    has_opened
 }
 
 #[cfg(test)]
@@ -145,6 +153,9 @@ mod tests {
             ("data: {\"type\":\"response.created\"}\n\ndata: {\"type\":\"response.failed\"}\n", true),
             ("event: message_start\r\ndata: {\"type\":\"message_start\"}\r\n", true),
             ("data: {\"choices\":[]}\n\n", true),
+            ("data: {\"choices\":[]}\r\r", true),
+            ("\u{feff}data: {\"choices\":[]}\n\n", true),
+            ("data: {\ndata: \"type\": \"ping\"}\n\n", false),
             ("[", false),
             (" [\n{\"candidates\":[{\"text\":\"}\"", false),
             ("[{\"candidates\":[]}", true),
@@ -197,6 +208,8 @@ mod tests {
             (400, "too long", Refused::Other),
             (413, r#"{"error":{"message":"too long"}}"#, Refused::Other),
             (200, "data: {\"error\":{\"message\":\"too long\"}}\n\n", overflow(None, None)),
+            (200, "data: {\"error\":\rdata: {\"message\":\"too long\"}}\r\r", overflow(None, None)),
+            (200, "\u{feff}data: {\"error\":{\"message\":\"too long\"}}", overflow(None, None)),
             (200, "data: {\"delta\":\"too long\"}\n\n", Refused::Other),
             (200, r#"{"text":"too long"}"#, Refused::Other),
             (200, r#"[{"error":{"message":"too long"}}"#, overflow(None, None)),
