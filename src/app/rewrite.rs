@@ -241,7 +241,7 @@ impl<'a> Request<'a> {
         let past = Past {
             sent: place.sent,
             applied: &place.applied,
-            recover: &|key| self.core.lineage.recover(self.root, key),
+            recover: &|keys| self.core.lineage.recover(self.root, keys),
             standing,
             splice: place.splice.clone(),
             stable: self.stable,

@@ -176,10 +176,10 @@ impl Lineage {
         Ok(Place { root, thread, relation, sent, chains, answered, event, ends, applied, splice })
     }
 
-    /// What was decided about a result that stands in an unknown history.
-    pub fn recover(&self, root: Chain, key: PartKey) -> Option<Decision> {
-        let stored = self.store.recover(root, key).ok()??;
-        Some(Decision::clone(&stored.decision))
+    /// What was decided about results that stand in an unknown history.
+    pub fn recover(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
+        let stored = self.store.recover(root, keys).unwrap_or_default();
+        stored.into_iter().map(|stored| Some(stored?.decision)).collect()
     }
 
     /// What the plan of the history's last request left for this one.

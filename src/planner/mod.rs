@@ -21,7 +21,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Marks, PartId, PartKind};
+use crate::conversation::{Conversation, Marks, Part, PartId, PartKind};
 use crate::plan::{Op, Plan};
 use crate::shape::Settings;
 use crate::strategy::marks::{self, Chosen};
@@ -50,6 +50,9 @@ pub struct Policy {
     pub marks: marks::Settings,
 }
 
+/// What was once decided about each of some results, if anything. Asked for all at once.
+pub type Recover<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
+
 /// What is known of a request's past.
 #[derive(Clone)]
 pub struct Past<'a> {
@@ -57,8 +60,8 @@ pub struct Past<'a> {
     pub sent: usize,
     /// What was decided about their parts.
     pub applied: &'a [Applied],
-    /// What was once decided about a part that now stands in an unknown history, if anything.
-    pub recover: &'a dyn Fn(PartKey) -> Option<Decision>,
+    /// What is known of results that stand in an unknown history.
+    pub recover: Recover<'a>,
     /// What the plan of the last request of this history left for this one, if it is still there.
     pub standing: Option<Standing>,
     /// The splice in force.
@@ -78,7 +81,7 @@ impl Past<'_> {
         Self {
             sent: 0,
             applied: &[],
-            recover: &|_| None,
+            recover: &|_| Vec::new(),
             standing: None,
             splice: None,
             stable: None,
@@ -329,20 +332,20 @@ fn recover(
     messages: std::ops::Range<usize>,
     outcome: &mut Outcome,
 ) {
-    for message in messages {
-        for (id, part) in conversation.parts_of(message) {
-            let Some(key) = part.content.and_then(|content| PartKey::of(part.call_id.as_deref(), content))
-            else {
-                continue;
-            };
-            if let Some(decision) = (past.recover)(key).filter(Decision::stands_alone) {
-                let applied = Applied { part: id, decision: decision.into() };
-                if fits(conversation, &applied) {
-                    outcome.saves.extend(save(conversation, &applied));
-                    outcome.applied.push(applied);
-                    outcome.fresh += 1;
-                }
-            }
+    let keyed =
+        |(id, part): (PartId, &Part)| Some((id, PartKey::of(part.call_id.as_deref(), part.content?)?));
+    let parts = messages.flat_map(|message| conversation.parts_of(message));
+    let (parts, keys): (Vec<PartId>, Vec<PartKey>) = parts.filter_map(keyed).unzip();
+    if keys.is_empty() {
+        return;
+    }
+    for (part, decision) in parts.into_iter().zip((past.recover)(&keys)) {
+        let Some(decision) = decision.filter(|decision| decision.stands_alone()) else { continue };
+        let applied = Applied { part, decision };
+        if fits(conversation, &applied) {
+            outcome.saves.extend(save(conversation, &applied));
+            outcome.applied.push(applied);
+            outcome.fresh += 1;
         }
     }
 }

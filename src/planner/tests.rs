@@ -1,5 +1,6 @@
 //! What is decided, and what is not.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -81,6 +82,12 @@ fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) 
 }
 
 /// The decisions in short: message and rules.
+/// Knows one decision.
+fn recovering(known: &Arc<Decision>) -> impl Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>> {
+    let decision = |key: &PartKey| (Some(*key) == known.key).then(|| Arc::clone(known));
+    move |keys| keys.iter().map(decision).collect()
+}
+
 fn decided(outcome: &Outcome) -> Vec<String> {
     let in_short = |applied: &Applied| format!("{} {}", applied.part.message, applied.decision.rules);
     outcome.applied.iter().map(in_short).collect()
@@ -145,13 +152,13 @@ fn decisions_that_do_not_fit_are_left_out() {
 #[test]
 fn results_in_unknown_histories_are_recovered() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
-    let known = Decision::clone(&first.applied[0].decision);
-    let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
+    let known = &first.applied[0].decision;
+    let recover = recovering(known);
     let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
     let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
     let outcome = plan_with(&request, &past, &settings());
     assert_eq!((decided(&outcome), outcome.fresh), (vec!["2 truncate".to_owned(), "6 repeat".to_owned()], 2));
-    assert_eq!(*outcome.applied[0].decision, known);
+    assert_eq!(&outcome.applied[0].decision, known);
     assert_eq!(outcome.plan.ops[0], first.plan.ops[0]);
     // The text that it cites may have been swept since.
     assert_eq!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).saves, first.saves);
@@ -159,7 +166,7 @@ fn results_in_unknown_histories_are_recovered() {
     for other in ["u c9 r9:big a u", "u c1 r1:huge a u"] {
         assert!(plan_with(&talk(other), &past, &settings()).plan.is_empty(), "{other}");
     }
-    let lying = |_: PartKey| Some(known.clone());
+    let lying = |keys: &[PartKey]| vec![Some(Arc::clone(known)); keys.len()];
     let past = Past { sent: 0, applied: &[], recover: &lying, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
     // What was sent before as it is stays as it is.
@@ -168,13 +175,32 @@ fn results_in_unknown_histories_are_recovered() {
 }
 
 #[test]
+fn what_is_recovered_is_asked_for_at_once() {
+    for (talk_in_short, sent, expected) in [
+        ("u c1 r1:big c2 r2:huge a u c3 r3:big", 0, &[2][..]),
+        ("u c1 r1:big c2 r2:huge c3 r3:big a u", 3, &[2]),
+        ("u c1 r1:big", 0, &[]),
+        ("u a u", 0, &[]),
+    ] {
+        let asked = RefCell::new(Vec::new());
+        let recover = |keys: &[PartKey]| {
+            asked.borrow_mut().push(keys.len());
+            Vec::new()
+        };
+        let past = Past { sent, recover: &recover, ..Past::nothing() };
+        plan_with(&talk(talk_in_short), &past, &settings());
+        assert_eq!(*asked.borrow(), expected, "{talk_in_short}");
+    }
+}
+
+#[test]
 fn pointers_are_not_recovered() {
     let request = talk("u c1 r1:even c2 r2:even");
     let pointer = run(&request, 3, &[]);
     assert_eq!(decided(&pointer), ["4 repeat"]);
     assert!(!pointer.applied[0].decision.stands_alone());
-    let known = Decision::clone(&pointer.applied[0].decision);
-    let recover = |key: PartKey| (Some(key) == known.key).then(|| known.clone());
+    let known = &pointer.applied[0].decision;
+    let recover = recovering(known);
     let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
     assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
 }

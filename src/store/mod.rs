@@ -55,11 +55,11 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError>;
 
-    /// The newest decision of a principal about a result, whatever its history.
+    /// The newest decision of a principal about each of these results, whatever its history.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError>;
+    /// [`StoreError`] when they cannot be read.
+    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError>;
 
     /// A thread.
     ///

@@ -131,11 +131,14 @@ impl Store for Sqlite {
         self.read_at_once(|connection| splices::find(connection, chains))
     }
 
-    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
-        self.read(|connection| {
+    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        self.read_at_once(|connection| {
             let mut statement = connection.prepare_cached(RECOVER)?;
-            let mut rows = statement.query([root.0.0, key.0.0])?;
-            rows.next()?.map(decision).transpose()
+            let mut newest = |key: &PartKey| {
+                let mut rows = statement.query([root.0.0, key.0.0])?;
+                rows.next()?.map(decision).transpose()
+            };
+            keys.iter().map(&mut newest).collect()
         })
     }
 

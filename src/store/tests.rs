@@ -143,16 +143,17 @@ fn the_newest_decision_of_a_principal_is_recovered() {
     let bench = Bench::new();
     let store = bench.open();
     let key = PartKey::of(Some("call"), Digest::of(&[b"content"])).unwrap();
-    assert_eq!(store.recover(chain("root"), key).unwrap(), None);
+    let other = PartKey::of(Some("another call"), Digest::of(&[b"content"])).unwrap();
+    assert_eq!(store.recover(chain("root"), &[key]).unwrap(), [None]);
     wait(store.commit(decided(vec![stored("m", 0, "m", "old")], 1))).unwrap();
     wait(store.commit(decided(vec![stored("n", 0, "n", "new")], 2))).unwrap();
     let keyless = Arc::new(decision("keyless", None));
     wait(store.commit(decided(vec![StoredDecision { decision: keyless, ..stored("o", 0, "o", "") }], 3)))
         .unwrap();
-    assert_eq!(store.recover(chain("root"), key).unwrap(), Some(stored("n", 0, "n", "new")));
-    assert_eq!(store.recover(chain("other root"), key).unwrap(), None);
-    let other = PartKey::of(Some("another call"), Digest::of(&[b"content"])).unwrap();
-    assert_eq!(store.recover(chain("root"), other).unwrap(), None);
+    let new = || Some(stored("n", 0, "n", "new"));
+    assert_eq!(store.recover(chain("root"), &[key, other, key]).unwrap(), [new(), None, new()]);
+    assert_eq!(store.recover(chain("other root"), &[key]).unwrap(), [None]);
+    assert_eq!(store.recover(chain("root"), &[]).unwrap(), []);
 }
 
 /// Batches that wait together are one transaction, but one that fails harms only itself.

@@ -63,8 +63,8 @@ impl Store for Faulty {
         self.read(&[1, 2], |store| store.splices(chains))
     }
 
-    fn recover(&self, root: Chain, key: PartKey) -> Result<Option<StoredDecision>, StoreError> {
-        self.read(&[1, 2], |store| store.recover(root, key))
+    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        self.read(&[1, 2], |store| store.recover(root, keys))
     }
 
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {

@@ -163,7 +163,7 @@ fn what_was_cleared_is_not_freed_again() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
     let (id, part) = request.parts_of(2).next().unwrap();
     let content = part.content.unwrap();
-    let decision = Decision {
+    let decision = Arc::new(Decision {
         rules: decision::CLEAR.into(),
         leaves: vec![(0, LeafEdit::Replace("cleared".into()))],
         content,
@@ -171,9 +171,10 @@ fn what_was_cleared_is_not_freed_again() {
         bytes_before: 1000,
         bytes_after: 7,
         output: None,
-    };
-    let recover = |key: PartKey| (Some(key) == decision.key).then(|| decision.clone());
-    let applied = [Applied { part: id, decision: decision.clone().into() }];
+    });
+    let known = |key: &PartKey| (Some(*key) == decision.key).then(|| Arc::clone(&decision));
+    let recover = |keys: &[PartKey]| keys.iter().map(known).collect();
+    let applied = [Applied { part: id, decision: Arc::clone(&decision) }];
     let mut policy = Policy {
         window: window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() },
         ladder: ladder::Settings { keep_turns: 1, ..ladder::Settings::default() },
