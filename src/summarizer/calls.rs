@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::line::Reply;
+use super::line::{Booked, Reply};
 use super::purse::Purse;
 use super::{Called, Job, vendor};
-use crate::protocol::Framing;
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// What was asked so far.
@@ -35,19 +34,11 @@ impl Calls {
     /// It was answered.
     pub(super) fn answered(&mut self, reply: &Reply, job: &Job, (purse, prices): (&Purse, &Catalogue)) {
         let Some((took, bytes)) = self.back() else { return };
-        let call = &job.call;
-        let mut reader = call.protocol.answer(Framing::Document);
-        reader.push(&reply.body);
-        let answer = reader.finish();
-        let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
-        let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
-        let billed = Catalogue::billed_name(asked, answered, vendor(call)).unwrap_or_default();
-        let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
-        if let Some(least) = usage.clone().and_then(|usage| bill(&usage.at_least())) {
-            purse.spend(least.total);
+        let Booked { model, usage, bill, least } = reply.booked(&job.call, prices);
+        if let Some(least) = least {
+            purse.spend(least);
         }
-        let bill = usage.as_ref().and_then(bill);
-        let (status, model) = (Some(reply.status), Some(billed.to_owned()));
+        let (status, model) = (Some(reply.status), Some(model));
         self.made.push(Called { model, status, lost: None, usage, bill, took, bytes });
     }
 

@@ -3,12 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use super::line::{self, Https, Line as _, Lost};
-use super::{Call, Failure, vendor};
-use crate::protocol::{Ask, Framing};
-use crate::usage::{self, Catalogue, Money};
+use super::line::{Https, Line as _, Lost, Question};
+use super::{Call, Failure};
+use crate::usage::{Catalogue, Money};
 
 /// Tokens that an answer may have, with what the model thinks before it.
 const ANSWER: u64 = 8_000;
@@ -75,27 +72,17 @@ impl Judge {
 
     /// The answer; else why there is none, and after what time it may go better; `None`: never.
     async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, (Failure, Option<Duration>)> {
-        let Call { upstream, protocol, model, like, headers, window } = &self.call;
-        let max_tokens = ANSWER.min(window / 4).max(1);
-        let asked = protocol.ask(&Ask { model, text, max_tokens, like: like.as_deref() });
-        let headers = line::headers(headers, &asked);
-        let posted = self.https.post(upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
+        let Question { path, headers, body } = Question::new(&self.call, text, ANSWER);
+        let posted = self.https.post(&self.call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| match lost {
             Lost::Unsent(why) | Lost::Unanswered(why) => (Failure::Call(why), Some(PAUSE)),
         })?;
-        let (status, answer) = (reply.status, reply.body);
-        if !(200..300).contains(&status) {
-            let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);
-            let wait = reply.retry_after.unwrap_or(PAUSE);
-            return Err((Failure::Call(format!("status {status}")), passes.then_some(wait)));
+        if !reply.is_good() {
+            let wait = reply.may_pass().then(|| reply.retry_after.unwrap_or(PAUSE));
+            return Err((Failure::Call(format!("status {}", reply.status)), wait));
         }
-        let mut reader = protocol.answer(Framing::Document);
-        reader.push(&answer);
-        let read = reader.finish();
-        let billed = read.model.as_deref().unwrap_or(model);
-        let usage = read.usage.map(|usage| usage.at(&asked.path));
-        let bill = usage.and_then(|usage| usage::bill(prices, &usage, billed, vendor(&self.call)));
-        let text = protocol.said(&answer).ok_or((Failure::Incomplete, Some(PAUSE)))?;
-        Ok(Said { text, cost: bill.map(|bill| bill.total) })
+        let said = self.call.protocol.said(&reply.body);
+        let text = said.ok_or((Failure::Incomplete, Some(PAUSE)))?;
+        Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
     }
 }

@@ -8,8 +8,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
-use crate::protocol::Asked;
+use super::{Call, vendor};
+use crate::protocol::{Ask, Asked, Framing};
 use crate::upstream::{Clients, SendError, Upstream};
+use crate::usage::{self, Bill, Catalogue, Money, Usage};
 
 /// The largest answer that is read, in bytes.
 const ANSWER: usize = 4 << 20;
@@ -24,6 +26,13 @@ pub(super) trait Line: Sync {
         headers: &HeaderMap,
         body: Bytes,
     ) -> impl Future<Output = Result<Reply, Lost>> + Send;
+}
+
+/// A question as it goes out.
+pub(super) struct Question {
+    pub(super) path: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 /// An answer.
@@ -44,8 +53,54 @@ pub(super) enum Lost {
     Unanswered(String),
 }
 
+/// What an answer tells of itself, and what it costs.
+pub(super) struct Booked {
+    /// The model that is billed.
+    pub(super) model: String,
+    pub(super) usage: Option<Usage>,
+    pub(super) bill: Option<Bill>,
+    /// What it costs at least, where the figures do not tell all.
+    pub(super) least: Option<Money>,
+}
+
+impl Question {
+    /// A text for a model. The answer may have so many tokens, and no more than a quarter of the window.
+    pub(super) fn new(call: &Call, text: &str, max_output: u64) -> Self {
+        let max_tokens = max_output.min(call.window / 4).max(1);
+        let ask = Ask { model: &call.model, text, max_tokens, like: call.like.as_deref() };
+        let asked = call.protocol.ask(&ask);
+        let headers = headers(&call.headers, &asked);
+        Self { path: asked.path, headers, body: asked.body.into() }
+    }
+}
+
+impl Reply {
+    /// Whether it is an answer to the question.
+    pub(super) fn is_good(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether it may go better another time.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self.status, 408 | 409 | 425 | 429 | 500..)
+    }
+
+    /// Reads the figures.
+    pub(super) fn booked(&self, call: &Call, prices: &Catalogue) -> Booked {
+        let mut reader = call.protocol.answer(Framing::Document);
+        reader.push(&self.body);
+        let answer = reader.finish();
+        let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
+        let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
+        let billed = Catalogue::billed_name(asked, answered, vendor(call)).unwrap_or_default();
+        let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
+        let least = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|least| least.total);
+        Booked { model: billed.to_owned(), bill: usage.as_ref().and_then(bill), usage, least }
+    }
+}
+
 /// The headers that a question is asked with: the caller's own, and what the server demands beside them.
-pub(super) fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
+fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
     let mut headers = own.clone();
     for (name, value) in asked.headers {
         let name = HeaderName::from_static(name);
@@ -135,7 +190,7 @@ fn request(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{self, Ask};
+    use crate::protocol;
 
     #[test]
     fn how_long_to_wait() {

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::calls::Calls;
-use super::line::{self, Line, Lost, Reply};
+use super::line::{Line, Lost, Question};
 use super::purse::Purse;
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
-use crate::protocol::{Ask, Refused};
+use crate::protocol::Refused;
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::{Fidelity, Outline, text, transcript};
@@ -162,26 +161,25 @@ impl<L: Line> Errand<'_, L> {
 
     async fn attempt(&mut self, text: &str) -> Result<Outline, Missed> {
         let call = &self.job.call;
-        let like = call.like.as_deref();
-        let max_tokens = self.limits.max_output.min(call.window / 4).max(1);
-        let asked = call.protocol.ask(&Ask { model: &call.model, text, max_tokens, like });
-        let headers = line::headers(&call.headers, &asked);
-        self.calls.sent(asked.body.len() as u64);
-        let posted = self.line.post(&call.upstream, &asked.path, &headers, Bytes::from(asked.body)).await;
+        let Question { path, headers, body } = Question::new(call, text, self.limits.max_output);
+        self.calls.sent(body.len() as u64);
+        let posted = self.line.post(&call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| self.lost(lost))?;
         self.calls.answered(&reply, self.job, self.books);
-        let Reply { status, body: answer, retry_after } = reply;
-        if !(200..300).contains(&status) {
-            return Err(match call.protocol.refused(status, &answer) {
+        if !reply.is_good() {
+            return Err(match call.protocol.refused(reply.status, &reply.body) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
                 Refused::Other => {
-                    let failure = Failure::Call(format!("status {status}"));
-                    let passes = matches!(status, 408 | 409 | 425 | 429 | 500..);
-                    if passes { Missed::Perhaps(failure, retry_after) } else { Missed::Surely(failure) }
+                    let failure = Failure::Call(format!("status {}", reply.status));
+                    if reply.may_pass() {
+                        Missed::Perhaps(failure, reply.retry_after)
+                    } else {
+                        Missed::Surely(failure)
+                    }
                 }
             });
         }
-        let written = call.protocol.said(&answer).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+        let written = call.protocol.said(&reply.body).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         let most = prompt::most_bytes(&self.job.settings);
         Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }
