@@ -112,20 +112,19 @@ impl Routes {
     }
 
     fn served(&self, upstream: &Upstream) -> Option<&Served> {
-        let all = match self {
-            Self::Single(served) => std::slice::from_ref(served),
-            Self::Named(all) => all,
-        };
-        all.iter().find(|served| served.upstream.name() == upstream.name())
+        self.named(upstream.name())
     }
 
     /// The upstream with a name.
     pub(super) fn named(&self, name: &str) -> Option<&Served> {
-        let all = match self {
+        self.all().iter().find(|served| served.upstream.name() == name)
+    }
+
+    fn all(&self) -> &[Served] {
+        match self {
             Self::Single(served) => std::slice::from_ref(served),
             Self::Named(all) => all,
-        };
-        all.iter().find(|served| served.upstream.name() == name)
+        }
     }
 
     pub(super) fn route(&self, head: &Parts) -> Route {
@@ -162,10 +161,7 @@ impl Routes {
     }
 
     fn unknown(&self, path: &str) -> Fault {
-        let names = match self {
-            Self::Single(served) => vec![served.upstream.name()],
-            Self::Named(all) => all.iter().map(|served| served.upstream.name()).collect(),
-        };
+        let names: Vec<&str> = self.all().iter().map(|served| served.upstream.name()).collect();
         let message =
             format!("no upstream for {path}; a path may begin with the name of one: /{}", names.join(", /"));
         Fault::client(StatusCode::NOT_FOUND, Cow::Owned(message))
