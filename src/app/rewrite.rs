@@ -433,11 +433,9 @@ impl<'a> Request<'a> {
         batch.touch.extend(decided.splice.as_ref().and_then(|splice| splice.output.clone()));
         for applied in decided.applied.iter() {
             let Some(id) = &applied.decision.output else { continue };
-            let leaves = self.conversation.part(applied.part).map_or(0, |part| part.leaves.len());
-            let texts: Option<String> =
-                (0..leaves).map(|leaf| self.conversation.text(applied.part, leaf)).collect();
+            let texts = self.conversation.texts(applied.part);
             match texts.filter(|_| !self.core.outputs.path(id).exists()) {
-                Some(text) => batch.saves.push(Save { id: id.clone(), text }),
+                Some(texts) => batch.saves.push(Save { id: id.clone(), text: texts.concat() }),
                 None => batch.touch.push(id.clone()),
             }
         }

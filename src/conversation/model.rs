@@ -314,6 +314,11 @@ impl Conversation {
         json::string::decode(self.literal(id, leaf)?)
     }
 
+    /// The texts of a part's leaves; `None` when one of them cannot be read.
+    pub fn texts(&self, id: PartId) -> Option<Vec<Cow<'_, str>>> {
+        (0..self.part(id)?.leaves.len()).map(|leaf| self.text(id, leaf)).collect()
+    }
+
     /// The text of a leaf as it is written, quotes included.
     pub fn literal(&self, id: PartId, leaf: usize) -> Option<&[u8]> {
         let leaf = self.part(id)?.leaves.get(leaf)?;
@@ -345,6 +350,12 @@ impl Conversation {
                 .find(|(_, part)| part.kind == PartKind::ToolCall && part.call_id.as_deref() == Some(id))
                 .map(|(call, _)| call)
         })
+    }
+
+    /// The tool that a result is of: what it says itself, else what its call says.
+    pub fn tool_of(&self, result: PartId) -> Option<&str> {
+        let own = self.part(result)?.tool.as_deref();
+        own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
     }
 
     /// The first message after the last one of the model: what comes with this request for the first time,

@@ -457,10 +457,8 @@ fn placeholder(
 ) -> Option<(Applied, Save)> {
     let part = conversation.part(id)?;
     let content = part.content?;
-    let texts: Option<Vec<_>> = (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
-    let texts = texts?;
-    let call = conversation.call_of(id).and_then(|call| conversation.part(call));
-    let tool = part.tool.as_deref().or_else(|| call?.tool.as_deref()).unwrap_or("a tool");
+    let texts = conversation.texts(id)?;
+    let tool = conversation.tool_of(id).unwrap_or("a tool");
     let output = decision::output_id(&texts);
     let before: usize = texts.iter().map(|text| text.len()).sum();
     let text = clear::placeholder(tool, &texts, part.is_error, &recall(&output));

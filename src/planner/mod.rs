@@ -353,9 +353,7 @@ fn recover(
 /// The full text that a recovered decision cites: it may have been swept since.
 fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     let id = applied.decision.output.clone()?;
-    let leaves = conversation.part(applied.part)?.leaves.len();
-    let text: Option<String> = (0..leaves).map(|leaf| conversation.text(applied.part, leaf)).collect();
-    Some(Save { id, text: text? })
+    Some(Save { id, text: conversation.texts(applied.part)?.concat() })
 }
 
 fn operation(applied: &Applied) -> Op {

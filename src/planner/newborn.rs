@@ -19,10 +19,8 @@ pub(super) fn decide(
 ) {
     let Some(part) = conversation.part(id) else { return };
     let Some(content) = part.content else { return };
-    let texts: Option<Vec<Cow<'_, str>>> =
-        (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf)).collect();
     // A text that cannot be decoded cannot be shortened either.
-    let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { return };
+    let Some(texts) = conversation.texts(id).filter(|texts| !texts.is_empty()) else { return };
     let call = conversation.call_of(id);
     let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
     let arguments = call.and_then(|call| conversation.arguments(call));
@@ -147,10 +145,8 @@ impl View {
                 return None;
             }
         };
-        let call = conversation.call_of(earlier).and_then(|call| conversation.part(call));
-        let part = conversation.part(earlier)?;
-        let call_id = part.call_id.as_deref()?;
-        Some((call_id, part.tool.as_deref().or_else(|| call?.tool.as_deref())))
+        let call_id = conversation.part(earlier)?.call_id.as_deref()?;
+        Some((call_id, conversation.tool_of(earlier)))
     }
 }
 

@@ -299,9 +299,7 @@ impl Before<'_> {
     ) -> Option<(Applied, Save)> {
         let part = self.conversation.part(id)?;
         let content = part.content?;
-        let texts: Option<Vec<_>> =
-            (0..part.leaves.len()).map(|leaf| self.conversation.text(id, leaf)).collect();
-        let texts = texts?;
+        let texts = self.conversation.texts(id)?;
         let output = decision::output_id(&texts);
         let recall = recall(&output);
         let max_bytes = max_bytes as usize;

@@ -223,16 +223,14 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
 
 /// All that a part says; `None`: it says nothing, or nothing that can be read.
 fn text(conversation: &Conversation, id: PartId) -> Option<String> {
-    let leaves = conversation.part(id)?.leaves.len();
-    (0..leaves).map(|leaf| conversation.text(id, leaf)).collect()
+    Some(conversation.texts(id)?.concat())
 }
 
 /// The tool that a result is of, or the kind of part.
 fn what(conversation: &Conversation, id: PartId) -> String {
     let Some(part) = conversation.part(id) else { return String::new() };
-    let call = || conversation.part(conversation.call_of(id)?)?.tool.as_deref();
     match part.kind {
-        PartKind::ToolResult => match part.tool.as_deref().or_else(call) {
+        PartKind::ToolResult => match conversation.tool_of(id) {
             Some(tool) => format!("result of {tool}"),
             None => "tool result".to_owned(),
         },

@@ -76,8 +76,7 @@ fn show(
             writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
         }
         PartKind::ToolResult => {
-            let call = conversation.call_of(id).and_then(|call| conversation.part(call));
-            let tool = part.tool.as_deref().or_else(|| call?.tool.as_deref()).unwrap_or("a tool");
+            let tool = conversation.tool_of(id).unwrap_or("a tool");
             let failed = if part.is_error { " (an error)" } else { "" };
             let text = texts(conversation, id, part, sent);
             let media = if part.leaves.is_empty() { " (nothing that is text)" } else { "" };
