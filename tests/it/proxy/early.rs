@@ -31,3 +31,32 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_to_an_old_client_ends_well_although_it_goes_on_sending() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send(format!("POST /x HTTP/1.0\r\nhost: me\r\ncontent-length: {UPLOAD}\r\n\r\n")).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server
+        .send("HTTP/1.1 413 Content Too Large\r\ntransfer-encoding: chunked\r\n\r\n5\r\nlarge\r\n0\r\n\r\n")
+        .await;
+    server.closed().await;
+    client.send(vec![b'x'; UPLOAD]).await;
+    client.expect("HTTP/1.0 413 Content Too Large\r\n\r\nlarge").await;
+    assert_eq!(client.closed().await, Closing::Finished);
+}
+
+/// What the gateway says itself arrives as well.
+#[tokio::test]
+async fn a_broken_upload_is_told_of() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send(format!("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: {UPLOAD}\r\n\r\n")).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    drop(server);
+    client.send(vec![b'x'; UPLOAD]).await;
+    let (head, _) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");
+    assert_eq!(client.closed().await, Closing::Finished);
+}

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use plimsoll::server::Settings;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -199,4 +200,25 @@ fn refusal_headers() -> [(http::HeaderName, http::HeaderValue); 2] {
         (http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/x-refusal")),
         (http::header::CONTENT_LENGTH, http::HeaderValue::from_static("33")),
     ]
+}
+
+#[tokio::test]
+async fn make_room_for_others_when_they_rest() {
+    let upstream = TestUpstream::bind().await;
+    let limited = Settings { max_connections: 1, ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
+    let mut tasks = JoinSet::new();
+    let mut client = connect(&proxy, &mut tasks).await;
+    let play = async {
+        let mut server = upstream.accept().await;
+        server.message().await;
+        server.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        server
+    };
+    let (answer, mut server) = within(async { tokio::join!(client.send_request(ask("{}")), play) }).await;
+    assert_eq!(read_all(answer.unwrap().into_body()).await, "ok");
+    let mut other = proxy.client().await;
+    other.send("GET /y HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    assert!(server.head().await.starts_with("GET /y "));
+    within(tasks.join_next()).await.unwrap().unwrap();
 }
