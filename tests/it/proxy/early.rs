@@ -4,7 +4,7 @@ use super::stage;
 use super::wire::Closing;
 
 /// Enough to fill every buffer on the way.
-const UPLOAD: usize = 32 << 20;
+const UPLOAD: usize = 16 << 20;
 
 #[tokio::test]
 async fn an_answer_arrives_although_the_client_goes_on_sending() {
