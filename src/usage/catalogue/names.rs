@@ -8,6 +8,9 @@ use std::borrow::Cow;
 /// The name as it is, when it stood in a path of a URL: its colons and slashes may be written as escapes there.
 pub(super) fn decoded(model: &str) -> Cow<'_, str> {
     let mut name = Cow::Borrowed(model);
+    if !model.contains('%') {
+        return name;
+    }
     for (escape, character) in [("%3A", ":"), ("%3a", ":"), ("%2F", "/"), ("%2f", "/")] {
         if name.contains(escape) {
             name = Cow::Owned(name.replace(escape, character));
