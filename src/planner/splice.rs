@@ -254,6 +254,8 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
     let mut from = head;
     let last = tail.min(sent);
     let least = since.map_or(head, Splice::end);
+    let comes_back =
+        |needed: &Range<usize>| since.is_some_and(|since| needed.clone().any(|at| since.drops(at)));
     for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(conversation, *at))
     {
         // What the provider ran by itself and what came of it go together.
@@ -262,7 +264,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
         }
         match unit(conversation, &hosted, from..end, &mut drops, &mut bytes) {
             // What is not sent any more does not come back.
-            Some(needed) if since.is_some_and(|since| needed.clone().any(|at| since.drops(at))) => {
+            Some(needed) if comes_back(&needed) => {
                 parted = parted.or(Some(from));
             }
             needed => {
@@ -279,6 +281,12 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
         let mut cut = Cut { end, is_turn, drops: drops.clone().into(), stays, parted, head, bytes };
         if let Some(stays) = stays {
             cut.keep(conversation, stays);
+        }
+        if parted.is_some() {
+            // The text stands elsewhere, and cannot part a note of the system's from the user.
+            let needed = instructed(conversation, &hosted, stays.unwrap_or(end), &cut.drops);
+            let needed = needed.filter(|needed| !comes_back(needed));
+            needed.into_iter().flatten().for_each(|at| cut.keep(conversation, at));
         }
         if !cut.drops.is_empty() {
             ranges += cut.drops.len();
@@ -384,7 +392,8 @@ fn unit(
 
 /// What goes right before a message that stays, and the role of what stays before that.
 fn gap(conversation: &Conversation, stays: usize, drops: &[(u32, u32)]) -> Option<(Range<usize>, Role)> {
-    let gap = drops.last().map(|(first, end)| *first as usize..*end as usize)?;
+    let at = drops.partition_point(|(_, end)| (*end as usize) < stays);
+    let gap = drops.get(at).map(|(first, end)| *first as usize..*end as usize)?;
     let before = gap.start.checked_sub(1).filter(|_| gap.end == stays)?;
     Some((gap, conversation.messages[before].index.role))
 }
@@ -393,7 +402,8 @@ fn gap(conversation: &Conversation, stays: usize, drops: &[(u32, u32)]) -> Optio
 fn question(conversation: &Conversation, answer: usize, drops: &[(u32, u32)]) -> Option<Range<usize>> {
     let (mut gap, before) = gap(conversation, answer, drops)?;
     let index = |at: usize| &conversation.messages[at].index;
-    let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| before == Role::Assistant)?;
+    let is_alone = before == Role::Assistant && index(answer).role == Role::Assistant;
+    let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| is_alone)?;
     Some(question..question + 1)
 }
 
