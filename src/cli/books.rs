@@ -24,7 +24,7 @@ pub(super) fn read(
     filter: LedgerFilter,
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
-    let path = files::load(source)?.state.dir.join(ledger::FILE_NAME);
+    let path = files::load_to_read(source)?.state.dir.join(ledger::FILE_NAME);
     let books = Books::open(&path).and_then(|books| {
         let Some(books) = books else { return Ok(0) };
         books.rows(filter, each)?;

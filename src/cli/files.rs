@@ -5,31 +5,40 @@ use std::io;
 use std::path::Path;
 
 use super::{Failure, Source, say};
-use crate::config::{Config, ProcessEnvironment, SHIPPED};
+use crate::config::{Config, Environment, ProcessEnvironment, SHIPPED, WithoutSecrets};
 use crate::upstream;
 
 /// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
 /// hold must not depend on the directory that a command happens to be run in.
 pub(super) const USUAL: &str = "gateway.toml";
 
-/// The configuration that a command runs with.
+/// The configuration that a command runs with that sends something.
 pub(super) fn load(source: &Source) -> Result<Config, Failure> {
+    load_from(source, &ProcessEnvironment)
+}
+
+/// The configuration of a command that only reads what was recorded: who reads the books need not have the keys.
+pub(super) fn load_to_read(source: &Source) -> Result<Config, Failure> {
+    load_from(source, &WithoutSecrets)
+}
+
+fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, Failure> {
     match &source.config {
-        Some(file) => read(file),
-        None => Config::default_with(&ProcessEnvironment).map_err(Failure::Config),
+        Some(file) => read(file, environment),
+        None => Config::default_with(environment).map_err(Failure::Config),
     }
 }
 
-fn read(file: &Path) -> Result<Config, Failure> {
+fn read(file: &Path, environment: &dyn Environment) -> Result<Config, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
-    Config::from_toml(&text, &ProcessEnvironment)
+    Config::from_toml(&text, environment)
         .map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
 /// Says what is wrong with a file, or that nothing is.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    let config = read(file)?;
+    let config = read(file, &ProcessEnvironment)?;
     let named = |problem: &str| format!("{}: {problem}", file.display());
     let all = |problems: String| Failure::Said(problems.lines().map(named).collect::<Vec<_>>().join("\n"));
     check_upstreams(&config).map_err(all)?;

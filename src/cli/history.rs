@@ -33,7 +33,11 @@ pub(super) struct Standing<'a> {
 impl History {
     /// Reads the conversation that `id` is the id of, or the beginning of no other's.
     pub(super) fn read(source: &Source, id: &str) -> Result<Self, Failure> {
-        let config = files::load(source)?;
+        Self::with(files::load_to_read(source)?, id)
+    }
+
+    /// The same, with a configuration that was read already.
+    pub(super) fn with(config: Config, id: &str) -> Result<Self, Failure> {
         let path = config.state.dir.join(ledger::FILE_NAME);
         let failed = |error: StoreError| Failure::Said(format!("{}: {error}", path.display()));
         let Some(books) = Books::open(&path).map_err(failed)? else {

@@ -10,6 +10,11 @@ use std::path::PathBuf;
 pub trait Environment {
     /// The value of a variable; `None` when it is not set or not UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// The value of a variable that is only ever sent to an upstream.
+    fn secret(&self, name: &str) -> Option<String> {
+        self.variable(name)
+    }
 }
 
 impl<F: Fn(&str) -> Option<String>> Environment for F {
@@ -25,6 +30,20 @@ pub struct ProcessEnvironment;
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+}
+
+/// The environment of this process, for one who sends nothing: the gateway's secrets need not be in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WithoutSecrets;
+
+impl Environment for WithoutSecrets {
+    fn variable(&self, name: &str) -> Option<String> {
+        ProcessEnvironment.variable(name)
+    }
+
+    fn secret(&self, _: &str) -> Option<String> {
+        Some(String::new())
     }
 }
 

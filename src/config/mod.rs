@@ -37,7 +37,7 @@ mod value;
 mod tests;
 
 pub use budget::{Budget, Limits as BudgetLimits, OnExceeded};
-pub use environment::{Environment, ProcessEnvironment};
+pub use environment::{Environment, ProcessEnvironment, WithoutSecrets};
 pub use fidelity::Fidelity;
 pub use limits::Limits;
 pub use listen::Listen;

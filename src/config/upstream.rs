@@ -274,7 +274,7 @@ fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<He
         None => (text.to_owned(), "this".to_owned()),
         Some(variable) => {
             let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
-            (environment.variable(variable).ok_or_else(unset)?, format!("the content of `{variable}`"))
+            (environment.secret(variable).ok_or_else(unset)?, format!("the content of `{variable}`"))
         }
     };
     let mut value = HeaderValue::from_str(text.trim())

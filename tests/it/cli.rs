@@ -277,6 +277,37 @@ fn what_a_gateway_recorded_can_be_read() {
     assert!(output.is_some() && shown.contains("kept/outputs"));
 }
 
+/// Who reads the books need not have the keys that the gateway sends.
+#[test]
+fn only_who_sends_something_needs_the_keys() {
+    let home = home();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let config = fs::read_to_string(home.path().join("kept/gateway.toml")).expect("a configuration");
+    let with_keys = "\n[upstream.openai]\nheaders = { x-api-key = 'env:NOT_SET_HERE' }\n";
+    fs::write(home.path().join("keys.toml"), config + with_keys).expect("written");
+    let log = fs::read_dir(home.path().join("kept/conversations")).expect("logs").next();
+    let log = log.expect("a log").expect("a file").path().display().to_string();
+    for (arguments, code) in [
+        (&["report"][..], 0),
+        (&["conversations"], 0),
+        (&["inspect", "demo"], 0),
+        (&["diff", "demo", "1"], 0),
+        (&["fidelity", "demo"], 0),
+        (&["checkpoint", "demo"], 1),
+        (&["replay", &log], 1),
+        (&["fidelity", "--judge", "demo"], 2),
+        (&["serve"], 2),
+    ] {
+        let ran = run(home.path(), &[arguments, &["-c", "keys.toml"]].concat());
+        assert_eq!(ran.code, Some(code), "{arguments:?} {}", ran.err);
+        assert_eq!(ran.err.contains("NOT_SET_HERE"), code == 2, "{arguments:?} {}", ran.err);
+    }
+    let checked = run(home.path(), &["check", "keys.toml"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.err);
+    let says = "`upstream.openai.headers.x-api-key`: the environment variable `NOT_SET_HERE` is not set";
+    assert!(checked.err.contains(says), "{}", checked.err);
+}
+
 /// The timeline, and what each request of it was sent with.
 fn assert_inspected(home: &Path, records: &[Value], total: &Value) {
     let config = ["-c", "kept/gateway.toml"];

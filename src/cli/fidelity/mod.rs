@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::history::History;
 use super::table::{Align, Table};
-use super::{Failure, Source, books, figures, say};
+use super::{Failure, Source, books, figures, files, say};
 use crate::ledger::{Own, Record};
 
 /// What the figures mean.
@@ -65,10 +65,12 @@ struct One<'a> {
 
 /// Says how much the summaries of a conversation keep.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let history = History::read(&options.source, &id(&options.id))?;
+    let id = id(&options.id);
     if options.judge {
-        return judged::run(&history, options.json);
+        // The judge is asked with the keys of its upstream.
+        return judged::run(&History::with(files::load(&options.source)?, &id)?, options.json);
     }
+    let history = History::read(&options.source, &id)?;
     let records = history.requests.iter().map(|(_, record)| record);
     let summaries: Vec<One<'_>> = records
         .filter_map(|record| Some(one(record, record.own.as_ref()?)))

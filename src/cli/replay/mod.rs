@@ -60,7 +60,7 @@ pub(super) struct Options {
 
 /// Plays the files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = files::load(&options.source)?;
+    let config = files::load_to_read(&options.source)?;
     let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
     if let Some(model) = &options.prices
         && price::find(&catalogue, model).is_none()
