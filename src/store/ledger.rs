@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, named_params};
+use rusqlite::{Connection, named_params};
 
+use super::reader::Reader;
 use super::{Spent, StoreError, StoredDecision, Summary, missing, schema, splices, sqlite, summaries};
 use crate::planner::Splice;
 
@@ -34,7 +35,7 @@ pub struct LedgerEntry<'a> {
 /// A store's ledger, for one who only reads.
 #[derive(Debug)]
 pub struct Books {
-    connection: Connection,
+    reader: Reader,
 }
 
 impl Books {
@@ -46,14 +47,10 @@ impl Books {
         if !path.try_exists()? {
             return Ok(None);
         }
-        // The last one to close a database tidies it up, and may only do so if it could write.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        schema::tune(&connection)?;
-        connection.pragma_update(None, "query_only", true)?;
-        match schema::version(&connection)? {
+        let reader = Reader::open(path)?;
+        match reader.ask(|connection| Ok(schema::version(connection)?))? {
             0 => Ok(None),
-            1..=schema::VERSION => Ok(Some(Self { connection })),
+            1..=schema::VERSION => Ok(Some(Self { reader })),
             _ => Err(StoreError::Newer),
         }
     }
@@ -67,7 +64,7 @@ impl Books {
         filter: LedgerFilter,
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
-        rows(&self.connection, filter, each)
+        self.reader.ask(|connection| rows(connection, filter, each))
     }
 
     /// How many records of requests that came then were dropped. A store of an older version does not know of any.
@@ -75,10 +72,10 @@ impl Books {
     /// # Errors
     /// When that cannot be read.
     pub fn missing(&self, filter: LedgerFilter) -> Result<u64, StoreError> {
-        if !self.has_table("missing")? {
-            return Ok(0);
-        }
-        missing::count(&self.connection, filter)
+        self.reader.ask(|connection| {
+            let is_there = has_table(connection, "missing")?;
+            if is_there { missing::count(connection, filter) } else { Ok(0) }
+        })
     }
 
     /// The conversations whose ids begin so.
@@ -86,12 +83,14 @@ impl Books {
     /// # Errors
     /// When they cannot be read.
     pub fn conversations(&self, start: &str) -> Result<Vec<String>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT DISTINCT conversation FROM ledger
-             WHERE substr(conversation, 1, length(:start)) = :start ORDER BY conversation",
-        )?;
-        let ids = statement.query_map(named_params! {":start": start}, |row| row.get(0))?;
-        Ok(ids.collect::<Result<_, _>>()?)
+        self.reader.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT DISTINCT conversation FROM ledger
+                 WHERE substr(conversation, 1, length(:start)) = :start ORDER BY conversation",
+            )?;
+            let ids = statement.query_map(named_params! {":start": start}, |row| row.get(0))?;
+            Ok(ids.collect::<Result<_, _>>()?)
+        })
     }
 
     /// Calls `each` with the rows of a conversation, oldest first.
@@ -103,11 +102,13 @@ impl Books {
         conversation: &str,
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT at_ms, record FROM ledger WHERE conversation = :conversation ORDER BY at_ms, id",
-        )?;
-        let mut rows = statement.query(named_params! {":conversation": conversation})?;
-        each_of(&mut rows, each)
+        self.reader.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT at_ms, record FROM ledger WHERE conversation = :conversation ORDER BY at_ms, id",
+            )?;
+            let mut rows = statement.query(named_params! {":conversation": conversation})?;
+            each_of(&mut rows, each)
+        })
     }
 
     /// The newest summary of a conversation. A store of an older version has none.
@@ -115,10 +116,10 @@ impl Books {
     /// # Errors
     /// When it cannot be read.
     pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
-        if !self.has_table("summaries")? {
-            return Ok(None);
-        }
-        summaries::of_conversation(&self.connection, conversation)
+        self.reader.ask(|connection| {
+            let is_there = has_table(connection, "summaries")?;
+            if is_there { summaries::of_conversation(connection, conversation) } else { Ok(None) }
+        })
     }
 
     /// The newest splice with this rule, end, and sizes in bytes before and after.
@@ -126,17 +127,10 @@ impl Books {
     /// # Errors
     /// When it cannot be read.
     pub fn splice(&self, rule: &str, end: u32, sizes: (u64, u64)) -> Result<Option<Splice>, StoreError> {
-        if !self.has_table("splices")? {
-            return Ok(None);
-        }
-        splices::like(&self.connection, rule, end, sizes)
-    }
-
-    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")?;
-        Ok(statement.exists([name])?)
+        self.reader.ask(|connection| {
+            let is_there = has_table(connection, "splices")?;
+            if is_there { splices::like(connection, rule, end, sizes) } else { Ok(None) }
+        })
     }
 
     /// A decision by the digest of what its part said and by what made it. The newest, should there be several.
@@ -144,14 +138,22 @@ impl Books {
     /// # Errors
     /// When it cannot be read.
     pub fn decision(&self, content: &str, rules: &str) -> Result<Option<StoredDecision>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-             FROM decisions JOIN replacements ON replacements.id = decisions.replacement
-             WHERE lower(hex(content)) = :content AND rules = :rules ORDER BY at_ms DESC LIMIT 1",
-        )?;
-        let mut rows = statement.query(named_params! {":content": content, ":rules": rules})?;
-        rows.next()?.map(sqlite::decision).transpose()
+        self.reader.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
+                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement
+                 WHERE lower(hex(content)) = :content AND rules = :rules ORDER BY at_ms DESC LIMIT 1",
+            )?;
+            let mut rows = statement.query(named_params! {":content": content, ":rules": rules})?;
+            rows.next()?.map(sqlite::decision).transpose()
+        })
     }
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")?;
+    Ok(statement.exists([name])?)
 }
 
 pub(super) fn rows(
@@ -252,6 +254,21 @@ mod tests {
         assert_eq!(files, ["logs", "plimsoll.db"], "nothing is left behind");
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_meanwhile_is_not_believed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(FILE_NAME);
+        drop(write(home.path(), vec![row(10)]));
+        let books = Books::open(&path).unwrap().unwrap();
+        assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10]);
+        assert!(!path.with_extension("db-wal").exists(), "reading creates nothing");
+        let long = LedgerRow { record: " ".repeat(100_000), ..row(20) };
+        drop(write(home.path(), vec![long]));
+        let read = books.rows(LedgerFilter::default(), &mut |_| {});
+        assert!(matches!(read, Err(StoreError::Changed)));
+        assert!(matches!(books.conversations(""), Err(StoreError::Changed)));
     }
 
     #[test]

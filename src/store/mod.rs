@@ -12,6 +12,7 @@ mod missing;
 pub mod outputs;
 mod place;
 pub mod queue;
+mod reader;
 pub mod row;
 mod schema;
 mod splices;
@@ -115,6 +116,15 @@ pub enum StoreError {
     /// The file was made by a newer version.
     #[error("the store was made by a newer version")]
     Newer,
+    /// It was written to while it was read as a file that nobody writes to.
+    #[error("the store was changed while it was read; ask again")]
+    Changed,
+    /// There is a write-ahead log, and nowhere to put its index.
+    #[error(
+        "the newest records are in the `-wal` file beside it, which cannot be read where no file can be made\n  \
+         hint: copy both to a folder that can be written to"
+    )]
+    Unindexed,
     /// Another process decided about the same part first; what it decided stands.
     #[error("another process was first")]
     Raced,

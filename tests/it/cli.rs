@@ -26,7 +26,7 @@ fn home() -> TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
 
-fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments).current_dir(home).env("HOME", home).env("TZ", "UTC");
     for name in ["PLIMSOLL_CONFIG", "XDG_STATE_HOME", "RUST_LOG"] {
@@ -36,7 +36,11 @@ fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
 }
 
 pub(crate) fn run(home: &Path, arguments: &[&str]) -> Ran {
-    let output = plimsoll(home, arguments).output().expect("the binary runs");
+    ran(plimsoll(home, arguments))
+}
+
+pub(crate) fn ran(mut command: Command) -> Ran {
+    let output = command.output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }

@@ -21,3 +21,4 @@ mod source;
 mod split;
 mod support;
 mod tidy;
+mod unwritable;

@@ -1,0 +1,133 @@
+//! A connection for one who only reads: the store may lie where nothing can be written, or belong to somebody else.
+//!
+//! SQLite reads a database with a write-ahead log through an index beside it, which it makes where there is none. Where
+//! there is no log, nobody has the store open, and the file alone is read: no lock is taken then and no file made.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::{StoreError, schema};
+
+/// A store that is read.
+#[derive(Debug)]
+pub(super) struct Reader {
+    connection: Connection,
+    /// The file, where it is read on its own.
+    still: Option<Still>,
+}
+
+/// A file that nobody writes to.
+#[derive(Debug)]
+struct Still {
+    path: PathBuf,
+    /// Its length, and when it was last written.
+    seen: (u64, SystemTime),
+}
+
+impl Reader {
+    /// Opens a store that is there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let still = Still::find(path)?;
+        let opened = match &still {
+            Some(still) => still.open(),
+            None => open_shared(path),
+        };
+        let connection = opened.map_err(|error| explained(error, path))?;
+        Ok(Self { connection, still })
+    }
+
+    /// Asks the store.
+    ///
+    /// # Errors
+    /// What the query says, and when the file is no longer what it was: what was read of it is of no use then.
+    pub(super) fn ask<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answer = query(&self.connection);
+        if self.still.as_ref().is_some_and(Still::is_over) {
+            return Err(StoreError::Changed);
+        }
+        answer
+    }
+}
+
+impl Still {
+    /// The file, if nobody has it open: whoever has keeps a log beside it. An empty log without an index is a copy's.
+    fn find(path: &Path) -> io::Result<Option<Self>> {
+        let log = match fs::metadata(beside(path, "-wal")) {
+            Ok(found) => Some(found.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if log.is_some_and(|bytes| bytes > 0 || beside(path, "-shm").exists()) {
+            return Ok(None);
+        }
+        let path = std::path::absolute(path)?;
+        Ok(Some(Self { seen: seen(&path)?, path }))
+    }
+
+    fn open(&self) -> rusqlite::Result<Connection> {
+        let mut uri = b"file://".to_vec();
+        for &byte in self.path.as_os_str().as_bytes() {
+            match byte {
+                b'?' | b'#' | b'%' => uri.extend(format!("%{byte:02X}").bytes()),
+                _ => uri.push(byte),
+            }
+        }
+        uri.extend(b"?immutable=1");
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(OsString::from_vec(uri), flags)?;
+        schema::tune(&connection)?;
+        Ok(connection)
+    }
+
+    /// Whether somebody has written to it.
+    fn is_over(&self) -> bool {
+        seen(&self.path).ok() != Some(self.seen)
+    }
+}
+
+fn seen(path: &Path) -> io::Result<(u64, SystemTime)> {
+    let found = fs::metadata(path)?;
+    Ok((found.len(), found.modified()?))
+}
+
+/// Beside others. The last one to close a database tidies it up, and may only do so if it could write; where the file
+/// cannot be written, SQLite opens it for reading by itself.
+fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    schema::tune(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// SQLite does not say why a file cannot be opened, nor which.
+fn explained(error: rusqlite::Error, path: &Path) -> StoreError {
+    if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
+        return error.into();
+    }
+    let refused = |file: &Path| File::open(file).err();
+    match refused(path).or_else(|| refused(&beside(path, "-wal"))) {
+        Some(why) => why.into(),
+        None => StoreError::Unindexed,
+    }
+}
+
+/// A file of the same name with an ending more.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

@@ -1,0 +1,150 @@
+//! Books that lie where nothing can be written: mounted for reading, somebody else's, a copy.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::cli::{Ran, done, json, plimsoll, ran, run};
+use crate::support::{Gateway, Upstream};
+
+/// Drops what lets root write whatever the modes say.
+const BOUND: [&str; 3] = ["--bounding-set=-all", "--inh-caps=-all", "--"];
+
+/// A directory and all below it, which nobody may write to for a while.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(dir: &Path) -> Self {
+        set_modes(dir, 0o555, 0o444);
+        Self(dir.to_owned())
+    }
+
+    /// Every file with what is in it and when it was written.
+    fn contents(&self) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+        let mut found = Vec::new();
+        walk(&self.0, &mut |path| {
+            let written = fs::metadata(path).and_then(|file| file.modified()).expect("a time");
+            let content = if path.is_dir() { Vec::new() } else { fs::read(path).expect("a file") };
+            found.push((path.to_owned(), content, written));
+        });
+        found.sort();
+        found
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        set_modes(&self.0, 0o755, 0o644);
+    }
+}
+
+fn set_modes(dir: &Path, of_dirs: u32, of_files: u32) {
+    // A directory is listed before it is changed.
+    walk(dir, &mut |path| {
+        let mode = if path.is_dir() { of_dirs } else { of_files };
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
+    });
+}
+
+fn walk(path: &Path, each: &mut dyn FnMut(&Path)) {
+    if path.is_dir() {
+        let inside: Vec<_> = fs::read_dir(path).expect("a directory").collect();
+        for entry in inside {
+            walk(&entry.expect("an entry").path(), each);
+        }
+    }
+    each(path);
+}
+
+/// The command under modes that bind it, root or not, where the system has the means.
+fn bound(command: Command) -> Command {
+    let drops = Command::new("setpriv").args(BOUND).arg("true").output();
+    if !drops.is_ok_and(|tried| tried.status.success()) {
+        return command;
+    }
+    let mut bound = Command::new("setpriv");
+    bound.args(BOUND).arg(command.get_program()).args(command.get_args());
+    bound.current_dir(command.get_current_dir().expect("a home"));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bound.env(name, value),
+            None => bound.env_remove(name),
+        };
+    }
+    bound
+}
+
+fn read(home: &Path, arguments: &[&str]) -> Ran {
+    ran(bound(plimsoll(home, arguments)))
+}
+
+#[test]
+fn they_are_read_and_left_as_they_are() {
+    let home = tempfile::tempdir().expect("a directory for the test");
+    // Characters that mean something where a path stands in an address.
+    let kept = "100%25 kept? #1";
+    done(home.path(), &["demo", "--keep", kept]);
+    let config = format!("{kept}/gateway.toml");
+    let commands = [
+        &["report", "--json"][..],
+        &["conversations", "--json"],
+        &["inspect", "demo", "--json"],
+        &["diff", "demo", "9", "--json"],
+        &["fidelity", "demo", "--json"],
+    ];
+    let frozen = Frozen::new(&home.path().join(kept));
+    let before = frozen.contents();
+    for command in commands {
+        let arguments = [command, &["-c", &config]].concat();
+        let found = read(home.path(), &arguments);
+        assert_eq!((found.code, found.err.as_str()), (Some(0), ""), "{command:?}");
+        assert_eq!(found.out, done(home.path(), &arguments), "{command:?}");
+        assert!(frozen.contents() == before, "{command:?} leaves all as it is");
+    }
+}
+
+#[test]
+fn what_a_gateway_left_in_its_log_is_read_too() {
+    let home = tempfile::tempdir().expect("a directory for the test");
+    let answer = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
+    let upstream = Upstream::start(|_| (200, answer.to_owned()));
+    let state = home.path().join("state");
+    let config = format!("[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n", state.display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let body = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}"#;
+    assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], body).0, 200);
+    let report = ["report", "--json", "-c", "gateway.toml"];
+    while json(home.path(), &report)["total"]["requests"] != 1 {
+        std::thread::yield_now();
+    }
+    gateway.kill();
+    assert!(state.join("plimsoll.db-wal").metadata().expect("a log").len() > 0);
+
+    let frozen = Frozen::new(&state);
+    let before = frozen.contents();
+    let found = read(home.path(), &report);
+    assert_eq!((found.code, found.err.as_str()), (Some(0), ""));
+    let found: Value = serde_json::from_str(&found.out).expect("a report");
+    assert_eq!(found["total"]["tokens"]["input"], 7);
+    let mut touch = Command::new("touch");
+    touch.arg(state.join("new")).current_dir(home.path());
+    if bound(touch).output().is_ok_and(|touched| touched.status.success()) {
+        // Nothing binds here: whoever may write tidies up as any reader beside a gateway does.
+        return;
+    }
+    assert!(frozen.contents() == before);
+    drop(frozen);
+
+    // A copy that lacks the index, where none can be made: that is said, and nothing is passed off as all there is.
+    fs::remove_file(state.join("plimsoll.db-shm")).expect("removed");
+    let frozen = Frozen::new(&state);
+    let found = read(home.path(), &report);
+    assert_eq!((found.code, found.out.as_str()), (Some(1), ""));
+    assert!(found.err.contains("plimsoll.db: the newest records are in the `-wal` file"), "{}", found.err);
+    drop(frozen);
+    assert_eq!(run(home.path(), &report).code, Some(0));
+}
