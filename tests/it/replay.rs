@@ -103,5 +103,18 @@ fn a_recording_is_played_as_it_was_sent() {
             both.err
         );
         assert_eq!(run(home.path(), &["replay", "-c", "read.toml", &other]).code, Some(1));
+
+        // Half a line is left out and named, whatever is printed, and the rest is played.
+        let mut text = fs::read_to_string(&log).unwrap();
+        text.insert_str(text.find('\n').unwrap() + 1, "{\"time\":\"2026-\n");
+        fs::write(&log, text).unwrap();
+        let played = run(home.path(), &["replay", "--json", "-c", "read.toml", &log]);
+        assert_eq!(played.err, format!("left out: {log}: line 2, which is damaged\n"));
+        let played: Value = serde_json::from_str(&played.out).unwrap();
+        assert_eq!(
+            (&played["files"][0]["damaged"], &played["total"]["as_recorded"]),
+            (&json!([2]), &json!(12))
+        );
+        assert!(run(home.path(), &["replay", "-c", "read.toml", &log]).err.contains("line 2"));
     }
 }

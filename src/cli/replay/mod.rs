@@ -4,6 +4,7 @@
 //! through a model of the provider's cache. Nothing is sent or stored; one file is in memory at a time.
 
 mod bodies;
+mod damage;
 mod lines;
 mod played;
 mod price;
@@ -133,9 +134,13 @@ impl From<String> for Unplayed {
 fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     for file in &options.files {
-        let played = File::read(file).map_err(Unplayed::from).and_then(|read| play(&read));
+        let played = File::read(file).map_err(Unplayed::from).and_then(|read| {
+            play(&read)?;
+            Ok(read.damage().clone())
+        });
         match played {
-            Ok(()) => {}
+            Ok(damage) if damage.is_none() => {}
+            Ok(damage) => say_left_out(&format!("{}: {damage}", file.display())),
             Err(error @ Unplayed::NoBodies(_)) => left_out.push(format!("{}: {error}", file.display())),
             Err(error) => return Err(Failure::Said(format!("{}: {error}", file.display()))),
         }
@@ -146,9 +151,13 @@ fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) 
         return Err(Failure::Said(first.clone()));
     }
     for line in left_out {
-        let _ = writeln!(std::io::stderr(), "left out: {}", table::printable(&line));
+        say_left_out(&line);
     }
     Ok(())
+}
+
+fn say_left_out(what: &str) {
+    let _ = writeln!(std::io::stderr(), "left out: {}", table::printable(what));
 }
 
 fn play(file: &File, setting: &Setting<'_>) -> Result<Played, Unplayed> {

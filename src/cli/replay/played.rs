@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Unplayed;
 use super::bodies::{self, Marks};
+use super::damage::Damage;
 use super::price;
 use super::quotes::Counts;
 use super::recording::Recording;
@@ -48,8 +49,8 @@ pub(super) struct Played {
     pub(super) counts: Counts,
     /// Requests that a gateway recorded and sent with the very bytes that would be sent now.
     pub(super) as_recorded: Option<u64>,
-    /// Lines of a recording that could not be read.
-    pub(super) unreadable: u64,
+    /// What of the file was left out.
+    pub(super) damage: Damage,
 }
 
 /// Plays a transcript.
@@ -88,7 +89,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
         gateway,
         counts: thread.counts(),
         as_recorded: None,
-        unreadable: 0,
+        damage: transcript.damage.clone(),
     })
 }
 
@@ -126,7 +127,7 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     }
     let model = recording.requests.iter().rev().find_map(|request| request.record.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
-    (played.model, played.tally, played.unreadable) = (model, play.tally, recording.unreadable);
+    (played.model, played.tally, played.damage) = (model, play.tally, recording.damage.clone());
     for thread in play.threads.values() {
         played.counts += thread.counts();
     }

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
+use super::damage::Damage;
 use super::transcript::{self, Transcript};
 use crate::ledger::Record;
 
@@ -12,7 +13,7 @@ pub(super) struct Recording {
     pub(super) id: String,
     pub(super) requests: Vec<Recorded>,
     /// Lines that are no records: a crash leaves half of one, and a gateway goes on behind it.
-    pub(super) unreadable: u64,
+    pub(super) damage: Damage,
 }
 
 /// A request's record, and when it came, in milliseconds since 1970.
@@ -37,24 +38,29 @@ impl Played {
         // Half a line may end within a character.
         match Recording::parse(&String::from_utf8_lossy(&content)) {
             Some(recording) => Ok(Self::Recording(recording)),
-            None => {
-                let text = String::from_utf8(content).map_err(|_| "not UTF-8".to_owned())?;
-                Transcript::parse(text).map(Self::Transcript)
-            }
+            None => Transcript::parse(&content).map(Self::Transcript),
+        }
+    }
+
+    /// What of it is left out.
+    pub(super) fn damage(&self) -> &Damage {
+        match self {
+            Self::Transcript(transcript) => &transcript.damage,
+            Self::Recording(recording) => &recording.damage,
         }
     }
 }
 
 impl Recording {
     fn parse(text: &str) -> Option<Self> {
-        let lines = || text.lines().filter(|line| !line.trim().is_empty());
+        let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let is_whole = |line: &&str| serde_json::from_str::<IgnoredAny>(line).is_ok();
-        let (first, _) = lines().find(is_whole).and_then(record)?;
-        let mut recording = Self { id: first.conversation, requests: Vec::new(), unreadable: 0 };
-        for line in lines() {
+        let (first, _) = lines().map(|(_, line)| line).find(is_whole).and_then(record)?;
+        let mut recording = Self { id: first.conversation, requests: Vec::new(), damage: Damage::default() };
+        for (at, line) in lines() {
             match record(line) {
                 Some((record, at_ms)) => recording.requests.push(Recorded { record, at_ms }),
-                None => recording.unreadable += 1,
+                None => recording.damage.lines.push(at + 1),
             }
         }
         recording.requests.sort_by(|one, other| {
@@ -89,11 +95,11 @@ mod tests {
         };
         let (a, b) = (whole("a", 2), whole("b", 1));
         for (text, expected) in [
-            (format!("{a}\n{b}\n"), Some(("ba", 0))),
-            (format!("{a}\n{}\n\n{b}\n", &a[..40]), Some(("ba", 1))),
-            (format!("{}\n{a}", &b[..40]), Some(("a", 1))),
-            (format!("{a}\n{}", &b[..40]), Some(("a", 1))),
-            (format!("{a}\n{}\n", b.replace("2026-01", "20-01")), Some(("a", 1))),
+            (format!("{a}\n{b}\n"), Some(("ba", &[][..]))),
+            (format!("{a}\n{}\n\n{b}\n{{}}\n", &a[..40]), Some(("ba", &[2, 5]))),
+            (format!("{}\n{a}", &b[..40]), Some(("a", &[1]))),
+            (format!("{a}\n{}", &b[..40]), Some(("a", &[2]))),
+            (format!("{a}\n{}\n", b.replace("2026-01", "20-01")), Some(("a", &[2]))),
             (r#"{"id":"t","protocol":"anthropic","requests":[]}"#.to_owned() + "\n" + &a, None),
             (a[..40].to_owned(), None),
             (String::new(), None),
@@ -101,9 +107,9 @@ mod tests {
             let read = Recording::parse(&text);
             let found = read.map(|read| {
                 let ids: String = read.requests.iter().map(|one| one.record.id.as_str()).collect();
-                (ids, read.unreadable)
+                (ids, read.damage.lines)
             });
-            let found = found.as_ref().map(|(ids, unreadable)| (ids.as_str(), *unreadable));
+            let found = found.as_ref().map(|(ids, lines)| (ids.as_str(), &**lines));
             assert_eq!(found, expected, "{text}");
         }
     }

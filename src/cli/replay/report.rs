@@ -39,9 +39,12 @@ JSON:
     tokens           {direct, gateway}: prompt and output tokens by kind
     as_recorded      requests of a gateway's recording that would be sent with the very bytes that were; null for
                      transcripts
-    unreadable       damaged lines of a gateway's recording, which were left out
+    unreadable       damaged lines, which were left out: no records, or no messages
+    missing          lines that the requests of a transcript ask for and that it does not have
+    unplayed         requests that were left out for want of these
   FILE
     id, model, priced_as   the recording, its model, the model whose prices were taken
+    damaged                the numbers of its damaged lines, counted from 1
   TOTAL
     worst_ratio, worst_id  the file with the largest ratio
     unpriced               files without a known price; they are not in the sums of money
@@ -81,6 +84,8 @@ pub(super) struct Figures {
     pub(super) tokens: Both<Tokens>,
     pub(super) as_recorded: Option<u64>,
     pub(super) unreadable: u64,
+    pub(super) missing: u64,
+    pub(super) unplayed: u64,
 }
 
 /// A recording.
@@ -89,6 +94,7 @@ pub(super) struct File {
     pub(super) id: String,
     pub(super) model: Option<String>,
     pub(super) priced_as: Option<String>,
+    pub(super) damaged: Vec<usize>,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
@@ -130,10 +136,13 @@ impl Report {
             recalls: played.counts.recalls,
             tokens: Both { direct: played.direct.tokens, gateway: played.gateway.tokens },
             as_recorded: played.as_recorded,
-            unreadable: played.unreadable,
+            unreadable: played.damage.lines.len() as u64,
+            missing: played.damage.missing as u64,
+            unplayed: played.damage.unplayed as u64,
         };
         self.total.add(&played.id, &figures);
-        self.files.push(File { id: played.id, model: played.model, priced_as: played.priced_as, figures });
+        let Played { id, model, priced_as, damage, .. } = played;
+        self.files.push(File { id, model, priced_as, damaged: damage.lines, figures });
     }
 }
 
@@ -155,6 +164,8 @@ impl Total {
         sum.tokens.direct += file.tokens.direct;
         sum.tokens.gateway += file.tokens.gateway;
         sum.unreadable += file.unreadable;
+        sum.missing += file.missing;
+        sum.unplayed += file.unplayed;
         sum.as_recorded =
             file.as_recorded.map(|same| sum.as_recorded.unwrap_or(0) + same).or(sum.as_recorded);
         self.unpriced += u64::from(file.direct_usd.is_none());
@@ -236,8 +247,13 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         notes.push(format!("events, {reason}: {}", figures::count(*count)));
     }
     if figures.unreadable > 0 {
-        let records = figures::counted(figures.unreadable, "record", "records");
-        notes.push(format!("damaged: {records} cannot be read"));
+        let lines = figures::counted(figures.unreadable, "line", "lines");
+        notes.push(format!("damaged: {lines} cannot be read"));
+    }
+    if figures.missing > 0 {
+        let lines = figures::counted(figures.missing, "line", "lines");
+        let requests = figures::counted(figures.unplayed, "request", "requests");
+        notes.push(format!("missing: {lines}, and with them {requests}"));
     }
     if total.unpriced > 0 {
         let files = figures::counted(total.unpriced, "conversation", "conversations");

@@ -76,7 +76,7 @@ fn transcript(protocol: &str, model: &str, requests: &str, lines: &[String]) -> 
     let header = format!(
         r#"{{"id":"t","protocol":"{protocol}","model":"{model}","system":null,"tools":{SHELLS},"requests":{requests}}}"#
     );
-    Transcript::parse([&[header], lines].concat().join("\n")).unwrap()
+    Transcript::parse([&[header], lines].concat().join("\n").as_bytes()).unwrap()
 }
 
 fn recorded() -> Vec<Transcript> {
@@ -199,6 +199,56 @@ fn a_grid_changes_one_thing_at_a_time() {
     assert_eq!(same.collect::<Vec<_>>(), ["as configured", "clear.policy = \"worth\""]);
     assert!(rows.iter().all(|row| row.policy.window == configured.window));
     assert_eq!(sweep::table(&rows).lines().len(), rows.len() + 1);
+}
+
+/// What is damaged or missing is left out and told, and the rest is played.
+#[test]
+fn damaged_transcripts_are_played_as_far_as_they_go() {
+    let header = r#"{"id":"t","protocol":"openai-chat","model":"gpt-4o","requests":[{"n":1,"resp":1},{"n":3,"resp":1},{"n":5,"resp":1}]}"#;
+    let lines = ["user", "assistant", "user", "assistant", "user", "assistant"];
+    let lines: Vec<String> =
+        lines.iter().map(|role| format!(r#"{{"role":"{role}","content":"hello"}}"#)).collect();
+    let file = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+        let mut all: Vec<Vec<u8>> = lines.iter().map(|line| line.clone().into_bytes()).collect();
+        change(&mut all);
+        all.insert(0, header.as_bytes().to_vec());
+        all.join(&b'\n')
+    };
+    let half = lines[5].as_bytes()[..20].to_vec();
+    for (content, messages, expected) in [
+        (file(&|_| {}), 6, (&[][..], 0, 0)),
+        (file(&|all| all[5] = half.clone()), 5, (&[7], 0, 0)),
+        (file(&|all| all[5] = b"{\"role\":\"assistant\",\"content\":\"\xd0".to_vec()), 5, (&[7], 0, 0)),
+        (file(&|all| all[2] = b"oops".to_vec()), 5, (&[4], 0, 0)),
+        (file(&|all| all[2] = b"\n\n[1]".to_vec()), 5, (&[6], 0, 0)),
+        (file(&|all| all[2].extend(lines[3].bytes())), 5, (&[4], 0, 0)),
+        (file(&|all| all.truncate(5)), 5, (&[], 1, 0)),
+        (file(&|all| all.truncate(4)), 4, (&[], 2, 1)),
+        (file(&|all| (all[1] = half.clone(), all.truncate(2)).1), 1, (&[3], 4, 2)),
+    ] {
+        let transcript = Transcript::parse(&content).unwrap();
+        let damage = &transcript.damage;
+        let text = String::from_utf8_lossy(&content);
+        assert_eq!((&*damage.lines, damage.missing, damage.unplayed), expected, "{text}");
+        assert_eq!(transcript.messages().len(), messages, "{text}");
+        let mut report = Report::default();
+        report.add(play(&transcript, &Policy::default(), None));
+        let json = serde_json::to_value(&report).unwrap();
+        let (lines, missing, unplayed) = expected;
+        assert_eq!(json["files"][0]["damaged"], serde_json::json!(lines), "{text}");
+        for (key, count) in [
+            ("unreadable", lines.len()),
+            ("missing", missing),
+            ("unplayed", unplayed),
+            ("requests", 3 - unplayed),
+            ("untouched", 0),
+        ] {
+            assert_eq!(json["total"][key], count, "{key} {text}");
+        }
+    }
+    for wrong in ["", "oops", &lines[0], &header.replace("\"n\":3", "\"n\":0")] {
+        assert!(Transcript::parse(wrong.as_bytes()).is_err(), "{wrong}");
+    }
 }
 
 #[test]

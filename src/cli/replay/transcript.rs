@@ -11,6 +11,9 @@ use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::damage::Damage;
+use crate::json::scan::{self, Kind, Odd};
+
 /// The largest file that is read, in bytes, unpacked.
 const MAX_FILE: u64 = 1 << 30;
 
@@ -19,6 +22,14 @@ pub(super) struct Transcript {
     pub(super) header: Header,
     text: String,
     lines: Vec<Range<usize>>,
+    pub(super) damage: Damage,
+}
+
+/// The lines of a file that say anything, with their numbers; `None` where one is damaged.
+#[derive(Default)]
+struct Lines {
+    all: Vec<Option<Range<usize>>>,
+    numbers: Vec<usize>,
 }
 
 /// The first line.
@@ -56,6 +67,52 @@ pub(super) struct Usage {
     pub(super) output: Option<u64>,
 }
 
+impl Lines {
+    fn add(&mut self, number: usize, line: Option<Range<usize>>) {
+        self.all.push(line);
+        self.numbers.push(number);
+    }
+
+    /// Takes out what is no message, and makes the requests count what is left.
+    fn check(&mut self, text: &[u8], requests: &mut Vec<Request>) -> Result<Damage, String> {
+        let numbers = &self.numbers[self.numbers.len() - self.all.len()..];
+        let mut damage = Damage::default();
+        // How many messages there are among the first lines.
+        let mut whole = vec![0];
+        for (line, number) in self.all.iter_mut().zip(numbers) {
+            if !line.as_ref().is_some_and(|line| is_message(&text[line.clone()])) {
+                damage.lines.push(*number);
+                *line = None;
+            }
+            whole.push(whole.last().unwrap_or(&0) + usize::from(line.is_some()));
+        }
+        if requests.windows(2).any(|pair| pair[1].n < pair[0].n) {
+            return Err("its requests do not fit its messages".to_owned());
+        }
+        let (asked, all) = (requests.len(), self.all.len());
+        let end = requests.iter().map(|request| request.n.saturating_add(request.resp)).max();
+        damage.missing = end.unwrap_or(0).saturating_sub(all);
+        requests.retain(|request| request.n <= all);
+        damage.unplayed = asked - requests.len();
+        if requests.is_empty() && damage.unplayed > 0 {
+            return Err("its requests do not fit its messages".to_owned());
+        }
+        for request in requests {
+            let end = request.n.saturating_add(request.resp).min(all);
+            (request.n, request.resp) = (whole[request.n], whole[end] - whole[request.n]);
+        }
+        Ok(damage)
+    }
+}
+
+/// Whether a line is a value of the kind that messages are.
+fn is_message(line: &[u8]) -> bool {
+    match scan::document(line) {
+        Ok(value) => value.kind == Kind::Object,
+        Err(odd) => !matches!(odd, Odd::Syntax | Odd::Trailing),
+    }
+}
+
 /// The content of a file, unpacked.
 ///
 /// # Errors
@@ -81,35 +138,29 @@ pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 impl Transcript {
-    /// Reads a text.
+    /// Reads a text. Lines that are no messages are left out, and so are requests for messages behind the last line:
+    /// a file may be cut off.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(text: String) -> Result<Self, String> {
-        let mut lines = Vec::new();
-        let mut at = 0;
-        for line in text.split_inclusive('\n') {
-            let trimmed = line.trim();
-            if !trimmed.is_empty() {
-                let start = at + (line.len() - line.trim_start().len());
-                lines.push(start..start + trimmed.len());
+    pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
+        let mut text = String::with_capacity(content.len());
+        let mut lines = Lines::default();
+        for (at, line) in content.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
             }
-            at += line.len();
+            let start = text.len();
+            let is_whole = str::from_utf8(line).map(|line| text.push_str(line)).is_ok();
+            lines.add(at + 1, is_whole.then_some(start..text.len()));
         }
-        if lines.is_empty() {
-            return Err("empty".to_owned());
-        }
-        let first = lines.remove(0);
-        let header: Header = serde_json::from_str(&text[first])
+        let first = lines.all.first().ok_or("empty")?.clone().ok_or("not UTF-8")?;
+        let mut header: Header = serde_json::from_str(&text[first])
             .map_err(|error| format!("not a recorded conversation: its first line: {error}"))?;
-        let mut from = 0;
-        for request in &header.requests {
-            if request.n < from || request.n.saturating_add(request.resp) > lines.len() {
-                return Err("its requests do not fit its messages".to_owned());
-            }
-            from = request.n;
-        }
-        Ok(Self { header, text, lines })
+        lines.all.remove(0);
+        let damage = lines.check(text.as_bytes(), &mut header.requests)?;
+        Ok(Self { header, text, lines: lines.all.into_iter().flatten().collect(), damage })
     }
 
     /// The messages as they were written.

@@ -1,0 +1,96 @@
+//! What of a file cannot be played: it is left out, and said. The rest is played.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::cli::figures;
+
+/// How many runs of lines are named.
+const NAMED: usize = 10;
+
+/// What of a file is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Damaged lines, counted from 1.
+    pub(super) lines: Vec<usize>,
+    /// Lines that the requests of a transcript ask for and that it does not have.
+    pub(super) missing: usize,
+    /// Requests that are not played for want of these.
+    pub(super) unplayed: usize,
+}
+
+impl Damage {
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The damaged lines, those that follow each other at once.
+    fn runs(&self) -> Vec<RangeInclusive<usize>> {
+        let mut runs: Vec<RangeInclusive<usize>> = Vec::new();
+        for &line in &self.lines {
+            match runs.last_mut() {
+                Some(run) if *run.end() + 1 == line => *run = *run.start()..=line,
+                _ => runs.push(line..=line),
+            }
+        }
+        runs
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = Vec::new();
+        if let [only] = &*self.lines {
+            said.push(format!("line {only}, which is damaged"));
+        } else if !self.lines.is_empty() {
+            let runs = self.runs();
+            let show = |run: &RangeInclusive<usize>| match (run.start(), run.end()) {
+                (first, last) if first == last => first.to_string(),
+                (first, last) => format!("{first} to {last}"),
+            };
+            let named: Vec<String> = runs.iter().take(NAMED).map(show).collect();
+            let more = if runs.len() > NAMED { ", …" } else { "" };
+            said.push(format!("lines {}{more}, which are damaged", named.join(", ")));
+        }
+        if self.missing > 0 {
+            let lines = figures::counted(self.missing as u64, "line", "lines");
+            said.push(format!("{lines} missing at the end"));
+        }
+        if self.unplayed > 0 {
+            let requests = figures::counted(self.unplayed as u64, "request", "requests");
+            said.push(format!("{requests} that cannot be made without"));
+        }
+        f.write_str(&said.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_named_in_runs() {
+        for (lines, missing, unplayed, expected) in [
+            (&[][..], 0, 0, ""),
+            (&[3], 0, 0, "line 3, which is damaged"),
+            (&[3, 5, 6, 7, 9], 0, 0, "lines 3, 5 to 7, 9, which are damaged"),
+            (
+                &[1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21],
+                0,
+                0,
+                "lines 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, …, which are damaged",
+            ),
+            (&[], 1, 0, "1 line missing at the end"),
+            (
+                &[3],
+                2,
+                1,
+                "line 3, which is damaged; 2 lines missing at the end; 1 request that cannot be made without",
+            ),
+        ] {
+            let damage = Damage { lines: lines.to_vec(), missing, unplayed };
+            assert_eq!(damage.to_string(), expected);
+            assert_eq!(damage.is_none(), expected.is_empty());
+        }
+    }
+}
