@@ -17,10 +17,20 @@ pub(super) struct History {
     pub(super) books: Books,
     path: PathBuf,
     pub(super) id: String,
-    /// Its requests, oldest first, each with when it came.
-    pub(super) requests: Vec<(i64, Record)>,
+    /// Its records, oldest first.
+    pub(super) entries: Vec<Entry>,
     /// Records that could not be read.
     pub(super) unreadable: u64,
+}
+
+/// A record of it.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// When the request came, in milliseconds since 1970.
+    pub(super) at_ms: i64,
+    /// The number of the request, from 1; `None` for a call of the gateway's own.
+    pub(super) number: Option<usize>,
+    pub(super) record: Record,
 }
 
 /// A decision in force, and the number of the request that made it, from 1.
@@ -44,14 +54,14 @@ impl History {
             return Err(Failure::Said(books::NOTHING.to_owned()));
         };
         let id = one(id, books.conversations(id.trim_end_matches('…')).map_err(failed)?)?;
-        let (mut requests, mut unreadable) = (Vec::new(), 0);
+        let (mut records, mut unreadable) = (Vec::new(), 0);
         books
-            .rows_of(&id, &mut |entry| match serde_json::from_str(entry.record) {
-                Ok(record) => requests.push((entry.at_ms, record)),
+            .rows_of(&id, &mut |row| match serde_json::from_str(row.record) {
+                Ok(record) => records.push((row.at_ms, record)),
                 Err(_) => unreadable += 1,
             })
             .map_err(failed)?;
-        Ok(Self { config, books, path, id, requests, unreadable })
+        Ok(Self { config, books, path, id, entries: numbered(records), unreadable })
     }
 
     /// Its id as it is shown.
@@ -64,10 +74,33 @@ impl History {
         Failure::Said(format!("{}: {error}", self.path.display()))
     }
 
-    /// The decisions that were in force for a request, by their parts.
-    pub(super) fn standing(&self, at: usize) -> Vec<Standing<'_>> {
-        standing(&self.requests, at)
+    /// How many requests the client made.
+    pub(super) fn requests(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.number.is_some()).count()
     }
+
+    /// The place of the request with a number.
+    pub(super) fn place(&self, number: usize) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.number == Some(number))
+    }
+
+    /// The decisions that were in force for the request at a place, by their parts.
+    pub(super) fn standing(&self, at: usize) -> Vec<Standing<'_>> {
+        standing(&self.entries, at)
+    }
+}
+
+/// Counts what the client asked for, and nothing else.
+fn numbered(records: Vec<(i64, Record)>) -> Vec<Entry> {
+    let mut count = 0;
+    let mut entry = |(at_ms, record): (i64, Record)| {
+        let number = record.own.is_none().then(|| {
+            count += 1;
+            count
+        });
+        Entry { at_ms, number, record }
+    };
+    records.into_iter().map(&mut entry).collect()
 }
 
 fn one(id: &str, mut found: Vec<String>) -> Result<String, Failure> {
@@ -97,24 +130,25 @@ fn one(id: &str, mut found: Vec<String>) -> Result<String, Failure> {
 
 /// What was decided in the request's thread up to then, and in the threads that it branched from up to where it
 /// did. A later decision about a part takes the place of an earlier one.
-fn standing(requests: &[(i64, Record)], at: usize) -> Vec<Standing<'_>> {
-    let Some((_, request)) = requests.get(at) else { return Vec::new() };
+fn standing(entries: &[Entry], at: usize) -> Vec<Standing<'_>> {
+    let Some(Entry { record: request, .. }) = entries.get(at) else { return Vec::new() };
+    let requests = || entries.iter().filter_map(|entry| Some((entry.number?, &entry.record)));
     let mut lines = Vec::new();
     let (mut thread, mut messages) = (request.thread.as_ref(), request.messages);
     while let Some(name) = thread.filter(|name| !lines.iter().any(|(known, _)| known == name)) {
         lines.push((name, messages));
-        let first = requests.iter().map(|(_, record)| record).find(|one| one.thread.as_ref() == Some(name));
+        let first = requests().map(|(_, record)| record).find(|one| one.thread.as_ref() == Some(name));
         messages = messages.min(first.map_or(0, |first| first.prior));
         thread = first.and_then(|first| first.parent.as_ref());
     }
     let mut standing = std::collections::BTreeMap::new();
     for (thread, messages) in lines.into_iter().rev() {
-        for (number, (_, record)) in requests[..=at].iter().enumerate() {
+        for (number, record) in requests().take_while(|(number, _)| entries[at].number >= Some(*number)) {
             if record.thread.as_ref() != Some(thread) || record.edits.original_resent {
                 continue;
             }
             for made in record.edits.made.iter().filter(|made| made.message < messages) {
-                standing.insert((made.message, made.part), Standing { made, request: number + 1 });
+                standing.insert((made.message, made.part), Standing { made, request: number });
             }
         }
     }
@@ -124,7 +158,7 @@ fn standing(requests: &[(i64, Record)], at: usize) -> Vec<Standing<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Edits;
+    use crate::ledger::{Edits, Own};
 
     #[test]
     fn an_id_may_be_cut() {
@@ -147,41 +181,47 @@ mod tests {
         (thread, parent): (&str, Option<&str>),
         (messages, prior): (u32, u32),
         made: &[(u32, &str)],
-    ) -> (i64, Record) {
+    ) -> Record {
         let made = made.iter().map(|(message, rules)| Made {
             message: *message,
             rules: (*rules).to_owned(),
             ..Made::default()
         });
-        let record = Record {
+        Record {
             thread: Some(thread.to_owned()),
             parent: parent.map(str::to_owned),
             messages,
             prior,
             edits: Edits { made: made.collect(), ..Edits::default() },
             ..Record::default()
-        };
-        (0, record)
+        }
     }
 
     #[test]
     fn decisions_hold_in_the_thread_and_in_what_branches_from_it() {
-        let requests = [
+        let own = Record { own: Some(Own::default()), ..request(("a", None), (0, 0), &[]) };
+        let records = [
             request(("a", None), (3, 0), &[(2, "fold")]),
+            own.clone(),
             request(("a", None), (5, 3), &[(4, "truncate")]),
+            own,
             request(("b", Some("a")), (5, 3), &[(4, "minify")]),
             request(("a", None), (7, 5), &[(2, "clear"), (6, "fold")]),
             request(("c", Some("a")), (1, 0), &[]),
         ];
+        let entries = numbered(records.into_iter().map(|record| (0, record)).collect());
+        let numbers: Vec<_> = entries.iter().map(|entry| entry.number).collect();
+        assert_eq!(numbers, [Some(1), None, Some(2), None, Some(3), Some(4), Some(5)]);
         for (at, expected) in [
             (0, &[(2, "fold", 1)][..]),
-            (1, &[(2, "fold", 1), (4, "truncate", 2)]),
-            (2, &[(2, "fold", 1), (4, "minify", 3)]),
-            (3, &[(2, "clear", 4), (4, "truncate", 2), (6, "fold", 4)]),
-            (4, &[]),
-            (5, &[]),
+            (1, &[]),
+            (2, &[(2, "fold", 1), (4, "truncate", 2)]),
+            (4, &[(2, "fold", 1), (4, "minify", 3)]),
+            (5, &[(2, "clear", 4), (4, "truncate", 2), (6, "fold", 4)]),
+            (6, &[]),
+            (7, &[]),
         ] {
-            let found: Vec<_> = standing(&requests, at)
+            let found: Vec<_> = standing(&entries, at)
                 .into_iter()
                 .map(|one| (one.made.message, one.made.rules.as_str(), one.request))
                 .collect();

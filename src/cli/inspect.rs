@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::diff::left_out;
-use super::history::History;
+use super::history::{Entry, History};
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
 use crate::ledger::{Event, Record, Shares, Splice, Totals, Window};
@@ -17,14 +17,14 @@ use crate::usage::Money;
 
 /// What the JSON says.
 const SCHEMA: &str = "\
-The columns: the number of the request, the user's turn and the request in it, when it came, the tokens of its prompt
+The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the request in it, when it came, the tokens of its prompt
 as it came and as it was sent, how full the model's window was, what it cost, what it would have cost untouched by
 the gateway, and the difference. `~` marks an estimate, `–` what is not known.
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\"}
   log         the file of its records in `ledger.dir`
-  n           the number that `plimsoll diff ID N` takes
+  n           the number that `plimsoll diff ID N` takes; null for a call of the gateway's own
   record      as it stands in the log
   unreadable  damaged records
   TOTALS      as `plimsoll report --help` says
@@ -70,8 +70,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 fn totals(history: &History) -> Totals {
     let mut totals = Totals::default();
-    for (_, record) in &history.requests {
-        totals.add(record);
+    for entry in &history.entries {
+        totals.add(&entry.record);
     }
     totals
 }
@@ -79,15 +79,15 @@ fn totals(history: &History) -> Totals {
 /// What it is about.
 fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     let mut lines = vec![format!("conversation {}", history.name())];
-    if let (Some((first, _)), Some((last, _))) = (history.requests.first(), history.requests.last()) {
-        lines.push(format!("{} to {}", when::minute(*first, zone), when::minute(*last, zone)));
+    if let (Some(first), Some(last)) = (history.entries.first(), history.entries.last()) {
+        lines.push(format!("{} to {}", when::minute(first.at_ms, zone), when::minute(last.at_ms, zone)));
     }
     for (what, name) in [
         ("client", (|record| record.client.as_deref()) as fn(&Record) -> Option<&str>),
         ("model", |record| record.model.as_deref().or(record.model_asked.as_deref())),
     ] {
         let names: std::collections::BTreeSet<&str> =
-            history.requests.iter().filter_map(|(_, record)| name(record)).collect();
+            history.entries.iter().filter_map(|entry| name(&entry.record)).collect();
         if !names.is_empty() {
             let names: Vec<&str> = names.into_iter().collect();
             lines.push(format!("{what}: {}", names.join(", ")));
@@ -111,18 +111,18 @@ const COLUMNS: [(&str, Align); 9] = [
 
 /// A row for each request, and below it what happened to it, if anything did.
 fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
-    let costs = history.requests.iter().flat_map(|(_, record)| [cost(record), untouched(record)]);
+    let costs = history.entries.iter().flat_map(|entry| [cost(&entry.record), untouched(&entry.record)]);
     let places = figures::places(costs.flatten()).max(4);
     let mut table = Table::new(&COLUMNS);
-    for (number, (at_ms, record)) in history.requests.iter().enumerate() {
-        table.row(&cells(number + 1, *at_ms, record, zone, places));
+    for entry in &history.entries {
+        table.row(&cells(entry, zone, places));
     }
     let mut lines = table.lines().into_iter();
     let mut all: Vec<String> = lines.next().into_iter().collect();
-    for (line, (number, (_, record))) in lines.zip(history.requests.iter().enumerate()) {
+    for (line, entry) in lines.zip(&history.entries) {
         all.push(line);
         all.extend(
-            happened(record, number == 0)
+            happened(&entry.record, entry.number == Some(1))
                 .into_iter()
                 .map(|what| cut(&format!("       {what}"), books::WIDTH)),
         );
@@ -130,7 +130,8 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
     all
 }
 
-fn cells(number: usize, at_ms: i64, record: &Record, zone: &TimeZone, places: usize) -> [String; 9] {
+fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
+    let record = &entry.record;
     let unknown = || "–".to_owned();
     let money =
         |amount: Option<Money>| amount.map_or_else(unknown, |amount| figures::dollars(amount, places));
@@ -141,9 +142,9 @@ fn cells(number: usize, at_ms: i64, record: &Record, zone: &TimeZone, places: us
     let count = |tokens: Option<u64>| tokens.map_or_else(unknown, figures::count);
     let zone_of = record.window.as_ref().and_then(|window| window.zone.clone());
     [
-        number.to_string(),
+        entry.number.map_or_else(|| "own".to_owned(), |number| number.to_string()),
         if record.turn > 0 { format!("{}.{}", record.turn, record.step) } else { unknown() },
-        when::second(at_ms, zone),
+        when::second(entry.at_ms, zone),
         mark(count(came)),
         count(sent),
         zone_of.unwrap_or_else(unknown),
@@ -309,8 +310,8 @@ fn sums(totals: &Totals) -> Vec<String> {
 
 /// What the newest prompt of the conversation is made of, and what of it goes in another form.
 fn made_of(history: &History) -> Vec<String> {
-    let last = history.requests.iter().enumerate().rev().find(|(_, (_, record))| record.prompt.is_some());
-    let Some((at, (_, record))) = last else { return Vec::new() };
+    let last = history.entries.iter().enumerate().rev().find(|(_, entry)| entry.record.prompt.is_some());
+    let Some((at, Entry { record, .. })) = last else { return Vec::new() };
     let Some(prompt) = &record.prompt else { return Vec::new() };
     let all: u64 = shares(prompt).iter().map(|(_, tokens)| tokens).sum();
     let mut table =
@@ -357,16 +358,16 @@ struct Json<'a> {
 
 #[derive(Serialize)]
 struct JsonRequest<'a> {
-    n: usize,
+    n: Option<usize>,
     record: &'a Record,
 }
 
 fn say_json(history: &History, totals: &Totals) -> Result<(), Failure> {
-    let requests = history.requests.iter().enumerate();
+    let requests = history.entries.iter();
     books::say_json(&Json {
         conversation: &history.id,
         log: logs::file_name(&history.id),
-        requests: requests.map(|(at, (_, record))| JsonRequest { n: at + 1, record }).collect(),
+        requests: requests.map(|entry| JsonRequest { n: entry.number, record: &entry.record }).collect(),
         totals,
         unreadable: history.unreadable,
     })

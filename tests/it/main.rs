@@ -11,6 +11,7 @@ mod config;
 mod endless;
 mod fuzz;
 mod gateway;
+mod inspected;
 mod judged;
 mod mechanisms;
 mod presets;

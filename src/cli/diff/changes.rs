@@ -23,7 +23,7 @@ const COUNT: &str = "the number of messages or parts differs: what has no counte
 
 /// The changes of the request at a place of the history.
 pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
-    let record = &history.requests[at].1;
+    let record = &history.entries[at].record;
     if record.edits.state != "edited" || record.edits.original_resent {
         return Ok(Difference { from: "store", ..Difference::default() });
     }

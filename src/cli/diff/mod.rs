@@ -91,15 +91,15 @@ struct Difference {
 /// Shows what was changed about a request.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
-    let at = options.n.checked_sub(1).filter(|at| *at < history.requests.len()).ok_or_else(|| {
-        let requests = figures::counted(history.requests.len() as u64, "request", "requests");
+    let at = history.place(options.n).ok_or_else(|| {
+        let requests = figures::counted(history.requests() as u64, "request", "requests");
         Failure::Said(format!(
             "{}: there is no request {}, the conversation has {requests}",
             history.name(),
             options.n
         ))
     })?;
-    let record = &history.requests[at].1;
+    let record = &history.entries[at].record;
     let difference = changes::of(&history, at)?;
     if options.json {
         return say_json(&history, options.n, record, &difference);

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use serde::Serialize;
 
 use crate::app;
-use crate::cli::history::History;
+use crate::cli::history::{Entry, History};
 use crate::cli::{Failure, books, say};
 use crate::config::Config;
 use crate::conversation::{Conversation, NoMemo};
@@ -47,7 +47,7 @@ struct Question {
 /// Asks the judge about the newest request that was rewritten.
 pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
     let (judge, model, prices) = judge(&history.config)?;
-    let (at, original, rewritten) = newest(history)?;
+    let (request, original, rewritten) = newest(history)?;
     let mut asking = Asking { judge, prices, cost: Some(Money::ZERO) };
     let original = asking.answers(&original)?;
     let rewritten = asking.answers(&rewritten)?;
@@ -66,7 +66,7 @@ pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
         })
         .collect();
     let usd = asking.cost.map(|cost| cost.picodollars() as f64 / 1e12);
-    let found = Json { conversation: &history.id, request: at + 1, model: &model, questions, mean, usd };
+    let found = Json { conversation: &history.id, request, model: &model, questions, mean, usd };
     if json {
         return books::say_json(&found);
     }
@@ -113,17 +113,17 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     Ok((judge, model, prices))
 }
 
-/// The newest request of which both forms are kept: its place, and the two.
+/// The newest request of which both forms are kept: its number, and the two.
 fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
-    for (at, (_, record)) in history.requests.iter().enumerate().rev() {
-        let Some(said) = protocol::named(&record.protocol) else { continue };
+    for Entry { number, record, .. } in history.entries.iter().rev() {
+        let (Some(number), Some(said)) = (*number, protocol::named(&record.protocol)) else { continue };
         let read = |form| {
             let body = bodies.read(&history.id, &record.id, form).ok().flatten()?;
             protocol::read(said, &Bytes::from(body), &NoMemo).ok().map(|(_, conversation)| conversation)
         };
         if let (Some(came), Some(sent)) = (read(Form::Came), read(Form::Sent)) {
-            return Ok((at, came, sent));
+            return Ok((number, came, sent));
         }
     }
     let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";

@@ -71,7 +71,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return judged::run(&History::with(files::load(&options.source)?, &id)?, options.json);
     }
     let history = History::read(&options.source, &id)?;
-    let records = history.requests.iter().map(|(_, record)| record);
+    let records = history.entries.iter().map(|entry| &entry.record);
     let summaries: Vec<One<'_>> = records
         .filter_map(|record| Some(one(record, record.own.as_ref()?)))
         .filter(|one| one.messages > 0)

@@ -125,7 +125,8 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     if found == 0 {
         return Err(Unplayed::NoBodies(setting.bodies.dir().display().to_string()));
     }
-    let model = recording.requests.iter().rev().find_map(|request| request.record.model_asked.clone());
+    let mut asked = recording.requests.iter().map(|one| &one.record).filter(|record| record.own.is_none());
+    let model = asked.rfind(|record| record.model_asked.is_some()).and_then(|one| one.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
     (played.model, played.tally, played.damage) = (model, play.tally, recording.damage.clone());
     for thread in play.threads.values() {
