@@ -51,7 +51,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let checkpoints = options.dir.clone().map_or_else(below, Checkpoints::within);
     for (ending, text) in [("json", checkpoint.to_json() + "\n"), ("md", checkpoint.to_markdown())] {
         let written = checkpoints.write(&history.id, ending, &text);
-        let path = written.map_err(|error| Failure::Said(format!("{}: {error}", history.name())))?;
+        let failed = |error| {
+            let path = checkpoints.path(&history.id, ending);
+            Failure::Said(format!("{}: {error}", path.display()))
+        };
+        let path = written.map_err(failed)?;
         say(&path.display().to_string());
     }
     Ok(())

@@ -25,7 +25,7 @@ impl Checkpoints {
 
     /// The file of a conversation's checkpoint: `ending` is `json` or `md`. Whatever the id is, the file is in the
     /// directory, and no other conversation's.
-    fn path(&self, id: &str, ending: &str) -> PathBuf {
+    pub fn path(&self, id: &str, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.checkpoint.{ending}", stem(id)))
     }
 

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use plimsoll::conversation::{Chain, Digest};
 use plimsoll::ledger::{Edits, Made, Own, Record};
-use plimsoll::store::{Batch, Outputs, Sqlite, Store, ledger};
+use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
 use crate::cli::{done, json as printed, run};
@@ -69,4 +70,29 @@ fn the_clients_requests_are_counted_alone() {
     assert_eq!((&diff["record"], &diff["changes"][0]["decided_in"]), (&json!("r3"), &json!(2)));
     let beyond = run(home.path(), &[&["diff", "c", "3"], &CONFIG[..]].concat());
     assert_eq!(beyond.err, "c: there is no request 3, the conversation has 2 requests\n");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let digest = Digest::of(&[b"history"]);
+    let summary = Summary {
+        chain: Chain(digest),
+        end: 4,
+        thread: "t".to_owned(),
+        conversation: "c".to_owned(),
+        goal: "Find the bug".to_owned(),
+        text: "Found".to_owned(),
+        outline: String::new(),
+        model: "m".to_owned(),
+        recipe: digest,
+        generation: 1,
+        score: None,
+        at_ms: 0,
+    };
+    keep(home.path(), Batch { summaries: vec![summary], ..rows(vec![record("r1")]) });
+    fs::write(home.path().join("taken"), "").unwrap();
+    let refused = run(home.path(), &[&["checkpoint", "c", "--dir", "taken"], &CONFIG[..]].concat());
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.starts_with("taken/c.checkpoint.json: "), "{}", refused.err);
 }
