@@ -16,7 +16,7 @@ use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Win
 use crate::planner::Level;
 use crate::protocol::{self, Answer, AnswerReader, Framing, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
-use crate::strategy::window::Reading;
+use crate::strategy::window::{Gauge, Reading};
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{self, Catalogue, Usage, Vendor};
@@ -143,7 +143,7 @@ impl Follow {
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
-            window: self.facts.level.map(|level| self.window(level)),
+            window: self.facts.level.map(|level| self.window(level, answer)),
             budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
             compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
@@ -170,17 +170,23 @@ impl Follow {
         Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
-    fn window(&self, level: Level) -> Window {
+    fn window(&self, level: Level, answer: &Answer) -> Window {
         let tuning = self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file());
         let settings = &tuning.policy.window;
         let reading = level.reading;
+        let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
+        // What the provider has counted is no estimate.
+        let sent = usage.zip(level.gauge);
+        let sent = sent.map(|(usage, gauge)| Gauge { prompt: usage.context_tokens(), margin: 0, ..gauge });
+        let zone = |gauge: Gauge| gauge.zone(settings).as_str().to_owned();
         let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
         Window {
             prompt_tokens_estimate: level.prompt_tokens,
             tokens: level.gauge.map(|gauge| gauge.window),
             reserved: level.gauge.map(|gauge| gauge.reserve),
             history_budget_estimate: None,
-            zone: level.gauge.map(|gauge| gauge.zone(settings).as_str().to_owned()),
+            zone: level.gauge.map(zone),
+            zone_sent: sent.map(zone),
             velocity: reading.map(|reading| reading.velocity.round() as i64),
             steps_until_red: reading.and_then(until_red).map(|steps| steps.floor() as u64),
             spike: reading.is_some_and(|reading| reading.spike),

@@ -10,16 +10,17 @@ use super::diff::left_out;
 use super::history::{Entry, History};
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Event, Record, Shares, Splice, Totals, Window};
+use crate::ledger::{Edits, Event, Record, Shares, Splice, Totals, Window};
 use crate::planner::decision::REASONING;
 use crate::store::logs;
 use crate::usage::Money;
 
 /// What the JSON says.
 const SCHEMA: &str = "\
-The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the request in it, when it came, the tokens of its prompt
-as it came and as it was sent, how full the model's window was, what it cost, what it would have cost untouched by
-the gateway, and the difference. `~` marks an estimate, `–` what is not known.
+The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the
+request in it, when it came, the tokens of its prompt as it came and as it was sent, how full the model's window was with
+what was sent, what it cost, what it would have cost untouched by the gateway, and the difference. `~` marks an estimate,
+`–` what is not known.
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\"}
@@ -140,18 +141,39 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
     let came = record.counterfactual.as_ref().map(|one| one.tokens.prompt());
     let sent = record.prompt_tokens();
     let count = |tokens: Option<u64>| tokens.map_or_else(unknown, figures::count);
-    let zone_of = record.window.as_ref().and_then(|window| window.zone.clone());
     [
         entry.number.map_or_else(|| "own".to_owned(), |number| number.to_string()),
         if record.turn > 0 { format!("{}.{}", record.turn, record.step) } else { unknown() },
         when::second(entry.at_ms, zone),
         mark(count(came)),
         count(sent),
-        zone_of.unwrap_or_else(unknown),
+        zone_of(record).unwrap_or_else(unknown),
         money(cost(record)),
         mark(money(untouched(record))),
         mark(money(record.net_saved.map(pico))),
     ]
+}
+
+/// The zone of what was sent. Without the provider's figure it is the one that was estimated, where that was sent.
+fn zone_of(record: &Record) -> Option<String> {
+    let window = record.window.as_ref()?;
+    let edits = &record.edits;
+    let is_as_measured = edits.event.is_none() && edits.state != "observed" && !edits.original_resent;
+    let estimated = || Some(format!("~{}", window.zone.as_ref().filter(|_| is_as_measured)?));
+    window.zone_sent.clone().or_else(estimated)
+}
+
+/// The zone that was acted upon, where it is another than that of what was sent.
+fn zone_before(record: &Record) -> Option<String> {
+    let window = record.window.as_ref()?;
+    let zone =
+        window.zone.as_ref().filter(|zone| window.zone_sent.as_ref().is_some_and(|sent| sent != *zone))?;
+    match (&*record.edits.state, &record.edits.event) {
+        ("observed", None) => Some(format!("shortened so, it would be in zone {zone}")),
+        ("observed", Some(_)) => Some(format!("shortened so, it would be in zone {zone} before the event")),
+        ("edited", Some(_)) => Some(format!("before the event it was in zone {zone}")),
+        _ => None,
+    }
 }
 
 fn pico(amount: i64) -> Money {
@@ -198,7 +220,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         let calls = figures::counted(edits.recalls.into(), "call", "calls");
         lines.push(format!("{calls} made again: the result had been cleared"));
     }
-    lines.extend(record.window.as_ref().and_then(pressure));
+    lines.extend(record.window.as_ref().and_then(|window| pressure(window, edits)));
     if let Some(budget) = &record.budget {
         let what = if budget.state == "spent" { "spent" } else { "nearly spent" };
         lines.push(format!("budget {what}: {} (`{}`)", budget.used, budget.limit));
@@ -214,6 +236,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         lines.push(format!("only observed, would be shortened: {}", parts.join(", ")));
     }
+    lines.extend(zone_before(record));
     if record.prefix.as_deref() == Some("broken") && edits.event.is_none() {
         lines.push("what was sent before is no prefix of it".to_owned());
     }
@@ -269,17 +292,20 @@ fn spliced(splice: &Splice) -> String {
     )
 }
 
-/// How soon the window is full, when that is soon.
-fn pressure(window: &Window) -> Option<String> {
+/// How soon the window is full, when that is soon: it was measured before an event made room.
+fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     const SOON: u64 = 5;
     let velocity = window.velocity.and_then(|velocity| u64::try_from(velocity).ok())?;
-    let soon = window.steps_until_red.filter(|steps| *steps <= SOON);
+    let made_room = edits.event.is_some() && edits.state == "edited" && !edits.original_resent;
+    let soon = window.steps_until_red.filter(|steps| *steps <= SOON && !made_room);
     if soon.is_none() && !window.spike {
         return None;
     }
     let spike = if window.spike { ", much faster than before" } else { "" };
     let until = match soon {
-        Some(0) if window.zone.as_deref() == Some("red") => "; the zone is red".to_owned(),
+        Some(0) if window.zone_sent.as_ref().or(window.zone.as_ref()).is_some_and(|zone| zone == "red") => {
+            "; the zone is red".to_owned()
+        }
         Some(0) => "; red with the next request".to_owned(),
         Some(steps) => format!("; red in {}", figures::counted(steps, "request", "requests")),
         None => String::new(),

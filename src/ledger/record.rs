@@ -315,7 +315,8 @@ pub struct Event {
     pub reasoning: u32,
 }
 
-/// How full the model's window is, before an event.
+/// How full the model's window is. But for `zone_sent`, as it was measured before the request left: with what was
+/// decided by then, before an event, and observing with what would have been decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Window {
@@ -330,6 +331,8 @@ pub struct Window {
     pub history_budget_estimate: Option<u64>,
     /// `green`, `yellow`, `orange`, `red`.
     pub zone: Option<String>,
+    /// The zone of what was sent, by the provider's figure; null when it gave none.
+    pub zone_sent: Option<String>,
     /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
     pub velocity: Option<i64>,
     /// Requests until the zone is red, at that velocity; null when it does not grow.
@@ -480,6 +483,7 @@ mod tests {
                 reserved: Some(4096),
                 history_budget_estimate: None,
                 zone: text("green"),
+                zone_sent: text("green"),
                 velocity: Some(1200),
                 steps_until_red: Some(114),
                 spike: false,
@@ -554,7 +558,8 @@ mod tests {
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
-            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"zone":"green","velocity":1200,"#,
+            r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"#,
+            r#""zone":"green","zone_sent":"green","velocity":1200,"#,
             r#""steps_until_red":114,"spike":false},"#,
             r#""budget":{"state":"near","limit":"budget.day_usd","used":"$9.00 of $10.00"},"#,
             r#""timing":{"gateway_us":412,"head_ms":800,"first_byte_ms":801,"total_ms":4000},"#,

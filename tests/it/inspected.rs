@@ -9,6 +9,7 @@ use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
 use crate::cli::{done, json as printed, run};
+use crate::support::{Answer, Gateway, Received, Upstream};
 
 /// A record of the conversation `c`.
 fn record(id: &str) -> Record {
@@ -31,8 +32,9 @@ fn keep(home: &Path, batch: Batch) {
     fs::write(home.join("gateway.toml"), format!("[state]\ndir = '{}'\n", home.display())).unwrap();
 }
 
-fn rows(records: Vec<Record>) -> Batch {
-    let rows = records.iter().enumerate().map(|(at, record)| record.row(at as i64 * 1000));
+/// A second apart.
+fn rows(records: &[Record]) -> Batch {
+    let rows = (0..).step_by(1000).zip(records).map(|(at_ms, record)| record.row(at_ms));
     Batch { ledger: rows.collect(), ..Batch::default() }
 }
 
@@ -46,7 +48,7 @@ fn the_clients_requests_are_counted_alone() {
     let own = Own { purpose: "summary".to_owned(), messages: 4, generation: 1, ..Own::default() };
     keep(
         home.path(),
-        rows(vec![
+        rows(&[
             record("r1"),
             Record { own: Some(own), ..record("r2") },
             Record { edits: edited, ..record("r3") },
@@ -72,6 +74,65 @@ fn the_clients_requests_are_counted_alone() {
     assert_eq!(beyond.err, "c: there is no request 3, the conversation has 2 requests\n");
 }
 
+/// A conversation that has run so many commands.
+fn request(results: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for at in 0..results {
+        let lines: Vec<String> =
+            (0..60).map(|line| format!("step {at}, line {line}: {}", line * 7919 % 1009)).collect();
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": at.to_string(), "name": "Bash", "input": {"command": format!("run {at}")}}]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": at.to_string(), "content": lines.join("\n")}]}));
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
+}
+
+/// A provider that bills a token for four bytes.
+fn answer(request: &Received) -> Answer {
+    let body = json!({"type": "message", "role": "assistant", "model": "claude-sonnet-4-6", "content": [],
+        "stop_reason": "end_turn", "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 7}});
+    (200, body.to_string())
+}
+
+/// How full the window was is a matter of what was sent, whatever was measured before.
+#[test]
+fn zones_are_those_of_what_was_sent() {
+    const SETTINGS: &str = "[listen]\nadmin = 'off'\n[window]\nsize = 13000\n[truncate]\nmax_lines = 20\n\
+                            [clear]\ngate = ['window']\n";
+    for (mode, says) in [
+        ("rewrite", ["before the event it was in zone red", "event (window)"]),
+        ("observe", ["shortened so, it would be in zone green", "would be cleared"]),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!("mode = '{mode}'\n{SETTINGS}[state]\ndir = '{}'\n", home.path().display());
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for results in 0..40 {
+            assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(results)).0, 200);
+        }
+        gateway.stop();
+        let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+        let id = listed["conversations"][0]["id"].as_str().unwrap();
+        let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+        let text = done(home.path(), &[&["inspect", id], &CONFIG[..]].concat());
+        let mut others = 0;
+        for one in inspected["requests"].as_array().unwrap() {
+            let (window, record) = (&one["record"]["window"], &one["record"]);
+            let share = record["tokens"]["input"].as_f64().unwrap()
+                / (window["tokens"].as_f64().unwrap() - window["reserved"].as_f64().unwrap());
+            let bounds = [(0.9, "red"), (0.75, "orange"), (0.5, "yellow"), (0.0, "green")];
+            let zone = bounds.iter().find(|(bound, _)| share >= *bound).unwrap().1;
+            assert_eq!(window["zone_sent"], zone, "{record}");
+            let row = format!("\n{:>2} ", one["n"].as_u64().unwrap());
+            let row = text[text.find(&row).unwrap() + 1..].lines().next().unwrap();
+            assert_eq!(row.split_whitespace().nth(5), Some(zone), "{row}");
+            others += usize::from(window["zone"] != zone);
+        }
+        assert!(others > 0 && says.iter().all(|says| text.contains(says)), "{text}");
+    }
+}
+
 #[test]
 fn a_checkpoint_that_cannot_be_written_is_named() {
     let home = tempfile::tempdir().unwrap();
@@ -90,7 +151,7 @@ fn a_checkpoint_that_cannot_be_written_is_named() {
         score: None,
         at_ms: 0,
     };
-    keep(home.path(), Batch { summaries: vec![summary], ..rows(vec![record("r1")]) });
+    keep(home.path(), Batch { summaries: vec![summary], ..rows(&[record("r1")]) });
     fs::write(home.path().join("taken"), "").unwrap();
     let refused = run(home.path(), &[&["checkpoint", "c", "--dir", "taken"], &CONFIG[..]].concat());
     assert_eq!(refused.code, Some(1));
