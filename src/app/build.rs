@@ -25,7 +25,7 @@ use crate::admin;
 use crate::config::{self, Config};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
-use crate::server::{Bound, Drained, Running, Server, Settings};
+use crate::server::{self, Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
@@ -271,9 +271,8 @@ fn served(upstream: &config::Upstream) -> Served {
 }
 
 fn settings(limits: &config::Limits) -> Settings {
-    let usual = Settings::default();
     Settings {
-        workers: NonZeroUsize::new(limits.workers).unwrap_or(usual.workers),
+        workers: NonZeroUsize::new(limits.workers).unwrap_or_else(server::usual_workers),
         max_connections: limits.max_connections,
         max_body: limits.max_body.bytes(),
         max_decoded: limits.max_body.bytes().saturating_mul(DECODED),

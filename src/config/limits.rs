@@ -22,7 +22,7 @@ pub struct Limits {
     pub memo: ByteSize,
     /// The most ledger records that wait to be written.
     pub queue: usize,
-    /// Worker threads; 0: one for each core.
+    /// Worker threads; 0: as many as are usual on the machine.
     pub workers: usize,
 }
 

@@ -12,7 +12,7 @@ use toml::de::DeValue;
 use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, Word};
-use crate::upstream::BaseUrl;
+use crate::upstream::{BaseUrl, Timeouts};
 
 /// A server that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,8 +144,6 @@ const NOT_SETTABLE: &[HeaderName] = &[
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Where keys of the cache are known to be taken; other servers may refuse them.
 const KNOWS_CACHE_KEYS: &str = "api.openai.com";
@@ -167,14 +165,15 @@ struct Entry {
 impl Entry {
     fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
         let base_url = self.base_url.unwrap_or(base_url);
-        let idle_timeout = self.idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let usual = Timeouts::default();
+        let idle_timeout = self.idle_timeout.unwrap_or(usual.idle);
         Upstream {
             name: name.to_owned(),
             cache_key: self.cache_key.unwrap_or_else(|| base_url.domain() == KNOWS_CACHE_KEYS),
             base_url,
             protocols: self.protocols.unwrap_or(protocols),
             headers: self.headers.unwrap_or_default(),
-            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            connect_timeout: self.connect_timeout.unwrap_or(usual.connect),
             idle_timeout,
             response_timeout: self.response_timeout.unwrap_or_else(|| response_timeout(idle_timeout)),
             include_usage: self.include_usage,
@@ -211,10 +210,11 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
         section.require("base_url", "missing, a new upstream must say where it is");
         section.require("protocols", "missing, a new upstream must say what it speaks");
     }
-    let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, CONNECT_TIMEOUT);
-    let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, IDLE_TIMEOUT);
-    let usual = response_timeout(idle_timeout);
-    let response_timeout = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, usual);
+    let usual = Timeouts::default();
+    let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, usual.connect);
+    let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, usual.idle);
+    let head = response_timeout(idle_timeout);
+    let response_timeout = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, head);
     Entry {
         base_url: section.optional("base_url"),
         protocols: section.list("protocols"),

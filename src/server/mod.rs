@@ -58,19 +58,9 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-impl Default for Settings {
-    /// A worker per core up to 4, 1024 connections, bodies of 64 MiB (128 MiB decoded), 5 s to rewrite, 15 min
-    /// of idling, 30 s to drain.
-    fn default() -> Self {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self {
-            workers: NonZeroUsize::new(cores.min(4)).unwrap_or(NonZeroUsize::MIN),
-            max_connections: 1024,
-            max_body: 64 << 20,
-            max_decoded: 128 << 20,
-            rewrite_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(15 * 60),
-            drain_timeout: Duration::from_secs(30),
-        }
-    }
+/// The workers of a machine that nobody said a number for: one for each core, up to 4. They wait more than they work.
+pub fn usual_workers() -> NonZeroUsize {
+    thread::available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MOST_WORKERS))
 }
+
+const MOST_WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");

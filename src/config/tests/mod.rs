@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::shape::settings::Keep;
+use crate::upstream::Timeouts;
 use crate::usage::Stated;
 
 mod mistakes;
@@ -115,6 +116,16 @@ fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
         assert_eq!(got, [idle, response], "{set}");
     }
     assert_eq!(good("").upstreams.named("gemini").map(|it| it.response_timeout.as_secs()), Some(900));
+}
+
+/// Who sends without a configuration waits as long as one who has an empty one.
+#[test]
+fn times_of_upstreams_are_the_same_without_a_file() {
+    let Timeouts { connect, response, idle, keep_alive: _ } = Timeouts::default();
+    for upstream in good("").upstreams.as_slice() {
+        let times = (upstream.connect_timeout, upstream.response_timeout, upstream.idle_timeout);
+        assert_eq!(times, (connect, response, idle), "{}", upstream.name);
+    }
 }
 
 #[test]

@@ -70,9 +70,17 @@ impl Proxy {
     }
 }
 
-/// One worker and short times for the end.
+/// One worker, a short time for the end, and room and time enough for all else.
 fn settings() -> Settings {
-    Settings { workers: NonZeroUsize::MIN, drain_timeout: Duration::from_millis(1), ..Settings::default() }
+    Settings {
+        workers: NonZeroUsize::MIN,
+        max_connections: 1024,
+        max_body: 64 << 20,
+        max_decoded: 128 << 20,
+        rewrite_timeout: Duration::from_secs(5),
+        idle_timeout: Duration::from_secs(15 * 60),
+        drain_timeout: Duration::from_millis(1),
+    }
 }
 
 /// A proxy that streams everything to one upstream, that upstream, and a client.
