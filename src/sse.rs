@@ -42,8 +42,6 @@ pub struct Framer {
     cut_event: bool,
     /// The first line has been taken.
     begun: bool,
-    /// Events that were too large to keep.
-    dropped: u64,
 }
 
 impl Framer {
@@ -81,11 +79,6 @@ impl Framer {
         self.take_line(b"", event);
     }
 
-    /// How many events were too large to keep.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
     fn keep(&mut self, bytes: &[u8]) {
         if self.line.len() + bytes.len() > MAX_EVENT {
             self.line.clear();
@@ -99,9 +92,7 @@ impl Framer {
         let is_first = !std::mem::replace(&mut self.begun, true);
         let line = if is_first { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         if line.is_empty() {
-            if std::mem::take(&mut self.cut_event) {
-                self.dropped += 1;
-            } else if self.pending {
+            if !std::mem::take(&mut self.cut_event) && self.pending {
                 event(&self.data);
             }
             self.pending = false;
@@ -197,7 +188,7 @@ mod tests {
             framer.push(&chunk, &mut |_| {});
         }
         framer.push(b"\n\ndata: after\n\n", &mut |data| seen.push(data.to_vec()));
-        assert_eq!((seen, framer.dropped()), (vec![b"after".to_vec()], 1));
+        assert_eq!(seen, [b"after".to_vec()]);
     }
 
     proptest! {

@@ -76,14 +76,6 @@ impl Upstreams {
         self.as_slice().iter().find(|upstream| upstream.name == name)
     }
 
-    /// Where a request of that protocol goes when its path names no upstream.
-    pub fn speaking(&self, protocol: Protocol) -> Option<&Upstream> {
-        match self {
-            Self::Named(list) => list.iter().find(|upstream| upstream.protocols.contains(&protocol)),
-            Self::Single(only) => Some(only),
-        }
-    }
-
     /// Everything to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
         let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();

@@ -14,8 +14,6 @@ pub struct Caller {
     pub agent: Option<String>,
     /// The client program, as it names itself.
     pub client: Option<String>,
-    /// How often the client has tried this request before, if it says so.
-    pub retries: Option<u32>,
 }
 
 /// Headers that carry a session id, in the order they are believed. The first is our own, for any client.
@@ -61,7 +59,6 @@ pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
             "user-agent" if caller.client.is_none() && !text.is_empty() => {
                 caller.client = text.split(' ').next().map(str::to_owned);
             }
-            "x-stainless-retry-count" if caller.retries.is_none() => caller.retries = text.parse().ok(),
             _ if caller.agent.is_none() && names_an_agent(name) => caller.agent = Some(text.to_owned()),
             _ => {}
         }
@@ -126,11 +123,8 @@ mod tests {
         ] {
             assert_eq!(caller(&headers(pairs), body).session.as_deref(), expected, "{pairs:?}");
         }
-        let caller = caller(
-            &headers(&[("user-agent", "claude-cli/2.1 (external)"), ("x-stainless-retry-count", "2")]),
-            None,
-        );
-        assert_eq!((caller.client.as_deref(), caller.retries), (Some("claude-cli/2.1"), Some(2)));
+        let caller = caller(&headers(&[("user-agent", "claude-cli/2.1 (external)")]), None);
+        assert_eq!(caller.client.as_deref(), Some("claude-cli/2.1"));
     }
 
     #[test]

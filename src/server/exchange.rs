@@ -246,11 +246,6 @@ impl Fault {
         Self { status, at_fault: Party::Client, message: message.into() }
     }
 
-    /// A fault of the upstream's making.
-    pub fn upstream(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, at_fault: Party::Upstream, message: message.into() }
-    }
-
     /// A fault of our own making.
     pub fn gateway(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, at_fault: Party::Gateway, message: message.into() }

@@ -243,7 +243,6 @@ mod tests {
         ] {
             let filter = LedgerFilter { since_ms, until_ms };
             assert_eq!(times(|each| books.rows(filter, each)), expected, "{filter:?}");
-            assert_eq!(times(|each| store.ledger_rows(filter, each)), expected, "{filter:?}");
         }
         drop(store);
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);

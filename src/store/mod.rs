@@ -80,16 +80,6 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
-    /// Calls `each` with the ledger's rows, oldest first.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
-    fn ledger_rows(
-        &self,
-        filter: LedgerFilter,
-        each: &mut dyn FnMut(LedgerEntry<'_>),
-    ) -> Result<(), StoreError>;
-
     /// What the requests of a conversation, or all, have used up since a time in milliseconds since 1970.
     ///
     /// # Errors

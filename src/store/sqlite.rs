@@ -10,7 +10,7 @@ use super::outputs::{Outputs, create_private, create_private_file};
 use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
 use super::summaries::{self, Summary};
 use super::writer::Writer;
-use super::{LedgerEntry, LedgerFilter, Store, StoreError, Stored, ledger, schema, splices};
+use super::{Store, StoreError, Stored, ledger, schema, splices};
 use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
@@ -166,14 +166,6 @@ impl Store for Sqlite {
 
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {
         self.read(|connection| summaries::newest(connection, thread))
-    }
-
-    fn ledger_rows(
-        &self,
-        filter: LedgerFilter,
-        each: &mut dyn FnMut(LedgerEntry<'_>),
-    ) -> Result<(), StoreError> {
-        self.read(|connection| ledger::rows(connection, filter, each))
     }
 
     fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {

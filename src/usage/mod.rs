@@ -29,7 +29,7 @@ mod vendor;
 pub use bound::{Binding, binding};
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced, Stated};
 pub use charge::Charge;
-pub use cost::{Bill, CacheEffect, CostBreakdown, bill, cache_effect, cost};
+pub use cost::{Bill, CostBreakdown, bill, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
 pub use money::Money;

@@ -52,11 +52,6 @@ impl Money {
         if self.0 < 0 { format!("-{digits}") } else { digits }
     }
 
-    /// Whether the amount is zero.
-    pub const fn is_zero(self) -> bool {
-        self.0 == 0
-    }
-
     /// How many decimal places people need to see: cents from a dollar on, else four significant digits, at
     /// most six places.
     fn display_places(self) -> usize {

@@ -56,11 +56,6 @@ pub struct Price {
 }
 
 impl Price {
-    /// A price of nothing but an input and an output rate.
-    pub fn new(input: Rate, output: Rate) -> Self {
-        Self { base: Rates { input, output, ..Rates::default() }, ..Self::default() }
-    }
-
     /// What reading a token from the cache and writing it there cost, as shares of plain input, where it is asked to be
     /// kept for `keeps_ms` milliseconds; `None` where input is free. A rate that is not listed is plain input.
     pub fn shares(&self, keeps_ms: Option<u64>) -> Option<(f64, f64)> {

@@ -14,12 +14,13 @@ use super::decimal::{self, AmountError};
 #[serde(transparent)]
 pub struct Rate(u64);
 
-/// Decimal places of a dollar per million tokens in a [`Rate`].
-const PLACES: usize = 6;
 /// A million dollars per million tokens. Beyond it a price is a slip of the pen.
 const MAX: u64 = 1_000_000_000_000;
 
 impl Rate {
+    /// Decimal places of a dollar per million tokens.
+    pub const PLACES: usize = 6;
+
     /// A rate of `picodollars` per token.
     pub const fn from_picodollars(picodollars: u64) -> Self {
         Self(picodollars)
@@ -30,7 +31,7 @@ impl Rate {
     /// # Errors
     /// Every [`AmountError`]: rates are exact, never rounded.
     pub fn from_usd_per_million_str(text: &str) -> Result<Self, AmountError> {
-        let scaled = decimal::parse(text, PLACES.cast_signed())?;
+        let scaled = decimal::parse(text, Self::PLACES.cast_signed())?;
         if !scaled.exact {
             return Err(AmountError::TooFine);
         }
@@ -39,15 +40,6 @@ impl Rate {
             _ if scaled.value < 0 => Err(AmountError::Negative),
             _ => Err(AmountError::TooLarge),
         }
-    }
-
-    /// US dollars per million tokens from a number that was written as a decimal: the shortest decimal that
-    /// reads back as `usd` is what was meant.
-    ///
-    /// # Errors
-    /// As [`Rate::from_usd_per_million_str`].
-    pub fn from_usd_per_million(usd: f64) -> Result<Self, AmountError> {
-        Self::from_usd_per_million_str(&usd.to_string())
     }
 
     /// The rate in pico-dollars per token.
@@ -59,7 +51,7 @@ impl Rate {
 /// US dollars per million tokens, exact (`0.003625`).
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&decimal::format(u128::from(self.0), PLACES, 0))
+        f.pad(&decimal::format(u128::from(self.0), Self::PLACES, 0))
     }
 }
 
@@ -104,21 +96,6 @@ mod tests {
             ("three", Err(AmountError::NotANumber)),
         ] {
             assert_eq!(Rate::from_usd_per_million_str(text).map(Rate::picodollars), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn reads_numbers_as_they_were_written() {
-        for (number, expected) in [
-            (0.1, Ok(100_000)),
-            (0.003_625, Ok(3625)),
-            (1e-6, Ok(1)),
-            (-0.0, Ok(0)),
-            (f64::NAN, Err(AmountError::NotANumber)),
-            (f64::INFINITY, Err(AmountError::NotANumber)),
-            (f64::MAX, Err(AmountError::TooLarge)),
-        ] {
-            assert_eq!(Rate::from_usd_per_million(number).map(Rate::picodollars), expected, "{number}");
         }
     }
 

@@ -22,11 +22,6 @@ impl BytesPerToken {
         }
     }
 
-    /// Whether anything was learned.
-    pub fn is_known(self) -> bool {
-        self.0.is_some()
-    }
-
     /// Bytes of a request to a token.
     pub fn value(self) -> f64 {
         self.0.unwrap_or(USUAL)
@@ -40,7 +35,6 @@ mod tests {
     #[test]
     fn ratios_follow_what_is_plausible() {
         let mut ratio = BytesPerToken::default();
-        assert!(!ratio.is_known());
         for (bytes, tokens, expected) in [
             (100, 10, 4.0),
             (30_000, 10_000, 3.0),

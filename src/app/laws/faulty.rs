@@ -11,8 +11,7 @@ use crate::protocol::{
     AnswerReader, Ask, Asked, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
 };
 use crate::store::{
-    Batch, Boundary, LedgerEntry, LedgerFilter, Spent, Store, StoreError, Stored, StoredDecision,
-    StoredSplice, Summary, Thread,
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
 };
 
 /// How many different failures there are.
@@ -73,14 +72,6 @@ impl Store for Faulty {
 
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
         self.read(&[1, 2], |store| store.session(session))
-    }
-
-    fn ledger_rows(
-        &self,
-        filter: LedgerFilter,
-        each: &mut dyn FnMut(LedgerEntry<'_>),
-    ) -> Result<(), StoreError> {
-        self.read(&[1], |store| store.ledger_rows(filter, each))
     }
 
     fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {

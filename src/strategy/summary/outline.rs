@@ -106,11 +106,6 @@ impl Outline {
         &self.sections[section as usize]
     }
 
-    /// Puts a text into a section.
-    pub fn set(&mut self, section: Section, text: &str) {
-        text.trim().clone_into(&mut self.sections[section as usize]);
-    }
-
     /// The items of a section: its lines without their marks.
     pub fn items(&self, section: Section) -> Vec<&str> {
         let lines = self.get(section).lines();

@@ -39,10 +39,6 @@ impl Automatic {
         Self { min_tokens, step: step.max(1), idle_ms, writes, trails: Vec::new() }
     }
 
-    pub(super) fn predict(&self, chain: &Chain, now_ms: u64) -> CacheUse {
-        self.divide(chain, self.longest_common(chain, now_ms).map_or(0, |common| common.blocks))
-    }
-
     pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64) -> CacheUse {
         let idle_ms = self.idle_ms;
         self.trails.retain(|trail| trail.is_fresh(now_ms, idle_ms));

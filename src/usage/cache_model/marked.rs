@@ -45,12 +45,6 @@ impl Marked {
         Self { min_tokens, lookback, entries: HashMap::new() }
     }
 
-    pub(super) fn predict(&self, chain: &Chain, shape: &PromptShape, now_ms: u64) -> CacheUse {
-        let marks = self.marks(chain, shape);
-        let read = self.longest_entry(chain, &marks, now_ms).map_or(0, |hit| hit.blocks);
-        divide(chain, &marks, read)
-    }
-
     pub(super) fn observe(&mut self, chain: &Chain, shape: &PromptShape, now_ms: u64) -> CacheUse {
         let marks = self.marks(chain, shape);
         let hit = self.longest_entry(chain, &marks, now_ms);

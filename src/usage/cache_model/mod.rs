@@ -214,16 +214,6 @@ impl CacheModel {
             State::Automatic(cache) => cache.observe(&chain, now_ms),
         }
     }
-
-    /// What [`CacheModel::observe`] would answer, leaving the cache as it is.
-    pub fn predict(&self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
-        let chain = Chain::of(scope, &shape.blocks);
-        match &self.state {
-            State::None => uncached(&chain),
-            State::Marked(cache) => cache.predict(&chain, shape, now_ms),
-            State::Automatic(cache) => cache.predict(&chain, now_ms),
-        }
-    }
 }
 
 fn uncached(chain: &Chain) -> CacheUse {

@@ -126,7 +126,8 @@ impl Catalogue {
     }
 
     /// The rows of the embedded list: seller, name at that seller, price.
-    pub fn rows() -> impl Iterator<Item = (Vendor, &'static str, Arc<Price>)> {
+    #[cfg(test)]
+    pub(super) fn rows() -> impl Iterator<Item = (Vendor, &'static str, Arc<Price>)> {
         index().iter().filter_map(|row| row.price().map(|price| (row.vendor, row.name, price)))
     }
 }

@@ -62,22 +62,6 @@ pub struct Bill {
     pub source: Source,
 }
 
-/// What the provider's cache did to the cost of one response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheEffect {
-    /// What reads cost less than the same tokens as plain input.
-    pub saved: Money,
-    /// What writes cost more than the same tokens as plain input.
-    pub surcharge: Money,
-}
-
-impl CacheEffect {
-    /// Saved less surcharge; negative where writes were never read.
-    pub fn net(&self) -> Money {
-        self.saved - self.surcharge
-    }
-}
-
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
 /// `None` if it is not known how long the prompt or the output was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
@@ -103,19 +87,6 @@ pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Ve
     let lookup = |model: &str| catalogue.billed(model, vendor).map(|priced| priced.price);
     let lines = cost_with(usage, &priced.price, lookup)?;
     Some(Bill { total: lines.total(), lines: Some(lines), source: priced.source })
-}
-
-/// What the cache saved and cost at `price`; `None` as for [`cost`].
-pub fn cache_effect(usage: &Usage, price: &Price) -> Option<CacheEffect> {
-    let schedule = Schedule::of(usage, price, usage.context_tokens())?;
-    let surcharge = |kind, tokens| schedule.cost(kind, tokens) - schedule.cost(Kind::Input, tokens);
-    let tokens = &usage.tokens;
-    Some(CacheEffect {
-        saved: -surcharge(Kind::CacheRead, tokens.cache_read),
-        surcharge: surcharge(Kind::CacheWrite5m, tokens.cache_write_5m)
-            + surcharge(Kind::CacheWrite1h, tokens.cache_write_1h)
-            + surcharge(Kind::CacheWrite12h, tokens.cache_write_12h),
-    })
 }
 
 fn cost_with(
