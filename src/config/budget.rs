@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use crate::usage::Money;
 
 use super::section::Section;
-use super::value::{Fault, Share, Word};
+use super::value::{Fault, Share, Word, number};
 
 /// What may be used up, and what happens then.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,11 +80,7 @@ fn money(section: &mut Section<'_, '_>, key: &'static str) -> Option<Money> {
 }
 
 fn dollars(value: &DeValue<'_>) -> Result<Money, Fault> {
-    let text = match value {
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-        DeValue::Float(number) => number.as_str(),
-        _ => return Err(Fault::UNEXPECTED),
-    };
+    let text = number(value).ok_or(Fault::UNEXPECTED)?;
     let amount = Money::from_usd_str(text).map_err(|_| Fault::UNEXPECTED)?;
     if (1..=DOLLARS * PICO).contains(&amount.picodollars()) {
         Ok(amount)

@@ -6,8 +6,8 @@ use glob::Pattern;
 use toml::de::DeValue;
 
 use super::section::Section;
-use super::value::{Fault, bad_pattern};
-use crate::usage::{Catalogue, Rate, Stated};
+use super::value::{Fault, bad_pattern, number};
+use crate::usage::{AmountError, Catalogue, Rate, Stated};
 
 /// Prices of the models whose names match a pattern, in place of the catalogue's.
 #[derive(Debug, Clone)]
@@ -17,10 +17,8 @@ pub struct PriceOverride {
     pub stated: Stated,
 }
 
-/// Decimal places of "dollars for a million tokens" that a [`Rate`] can hold.
-const PLACES: usize = 6;
-/// Dearer than this for a million tokens is a slip of the unit.
-const DEAREST: u64 = 100_000;
+/// Dearer than this, a hundred thousand dollars for a million tokens, is a slip of the unit.
+const DEAREST: Rate = Rate::from_picodollars(100_000_000_000);
 
 impl PriceOverride {
     /// The pattern as it was written.
@@ -60,26 +58,22 @@ fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> 
 }
 
 fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {
-    let text = match value {
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-        DeValue::Float(number) => number.as_str(),
-        DeValue::String(text) => text.as_ref(),
-        _ => return Err(Fault::UNEXPECTED),
-    };
+    let text = number(value).or_else(|| value.as_str()).ok_or(Fault::UNEXPECTED)?;
     let text = text.strip_prefix('+').unwrap_or(text);
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || !digits(fraction) {
         return Err(Fault::hint("write it as a plain decimal number, such as 3.75"));
     }
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.len() > PLACES {
-        return Err(Fault::Said(format!("expected at most {PLACES} decimal places, got {}", fraction.len())));
-    }
     let dear = || Fault::Said(format!("expected at most {DEAREST} US dollars for a million tokens"));
-    let whole = whole.parse::<u64>().ok().filter(|dollars| *dollars <= DEAREST).ok_or_else(dear)?;
-    let fraction = format!("{fraction:0<PLACES$}").parse::<u64>().map_err(|_| dear())?;
-    Ok(Rate::from_picodollars(whole * 10_u64.pow(PLACES as u32) + fraction))
+    let rate = Rate::from_usd_per_million_str(text).map_err(|error| match error {
+        AmountError::TooFine => {
+            let places = fraction.trim_end_matches('0').len();
+            Fault::Said(format!("expected at most {} decimal places, got {places}", Rate::PLACES))
+        }
+        _ => dear(),
+    })?;
+    if rate > DEAREST { Err(dear()) } else { Ok(rate) }
 }
 
 #[cfg(test)]

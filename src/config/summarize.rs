@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::section::Section;
 use super::size::ByteSize;
 use super::tuning::Around;
-use super::value::{Fault, Share, Word};
+use super::value::{Fault, Share, Word, number};
 use crate::planner::Layout;
 use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
@@ -170,12 +170,10 @@ fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
 
 /// An amount, or any.
 fn dollars(value: &DeValue<'_>) -> Result<Option<Money>, Fault> {
-    let text = match value {
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-        DeValue::Float(number) => number.as_str(),
-        DeValue::String(text) if text == "any" => return Ok(None),
-        _ => return Err(Fault::UNEXPECTED),
-    };
+    if value.as_str() == Some("any") {
+        return Ok(None);
+    }
+    let text = number(value).ok_or(Fault::UNEXPECTED)?;
     let amount = Money::from_usd_str(text).ok().filter(|amount| *amount >= Money::ZERO);
     amount.map(Some).ok_or(Fault::UNEXPECTED)
 }

@@ -82,6 +82,15 @@ fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
     value.as_str().ok_or(Fault::UNEXPECTED)
 }
 
+/// The text of a plain number, from which an amount is read exactly.
+pub(super) fn number<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    match value {
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
+        DeValue::Float(number) => Some(number.as_str()),
+        _ => None,
+    }
+}
+
 /// `"a", "b" or "c"`.
 fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut quoted: Vec<String> = words.into_iter().map(|word| format!("{word:?}")).collect();
