@@ -160,7 +160,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         windows: Windows::new(),
         systems: Mutex::default(),
         recover: config.recover,
-        recall: recall(config.outputs.recall, admin),
+        recall: Recall::new(config.outputs.recall, admin),
         prices,
         summaries,
         books: Books::start(means, config.limits.queue)?,
@@ -230,15 +230,6 @@ pub(super) fn counting(policy: &Policy) -> Policy {
         marks: marks::Settings { marks: false, anchors: false, ..policy.marks },
         ladder: ladder::Settings { enabled: false, ..policy.ladder },
         ..policy.clone()
-    }
-}
-
-/// A URL that nobody serves would mislead the model: without a listener nothing is promised.
-fn recall(recall: config::Recall, admin: Option<SocketAddr>) -> Recall {
-    match (recall, admin) {
-        (config::Recall::Path, _) => Recall::Path,
-        (config::Recall::Http, Some(address)) => Recall::Http(format!("http://{address}")),
-        (config::Recall::Http, None) | (config::Recall::None, _) => Recall::None,
     }
 }
 

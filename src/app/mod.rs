@@ -17,6 +17,7 @@ mod meter;
 mod metrics;
 mod opening;
 mod preview;
+mod recall;
 mod rewrite;
 mod rewritten;
 mod room;
@@ -49,6 +50,7 @@ use crate::upstream::Upstream;
 use crate::usage::Catalogue;
 
 pub use build::{App, StartError, prices, upstream as upstream_of};
+pub use recall::Recall;
 
 use asked::Asked;
 use books::{Books, Name};
@@ -98,25 +100,10 @@ struct Core {
     now_ms: fn() -> i64,
 }
 
-/// How a model gets at the full text of what was cut.
-#[derive(Debug, Clone)]
-enum Recall {
-    /// From a file.
-    Path,
-    /// From the admin listener, whose base URL this is.
-    Http(String),
-    /// Not at all.
-    None,
-}
-
 impl Core {
     /// The sentence that tells where the full text is.
     fn recall(&self, id: &str) -> String {
-        match &self.recall {
-            Recall::Path => format!("full output: {}", self.outputs.path(id).display()),
-            Recall::Http(base) => format!("full output: {base}/outputs/{id}"),
-            Recall::None => "run the tool again for the rest".to_owned(),
-        }
+        self.recall.sentence(&self.outputs, id)
     }
 
     /// Whether a prompt that is too long is shortened and sent again.

@@ -24,8 +24,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, Source, books, files, say, table};
-use crate::app;
-use crate::config::{self, Config};
+use crate::app::{self, Recall};
 use crate::store::{Bodies, Outputs};
 use bodies::Marks;
 use played::{Played, Setting};
@@ -68,6 +67,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     {
         return Err(Failure::Usage(format!("no price is known for `{model}`")));
     }
+    let (recall, outputs) =
+        (Recall::new(config.outputs.recall, config.listen.admin), Outputs::new(&config.outputs.dir));
     let setting = Setting {
         policy: &config.tuning.policy,
         catalogue: &catalogue,
@@ -75,7 +76,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         marks: options.client_marks,
         pace_ms: u64::from(options.pace) * 1000,
         bodies: &Bodies::below(&config.state.dir),
-        recall: &|id| recall(&config, id),
+        recall: &|id| recall.sentence(&outputs, id),
     };
     if options.sweep {
         return sweep(options, &setting);
@@ -164,18 +165,5 @@ fn play(file: &File, setting: &Setting<'_>) -> Result<Played, Unplayed> {
     match file {
         File::Transcript(transcript) => Ok(played::transcript(transcript, setting)?),
         File::Recording(recording) => played::recording(recording, setting),
-    }
-}
-
-/// Where a model finds a full text, as the gateway with this configuration says it.
-fn recall(config: &Config, id: &str) -> String {
-    match (config.outputs.recall, config.listen.admin) {
-        (config::Recall::Path, _) => {
-            format!("full output: {}", Outputs::new(&config.outputs.dir).path(id).display())
-        }
-        (config::Recall::Http, Some(admin)) => format!("full output: http://{admin}/outputs/{id}"),
-        (config::Recall::Http, None) | (config::Recall::None, _) => {
-            "run the tool again for the rest".to_owned()
-        }
     }
 }

@@ -181,8 +181,8 @@ impl Quotes {
         for line in &sent {
             self.lines.entry(*line).or_default().sent += 1;
         }
-        let was_cleared = held.edited.as_ref().is_some_and(|(known, _)| is_clearing(known));
-        if let Some(call) = held.call.filter(|_| is_clearing(&applied.decision) && !was_cleared) {
+        let was_cleared = held.edited.as_ref().is_some_and(|(known, _)| known.is_clearing());
+        if let Some(call) = held.call.filter(|_| applied.decision.is_clearing() && !was_cleared) {
             *self.cleared.entry(call).or_default() += 1;
         }
         held.edited = Some((Arc::clone(&applied.decision), sent));
@@ -199,11 +199,6 @@ fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
         }
         _ => None,
     }
-}
-
-/// Whether a decision takes the whole result away.
-fn is_clearing(decision: &Decision) -> bool {
-    decision.rules.split('+').any(|rule| rule.starts_with("clear"))
 }
 
 fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
