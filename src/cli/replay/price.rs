@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::usage::cache_model::{CacheKind, Writes};
+use crate::usage::cache_model::CacheKind;
 use crate::usage::{Catalogue, Price};
-
-/// The shortest prefix, in tokens, that Anthropic and Gemini cache, where the catalogue does not say.
-const CACHE_MIN: u64 = 1024;
 
 /// A price, and the name it was found under.
 #[derive(Debug, Clone)]
@@ -27,22 +24,35 @@ pub(super) fn find(catalogue: &Catalogue, model: &str) -> Option<Found> {
     })
 }
 
-/// The cache that a dialect's provider has for a model.
+/// The cache that a model's provider has, as the gateway takes it to be. Gemini's models are also recorded in other
+/// providers' dialects.
 pub(super) fn cache(protocol: &str, model: &str, price: Option<&Price>) -> CacheKind {
-    let least = price.and_then(|price| price.cache_min).unwrap_or(CACHE_MIN);
-    if protocol == "anthropic" {
-        return CacheKind::anthropic(least);
-    }
-    if protocol == "gemini" || model.contains("gemini") {
-        return CacheKind::gemini(least);
-    }
-    let bills_writes = price.is_some_and(|price| price.base.cache_write_5m.is_some());
-    CacheKind::openai(if bills_writes { Writes::Billed } else { Writes::Free })
+    let is_translated = protocol != "anthropic" && model.contains("gemini");
+    CacheKind::of(if is_translated { "gemini" } else { protocol }, price)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn caches_are_those_that_the_gateway_reckons_with() {
+        let catalogue = Catalogue::embedded();
+        for (protocol, model, expected) in [
+            ("anthropic", "claude-sonnet-4-6", "Marked"),
+            ("openai-chat", "gpt-4o", "Automatic"),
+            ("openai-chat", "google/gemini-3-pro-preview", "Automatic"),
+            // No discount, no cache to speak of: nothing is ever cold there.
+            ("openai-chat", "gpt-4-turbo", "None"),
+            ("anthropic", "nobody/knows", "Marked"),
+        ] {
+            let price = find(&catalogue, model).map(|found| found.price);
+            let kind = cache(protocol, model, price.as_deref());
+            assert!(format!("{kind:?}").starts_with(expected), "{model} {kind:?}");
+            let is_same = kind == CacheKind::of(protocol, price.as_deref());
+            assert_eq!(is_same, !model.contains("gemini"), "{model} {kind:?}");
+        }
+    }
 
     #[test]
     fn recorded_names_are_found() {
