@@ -271,6 +271,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_in_the_file_yet_is_read_through_a_link_too() {
+        let home = tempfile::tempdir().unwrap();
+        let store = write(home.path(), vec![row(10)]);
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(home.path().join(FILE_NAME), &link).unwrap();
+        let books = Books::open(&link).unwrap().unwrap();
+        assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10]);
+        drop(store);
+    }
+
+    #[test]
     fn what_is_no_ledger_is_told_apart() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(FILE_NAME);

@@ -36,6 +36,8 @@ impl Reader {
     /// # Errors
     /// When it cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        // A log lies beside the file itself, not beside a link to it.
+        let path = &fs::canonicalize(path)?;
         let still = Still::find(path)?;
         let opened = match &still {
             Some(still) => still.open(),
@@ -62,7 +64,7 @@ impl Reader {
 }
 
 impl Still {
-    /// The file, if nobody has it open: whoever has keeps a log beside it. An empty log without an index is a copy's.
+    /// The file at an absolute path, if nobody has it open: whoever has keeps a log beside it. An empty log without an index is a copy's.
     fn find(path: &Path) -> io::Result<Option<Self>> {
         let log = match fs::metadata(beside(path, "-wal")) {
             Ok(found) => Some(found.len()),
@@ -72,8 +74,7 @@ impl Still {
         if log.is_some_and(|bytes| bytes > 0 || beside(path, "-shm").exists()) {
             return Ok(None);
         }
-        let path = std::path::absolute(path)?;
-        Ok(Some(Self { seen: seen(&path)?, path }))
+        Ok(Some(Self { seen: seen(path)?, path: path.to_owned() }))
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
