@@ -142,9 +142,16 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
     // A copy that lacks the index, where none can be made: that is said, and nothing is passed off as all there is.
     fs::remove_file(state.join("plimsoll.db-shm")).expect("removed");
     let frozen = Frozen::new(&state);
-    let found = read(home.path(), &report);
-    assert_eq!((found.code, found.out.as_str()), (Some(1), ""));
-    assert!(found.err.contains("plimsoll.db: the newest records are in the `-wal` file"), "{}", found.err);
+    for of_files in [0o444, 0o644] {
+        set_modes(&state, 0o555, of_files);
+        let found = read(home.path(), &report);
+        assert_eq!((found.code, found.out.as_str()), (Some(1), ""), "{of_files:o}");
+        assert!(
+            found.err.contains("plimsoll.db: the newest records are in the `-wal` file"),
+            "{}",
+            found.err
+        );
+    }
     drop(frozen);
     assert_eq!(run(home.path(), &report).code, Some(0));
 }
