@@ -64,7 +64,8 @@ impl Reader {
 }
 
 impl Still {
-    /// The file at an absolute path, if nobody has it open: whoever has keeps a log beside it. An empty log without an index is a copy's.
+    /// The file at an absolute path, if nobody has it open: whoever has keeps a log beside it. An empty log without an
+    /// index is a copy's.
     fn find(path: &Path) -> io::Result<Option<Self>> {
         let log = match fs::metadata(beside(path, "-wal")) {
             Ok(found) => Some(found.len()),

@@ -64,9 +64,9 @@ pub struct Bill {
 
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
-/// `None` if it is not known how long the prompt or the output was, or the price does not say: a service tier or fast mode it does not list, searches without a price,
-/// or an extra call of another model ([`bill`] looks those up). Where inference bound to a region has no
-/// factor, there is no surcharge.
+/// `None` if it is not known how long the prompt or the output was, or the price does not say: a service tier or fast
+/// mode it does not list, searches without a price, or an extra call of another model ([`bill`] looks those up). Where
+/// inference bound to a region has no factor, there is no surcharge.
 ///
 /// Rates that the price does not list: cache reads and short writes are plain input; long writes, where short
 /// ones carry a surcharge, are twice the input rate for an hour and two and a half times for twelve;
