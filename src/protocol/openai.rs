@@ -4,6 +4,7 @@
 //! that is too long are taken for it.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::Value;
 
 use super::answer::{AtFault, Fault, Refused};
@@ -43,19 +44,22 @@ pub(super) fn stated_cost(figures: &Value) -> Option<Money> {
     Some(cost + usd(behind)?)
 }
 
-/// What the figures show of tools that the provider ran.
+/// What the figures show of tools that the provider ran. It does not charge for those of others' servers.
 pub(super) fn unpriced(figures: &Value) -> Vec<Charge> {
-    let any = |key| match figures.get(key) {
-        Some(Value::Object(tools)) => {
-            tools.values().any(|calls| calls.as_f64().is_some_and(|calls| calls > 0.0))
-        }
-        Some(calls) => calls.as_f64().is_some_and(|calls| calls > 0.0),
-        None => false,
+    let is_some = |calls: &Value| calls.as_f64().is_some_and(|calls| calls > 0.0);
+    let any = |key| figures.get(key).is_some_and(is_some);
+    let told_apart = ["server_side_tool_usage_details", "server_side_tool_usage"];
+    let has_run = match told_apart.into_iter().find_map(|key| figures.get(key)?.as_object()) {
+        Some(tools) => tools.iter().any(|(tool, calls)| is_some(calls) && !is_mcp(tool)),
+        None => any("num_server_side_tools_used"),
     };
-    let tools = ["num_server_side_tools_used", "server_side_tool_usage_details", "server_side_tool_usage"];
-    let shown =
-        [(tools.into_iter().any(any), Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
+    let shown = [(has_run, Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
+}
+
+/// Whether a tool is on a server that the caller has named.
+pub(super) fn is_mcp(tool: &str) -> bool {
+    memmem::find(tool.to_ascii_lowercase().as_bytes(), b"mcp").is_some()
 }
 
 /// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.

@@ -96,12 +96,14 @@ impl Fold for Responses {
     }
 }
 
-/// Whether a search stands behind an answer. What is found in the user's own files is not charged for.
+/// Whether a search stands behind an answer. What is found in the user's own files is not charged for, and nor are
+/// searches for nothing.
 fn is_grounded(candidate: &Value) -> bool {
     let list =
         |key| at(candidate, &["groundingMetadata", key]).and_then(Value::as_array).into_iter().flatten();
-    let has_searched =
-        ["webSearchQueries", "imageSearchQueries"].into_iter().any(|key| list(key).next().is_some());
+    let has_searched = ["webSearchQueries", "imageSearchQueries"]
+        .into_iter()
+        .any(|key| list(key).any(|query| query.as_str() != Some("")));
     has_searched || list("groundingChunks").any(|chunk| chunk.get("retrievedContext").is_none())
 }
 
@@ -201,6 +203,8 @@ mod tests {
             ("", &[][..]),
             (r#","groundingMetadata":{}"#, &[]),
             (r#","groundingMetadata":{"webSearchQueries":[]}"#, &[]),
+            (r#","groundingMetadata":{"webSearchQueries":["",""]}"#, &[]),
+            (r#","groundingMetadata":{"webSearchQueries":["","x"]}"#, &[Charge::Grounding]),
             (r#","groundingMetadata":{"groundingChunks":[{"retrievedContext":{}}]}"#, &[]),
             (r#","groundingMetadata":{"groundingChunks":[{"web":{}}]}"#, &[Charge::Grounding]),
             (r#","groundingMetadata":{"webSearchQueries":["x"]}"#, &[Charge::Grounding]),

@@ -93,7 +93,9 @@ fn charges(choice: &Value) -> impl Iterator<Item = Charge> {
     let said = choice.get("message").or_else(|| choice.get("delta"));
     let list = move |key| said.and_then(|said| said.get(key)?.as_array()).map_or(&[][..], Vec::as_slice);
     let cites = list("annotations").iter().any(|one| text(one, &["type"]).as_deref() == Some("url_citation"));
-    let shown = [(cites, Charge::WebSearch), (!list("executed_tools").is_empty(), Charge::ServerTools)];
+    let is_own = |tool: &Value| !text(tool, &["type"]).is_some_and(|kind| openai::is_mcp(&kind));
+    let has_run = list("executed_tools").iter().any(is_own);
+    let shown = [(cites, Charge::WebSearch), (has_run, Charge::ServerTools)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge))
 }
 
@@ -302,6 +304,21 @@ mod tests {
             (chunk("{}", r#","num_sources_used":3"#), None, &[Charge::WebSearch]),
             (
                 chunk("{}", r#","server_side_tool_usage_details":{"web_search_calls":0,"x_search_calls":2}"#),
+                None,
+                &[Charge::ServerTools],
+            ),
+            (
+                chunk(
+                    "{}",
+                    r#","num_server_side_tools_used":2,"server_side_tool_usage_details":{"mcp_calls":2}"#,
+                ),
+                None,
+                &[],
+            ),
+            (chunk("{}", r#","num_server_side_tools_used":2"#), None, &[Charge::ServerTools]),
+            (chunk(r#"{"executed_tools":[{"type":"mcp"}]}"#, ""), None, &[]),
+            (
+                chunk(r#"{"executed_tools":[{"type":"mcp"},{"type":"search"}]}"#, ""),
                 None,
                 &[Charge::ServerTools],
             ),

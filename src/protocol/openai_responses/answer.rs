@@ -94,12 +94,18 @@ impl Fold for Responses {
 fn charges(response: &Value) -> impl Iterator<Item = Charge> {
     let items = response.get("output").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|item| match item.get("type")?.as_str()? {
-        "web_search_call" => Some(Charge::WebSearch),
+        "web_search_call" => is_search(item).then_some(Charge::WebSearch),
         "file_search_call" => Some(Charge::FileSearch),
         "code_interpreter_call" => Some(Charge::CodeExecution),
         "image_generation_call" => Some(Charge::ImageGeneration),
         _ => None,
     })
+}
+
+/// Whether a call searches: to open a page, or to look something up in it, is not charged for.
+fn is_search(call: &Value) -> bool {
+    let action = text(call, &["action", "type"]);
+    !matches!(action.as_deref(), Some("open_page" | "find_in_page"))
 }
 
 fn is_removed(change: &Value) -> bool {
@@ -201,6 +207,7 @@ mod tests {
     #[test]
     fn what_else_is_charged_for_is_named() {
         let item = |kind: &str| format!(r#"{{"type":"{kind}","id":"x"}}"#);
+        let acts = |action: &str| format!(r#"web_search_call","action":{{"type":"{action}"}},"of":""#);
         let with = |items: &[&str], more: &str| {
             let items: Vec<String> = items.iter().map(|kind| item(kind)).collect();
             response("completed", &format!(r#","output":[{}],"usage":{FIGURES}{more}"#, items.join(",")))
@@ -210,6 +217,8 @@ mod tests {
             (with(&["message", "reasoning", "mcp_call"], ""), 0, &[][..]),
             (with(&["web_search_call", "message", "web_search_call"], ""), 0, &[Charge::WebSearch]),
             (with(&["web_search_call"], counted), 2, &[]),
+            (with(&[&acts("open_page"), &acts("find_in_page")], ""), 0, &[]),
+            (with(&[&acts("open_page"), &acts("search")], ""), 0, &[Charge::WebSearch]),
             (
                 with(&["image_generation_call", "code_interpreter_call", "file_search_call"], counted),
                 2,
