@@ -165,7 +165,10 @@ impl Row {
         }
         match self.vendor {
             Vendor::Bedrock => true,
-            Vendor::Vertex => self.name.contains('@') || name.len() < decoded.len(),
+            Vendor::Vertex => {
+                let has_its_path = name.len() < decoded.len();
+                has_its_path || self.name.contains('@') || self.name.starts_with("claude-")
+            }
             Vendor::OpenRouter => {
                 split_vendor(self.name).is_some_and(|(maker, name)| maker.sells_alone(name))
             }

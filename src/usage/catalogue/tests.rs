@@ -221,6 +221,8 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         ("us.anthropic.claude-opus-5", None, true),
         ("anthropic.claude-opus-5", Some(Bedrock), true),
         ("claude-3-opus@20240229", None, true),
+        ("claude-3-5-sonnet-20241022", None, true),
+        ("claude-3-haiku-20240307", Some(Vendor::Anthropic), true),
         ("anthropic/claude-sonnet-4.6", None, true),
         ("x-ai/grok-4", None, true),
         ("google/gemini-2.0-flash-001", None, true),
