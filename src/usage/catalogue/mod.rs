@@ -166,7 +166,7 @@ impl Row {
         match self.vendor {
             Vendor::Bedrock => true,
             Vendor::Vertex => {
-                let has_its_path = name.len() < decoded.len();
+                let has_its_path = names::is_of_vertex(&decoded);
                 has_its_path || self.name.contains('@') || self.name.starts_with("claude-")
             }
             Vendor::OpenRouter => {

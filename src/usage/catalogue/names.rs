@@ -24,7 +24,7 @@ pub(super) fn without_path(model: &str) -> &str {
     if let Some(name) = model.strip_prefix("models/") {
         return name;
     }
-    if model.starts_with("publishers/") || model.starts_with("projects/") {
+    if is_of_vertex(model) {
         return model.rsplit_once("/models/").map_or(model, |(_, name)| name);
     }
     if model.starts_with("arn:aws") {
@@ -32,6 +32,11 @@ pub(super) fn without_path(model: &str) -> &str {
         return resources.iter().find_map(|kind| model.split_once(kind)).map_or(model, |(_, name)| name);
     }
     model.strip_prefix("bedrock/converse/").unwrap_or(model)
+}
+
+/// Whether a path stands before it that Vertex alone writes.
+pub(super) fn is_of_vertex(model: &str) -> bool {
+    model.starts_with("publishers/") || model.starts_with("projects/")
 }
 
 /// The name as it is, then with one decoration less at a time.

@@ -217,6 +217,9 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         ("gemini-2.0-flash", Some(Gemini), false),
         ("gemini-2.0-flash", Some(Vertex), true),
         ("publishers/google/models/gemini-2.0-flash", None, true),
+        // The Gemini API's own path, whose price is another.
+        ("models/gemini-2.0-flash", None, false),
+        ("models/gemini-2.0-flash", Some(Gemini), false),
         // Names that one seller writes so, or that all sell at their maker's price.
         ("us.anthropic.claude-opus-5", None, true),
         ("anthropic.claude-opus-5", Some(Bedrock), true),
