@@ -178,6 +178,31 @@ fn output_that_is_not_stated_is_unknown() {
     }
 }
 
+/// Who states what an answer cost may be anybody: what would have been paid without the gateway is in proportion to it.
+#[test]
+fn a_stated_cost_has_a_net_whoever_sells_the_model() {
+    const MODEL: &str = "moonshotai/kimi-k2.5";
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let tokens = request.body.len() / 4;
+        let usage = json!({"prompt_tokens": tokens, "completion_tokens": 0, "cost": 0.02});
+        let choices = json!([{"finish_reason": "stop", "message": {"role": "assistant", "content": ""}}]);
+        (200, json!({"id": "c", "model": MODEL, "choices": choices, "usage": usage}).to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let call = json!({"id": "1", "type": "function", "function": {"name": "Grep", "arguments": "{}"}});
+    let messages = json!([{"role": "user", "content": "Find the bug"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": log("first", 4000)}]);
+    gateway.post("/v1/chat/completions", &[], &json!({"model": MODEL, "messages": messages}).to_string());
+    gateway.stop();
+    let record = &records(home.path())[0];
+    let (untouched, sent) = (prompt(&record["counterfactual"]["tokens"]), prompt(&record["tokens"]));
+    let cost = record["counterfactual"]["cost"].as_u64().unwrap_or(0);
+    assert!(untouched > sent, "{record}");
+    assert!((cost as f64 / 2e10 - untouched as f64 / sent as f64).abs() < 0.01, "{record}");
+}
+
 /// What has no price is named, and what has one is a lower bound in every sum; what the provider states is all of it.
 #[test]
 fn charges_without_a_price_are_told() {

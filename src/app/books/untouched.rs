@@ -163,8 +163,12 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
     }
     let model = ended.record.model.as_deref().unwrap_or_default();
     let listed = |usage: &Usage| -> Option<i128> {
-        let usage = Usage { provider_cost: None, ..usage.clone() };
-        Some(usage::bill(prices, &usage, model, ended.vendor)?.total.picodollars())
+        let total = match usage.provider_cost {
+            None => usage::bill(prices, usage, model, ended.vendor)?.total,
+            // Whose list it is matters little to a proportion.
+            Some(_) => usage::cost(usage, &prices.find(model, ended.vendor)?.price)?.total(),
+        };
+        Some(total.picodollars())
     };
     let (before, after) = (listed(real)?, listed(untouched)?);
     let more = match real.provider_cost {
