@@ -349,6 +349,32 @@ mod tests {
         }
     }
 
+    /// Most of a stream is never parsed.
+    #[test]
+    fn ordinary_events_are_not_looked_into() {
+        let chunk = |delta: &str, rest: &str| {
+            format!(
+                r#"{{"id":"c","model":"m","choices":[{{"index":0,"delta":{delta}{rest}}}],"usage":null}}"#
+            )
+        };
+        let open = r#","finish_reason":null"#;
+        let mut completion = Completion::default();
+        assert!(completion.wants(chunk("{}", open).as_bytes()));
+        completion.answer.id = Some("c".to_owned());
+        for (event, expected) in [
+            (chunk(r#"{"content":"Hello"}"#, open), false),
+            (
+                chunk(r#"{"content":"\"usage\":{} \"url_citation\" \"error\" \"executed_tools\""}"#, open),
+                false,
+            ),
+            (chunk(r#"{"content":"","annotations":[]}"#, open), false),
+            (chunk(r#"{"annotations":[{"type":"url_citation"}]}"#, open), true),
+            (chunk("{}", r#","finish_reason":"stop""#), true),
+        ] {
+            assert_eq!(completion.wants(event.as_bytes()), expected, "{event}");
+        }
+    }
+
     /// Some servers write an empty reason into every chunk.
     #[test]
     fn an_empty_reason_is_no_end() {
