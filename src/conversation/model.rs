@@ -225,8 +225,8 @@ pub struct Marks {
     pub parts: Vec<(PartId, bool)>,
     /// Whether any of them, wherever it stands, is to last for long.
     pub long: bool,
-    /// Whether the provider itself marks the end of the prompt, for long.
-    pub ends_long: bool,
+    /// Whether the provider itself marks the end of the prompt, and if so, whether for long.
+    pub end: Option<bool>,
     /// A mark as a member of a block.
     pub member: &'static str,
     /// The same for one that lasts for long.
@@ -240,6 +240,11 @@ impl Marks {
     /// How many more a request may have.
     pub fn free(&self) -> usize {
         Self::MOST.saturating_sub(self.frame + self.parts.len())
+    }
+
+    /// Whether any of the messages is kept because of them.
+    pub fn are_in_history(&self) -> bool {
+        self.end.is_some() || !self.parts.is_empty()
     }
 }
 

@@ -254,7 +254,7 @@ fn old_parts(
     if conversation.continues.is_some() {
         return;
     }
-    let is_marked = conversation.marks.as_ref().is_none_or(|marks| marks.free() < Marks::MOST);
+    let is_marked = conversation.marks.as_ref().is_none_or(Marks::are_in_history);
     let cached = is_marked || policy.marks.marks;
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();

@@ -81,13 +81,13 @@ fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) 
     })
 }
 
-/// The decisions in short: message and rules.
 /// Knows one decision.
 fn recovering(known: &Arc<Decision>) -> impl Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>> {
     let decision = |key: &PartKey| (Some(*key) == known.key).then(|| Arc::clone(known));
     move |keys| keys.iter().map(decision).collect()
 }
 
+/// The decisions in short: message and rules.
 fn decided(outcome: &Outcome) -> Vec<String> {
     let in_short = |applied: &Applied| format!("{} {}", applied.part.message, applied.decision.rules);
     outcome.applied.iter().map(in_short).collect()

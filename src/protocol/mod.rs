@@ -285,6 +285,15 @@ mod tests {
             ("anthropic", "messages", block(&short), short.clone(), None),
             ("anthropic", "messages", block(&long), short.clone(), Some(HOUR)),
             ("anthropic", "messages", block(&short), long.clone(), Some(HOUR)),
+            // Instructions alone: the history is not kept.
+            (
+                "anthropic",
+                "messages",
+                "[]".to_owned(),
+                r#""system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#
+                    .to_owned(),
+                None,
+            ),
             ("anthropic", "messages", "[]".to_owned(), r#""a":1"#.to_owned(), None),
             (
                 "openai-chat",

@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, PartId, PartKind};
 /// What the gateway may do about marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Mark the prompts of clients that do not.
+    /// Mark the history for clients that do not.
     pub marks: bool,
     /// Use free marks as anchors.
     pub anchors: bool,
@@ -82,7 +82,8 @@ impl Chosen {
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
         if !taken && self.parts.len() < marks.free() {
             // Marks that last for long come first: one before such a mark must be one itself.
-            let long = marks.ends_long || marks.parts.iter().any(|(other, long)| *other > part && *long);
+            let long =
+                marks.end == Some(true) || marks.parts.iter().any(|(other, long)| *other > part && *long);
             self.parts.push((part, long));
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     let mut marks = Marks {
         member: r#""cache_control":{"type":"ephemeral"}"#,
         long_member: r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
-        ends_long: automatic.is_some_and(|mark| is_long(mark.of(body))),
+        end: automatic.map(|mark| is_long(mark.of(body))),
         ..Marks::default()
     };
     let around = [&body[..list.range().start], &body[list.range().end..]];
