@@ -295,19 +295,22 @@ fn check(dialect: &'static str, writer: Writer, turn: usize) {
     let (last, records) = play_well(Case { dialect, writer, turn, clears: false, scale });
     let used = records.iter().filter(|record| spliced(record)).count();
     let own: Vec<&Value> = records.iter().filter(|record| !record["own"].is_null()).collect();
+    let is_answered = |record: &&Value| !record["status"].is_null();
     assert!(last.contains(MODEL_DECISION), "{dialect}: the model's decision is gone");
     assert!(turn > scale.steps || last.contains(USER_DECISION), "{dialect}: the user's decision is gone");
     if writer == Writer::Good {
         assert!(used >= 2, "{dialect}: {used} summaries were used");
         let made: Vec<_> = own.iter().filter(|record| record["own"]["messages"] != json!(0)).collect();
         assert!(made.len() >= used && made.iter().all(|record| record["own"]["score"].is_number()));
-        assert!(own.iter().all(|record| record["cost"]["total"].as_i64() > Some(0)));
-        assert!(own.iter().all(|record| record["net_saved"].as_i64() < Some(0)));
+        let (answered, cut_short): (Vec<&Value>, Vec<&Value>) = own.iter().copied().partition(is_answered);
+        assert!(answered.iter().all(|record| record["cost"]["total"].as_i64() > Some(0)));
+        assert!(answered.iter().all(|record| record["net_saved"].as_i64() < Some(0)));
+        // The end of the gateway may cut one short.
+        assert!(cut_short.len() <= 1, "{dialect}: {cut_short:?}");
     }
     if matches!(writer, Writer::Garbage | Writer::Silent) {
         assert_eq!(used, 0, "{dialect}: what is no summary was used");
     }
-    let is_answered = |record: &&Value| !record["status"].is_null();
     assert!(!own.is_empty(), "{dialect}: what was asked is in the books");
     assert_eq!(
         own.iter().any(is_answered),
