@@ -8,7 +8,8 @@
 //! empty line behind it. So it is looked for whenever hyper has nothing to write.
 //!
 //! A client that is still sending when the connection ends would have it reset, and could lose the answer with that.
-//! So what it sends is read and dropped for a while, as long as it has not ended its side.
+//! So what it sends is read and dropped for a while, as long as it has not ended its side. Of a request that nobody
+//! wanted hyper may have read the rest unseen: a client that has long been silent is not waited for.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -39,6 +40,8 @@ pub(super) struct Socket {
     stream: TokioIo<TcpStream>,
     client: Arc<Client>,
     version: Version,
+    /// When something last came.
+    heard: Instant,
     is_ended: bool,
     lingering: Option<Lingering>,
 }
@@ -52,7 +55,8 @@ struct Lingering {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version) -> Self {
-        Self { stream: TokioIo::new(stream), client, version, is_ended: false, lingering: None }
+        let (stream, heard) = (TokioIo::new(stream), Instant::now());
+        Self { stream, client, version, heard, is_ended: false, lingering: None }
     }
 
     /// Whether the client has ended its side while it waits. If not, `cx` hears of it.
@@ -64,9 +68,10 @@ impl Socket {
 }
 
 impl Lingering {
-    fn new(bytes: usize) -> Self {
-        let now = Instant::now();
-        Self { until: now + LINGER, bytes, timer: Box::pin(tokio::time::sleep_until(now + SILENCE)) }
+    /// For a client that was last heard then.
+    fn new(bytes: usize, heard: Instant) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(heard + SILENCE));
+        Self { until: Instant::now() + LINGER, bytes, timer }
     }
 
     /// Ready when the other side has ended, or nothing more is waited for.
@@ -106,6 +111,7 @@ impl Read for Socket {
         // What comes over HTTP/2 need not be of a request, and one that has begun is not lost there.
         if polled.is_ready() && self.version == Version::Http1 {
             self.client.heard();
+            self.heard = Instant::now();
         }
         polled
     }
@@ -145,8 +151,8 @@ impl Write for Socket {
             self.is_ended = true;
         }
         if self.client.is_sending() {
-            let Self { stream, lingering, .. } = &mut *self;
-            let lingering = lingering.get_or_insert_with(|| Lingering::new(LINGER_BYTES));
+            let Self { stream, heard, lingering, .. } = &mut *self;
+            let lingering = lingering.get_or_insert_with(|| Lingering::new(LINGER_BYTES, *heard));
             ready!(lingering.poll(stream.inner_mut(), cx));
         }
         Poll::Ready(Ok(()))
@@ -162,8 +168,9 @@ mod tests {
 
     use super::*;
 
-    /// What is left for a client that sends so many bytes, and goes or stays, after so many are waited for.
-    async fn left(bytes: usize, sent: usize, goes: bool) -> (usize, bool) {
+    /// What is left for a client that was silent for so long, then sends so many bytes, and goes or stays, when so
+    /// many are waited for; and whether it was waited for.
+    async fn left(bytes: usize, silence: Duration, sent: usize, goes: bool) -> (usize, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -171,22 +178,31 @@ mod tests {
         if goes {
             client.shutdown().await.unwrap();
         }
-        stream.readable().await.unwrap();
-        let (begun, mut lingering) = (Instant::now(), Lingering::new(bytes));
+        if sent > 0 || goes {
+            stream.readable().await.unwrap();
+        }
+        let heard = Instant::now();
+        tokio::time::advance(silence).await;
+        let (begun, mut lingering) = (Instant::now(), Lingering::new(bytes, heard));
         poll_fn(|cx| lingering.poll(&mut stream, cx)).await;
         (lingering.bytes, begun.elapsed() >= SILENCE)
     }
 
     #[tokio::test(start_paused = true)]
     async fn reading_on_comes_to_an_end() {
-        for (bytes, sent, goes, expected) in [
-            (100, 100, true, (0, false)),
-            (100, 10, true, (90, false)),
-            (100, 0, true, (100, false)),
-            (100, 10, false, (90, true)),
-            (100, 101, false, (100, false)),
+        let (just_heard, long_silent) = (Duration::ZERO, SILENCE);
+        for (bytes, silence, sent, goes, expected) in [
+            (100, just_heard, 100, true, (0, false)),
+            (100, just_heard, 10, true, (90, false)),
+            (100, just_heard, 0, true, (100, false)),
+            (100, just_heard, 10, false, (90, true)),
+            (100, just_heard, 0, false, (100, true)),
+            (100, just_heard, 101, false, (100, false)),
+            // What has come is read all the same.
+            (100, long_silent, 10, false, (90, true)),
+            (100, long_silent, 0, false, (100, false)),
         ] {
-            assert_eq!(left(bytes, sent, goes).await, expected, "{bytes} {sent} {goes}");
+            assert_eq!(left(bytes, silence, sent, goes).await, expected, "{silence:?} {sent} {goes}");
         }
     }
 }
