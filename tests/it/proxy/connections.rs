@@ -308,3 +308,24 @@ async fn that_do_not_finish_are_cut_at_the_end() {
     client.closed().await;
     server.closed().await;
 }
+
+/// What an upstream says while nothing is asked answers nothing.
+#[tokio::test]
+async fn on_which_an_upstream_spoke_unasked_are_not_used() {
+    const UNASKED: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    for stays in [true, false] {
+        let (_proxy, upstream, mut client) = stage().await;
+        client.send(ASK).await;
+        let mut server = upstream.accept().await;
+        server.message().await;
+        server.send(OK).await;
+        client.expect(OK).await;
+        server.send(UNASKED).await;
+        let _kept = stays.then_some(server);
+        client.send(ASK).await;
+        let mut server = upstream.accept().await;
+        server.message().await;
+        server.send(OK).await;
+        client.expect(OK).await;
+    }
+}
