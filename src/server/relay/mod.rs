@@ -173,10 +173,19 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Relay<B> {
 
     fn hand_on(&mut self, piece: Bytes) -> Frame<Bytes> {
         self.tap.handed_on(&piece);
-        if matches!(self.next, Next::End) {
+        if self.is_all() {
             self.tap.end(End::Complete);
         }
         Frame::data(piece)
+    }
+
+    /// Whether all data was handed on. Where an answer has a length, nobody asks for more then: its end may come later.
+    fn is_all(&self) -> bool {
+        match self.next {
+            Next::End => true,
+            Next::More | Next::MoreLater | Next::Trailers(_) => self.source.size_hint().exact() == Some(0),
+            Next::Piece(_) | Next::Break(_) | Next::BreakNow(_) => false,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -56,6 +57,21 @@ impl Body for Endless {
     }
 }
 
+/// Two bytes, and an end that does not come with them.
+struct EndsLater(Option<Bytes>);
+
+impl Body for EndsLater {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+}
+
 impl Service {
     fn new(allowed: u32, together: usize) -> Self {
         Self { allowed, together: Barrier::new(together), given: Arc::default() }
@@ -74,6 +90,10 @@ impl Service {
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Given>, Infallible> {
         let body = match request.uri().path() {
+            "/ends-later" => {
+                let body = EndsLater(Some(Bytes::from_static(b"ok"))).boxed_unsync();
+                return Ok(Response::builder().header(CONTENT_LENGTH, 2).body(body).unwrap());
+            }
             "/endless" => Endless(Arc::clone(&self.given)).boxed_unsync(),
             "/together" => {
                 self.together.wait().await;
@@ -161,6 +181,20 @@ async fn are_read_by_all_clients_but_those_that_stop_reading() {
         ask(&mut client, "/x").await;
         assert_eq!(client.message().await.1, b"ok");
     }
+}
+
+/// An answer of a known length is whole with its last byte, whenever its end is told.
+#[tokio::test]
+async fn have_answered_when_all_bytes_are_there() {
+    let (listener, settings) = listen().await;
+    let proxy = Proxy::start(TestGateway::with_upstream(settings).preparing(Preparing::Untouched));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await });
+    let mut client = proxy.client().await;
+    ask(&mut client, "/ends-later").await;
+    assert_eq!(client.message().await.1, b"ok");
+    eventually("the end of the exchange", || proxy.gateway.has_ended()).await;
+    assert_eq!(proxy.gateway.events().last().unwrap(), "end Complete");
 }
 
 /// What the upstream says to a request that it has received all of.
