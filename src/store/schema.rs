@@ -88,7 +88,8 @@ CREATE TABLE IF NOT EXISTS missing (
 );
 ";
 
-/// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit survives the process.
+/// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit
+/// survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
