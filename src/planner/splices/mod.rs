@@ -261,6 +261,9 @@ fn every_provider_takes_what_is_left() {
 
 const WORDS: &[&str] = &["u", "a", "s", "x", "w1", "h1 r1", "g1 r1", "h1 g1 r1", "c1 r1", "t1 r1", "T"];
 
+/// What the model does, and what it is told then.
+const EXCHANGES: &[&str] = &["a u", "a u u", "x u", "w1 u", "c1 r1", "t1 r1", "s a u", "s c1 r1", "s x u"];
+
 proptest! {
     /// What is told of all messages at once is what is told message by message.
     #[test]
@@ -294,6 +297,29 @@ proptest! {
             prop_assert!(cut.takes_all(&held));
             let end = cut.end as u32;
             prop_assert!(pairs.iter().all(|(call, result)| end <= *call || *result < end), "{pairs:?} {end}");
+        }
+    }
+
+    /// Whatever a first splice took, each further one can stand, takes all of that, and leaves what a provider takes.
+    #[test]
+    fn a_splice_goes_on_from_the_last(
+        words in prop::collection::vec(prop::sample::select(EXCHANGES), 1..12),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let words = words.iter().enumerate().map(|(at, word)| word.replace('1', &at.to_string()));
+        let conversation = talk(&format!("u {}", words.collect::<Vec<_>>().join(" ")));
+        let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
+        let all: Vec<Splice> = cuts(&conversation, None, usize::MAX).iter().filter_map(splice).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let first = at.get(&all);
+        for cut in cuts(&conversation, Some(first), usize::MAX) {
+            let freed: usize = cut.messages().map(|message| conversation.messages[message].span.len()).sum();
+            prop_assert_eq!(cut.bytes(), freed as u64);
+            let next = splice(&cut).unwrap();
+            prop_assert!((0..first.end()).all(|at| next.drops(at) || !first.drops(at)), "{next:?}");
+            shown(&conversation, &Plan { ops: next.operations() });
         }
     }
 }
