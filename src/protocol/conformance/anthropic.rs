@@ -44,9 +44,11 @@ impl Subject for Messages {
 
     fn frame(&self, talk: &Talk, messages: Vec<Node>) -> Node {
         let mut dice = Dice(talk.seed);
+        // Some mark their instructions, whether they mark the history or not.
+        let rules = if dice.one_in(2) { marked_text } else { opaque_text };
         let system = Node::List(vec![
             opaque_text("x-anthropic-billing-header: cc_version=1.2.3; cc_entrypoint=cli;"),
-            opaque_text("You are an agent."),
+            rules("You are an agent."),
         ]);
         let session = "{\"device_id\":\"d\",\"account_uuid\":\"\",\"session_id\":\"0197-s\"}";
         let session = if dice.one_in(2) { session } else { "user_ab_account_cd_session_0197-s" };
@@ -129,6 +131,12 @@ fn block<const N: usize>(kind: &str, members: [(&str, Node); N]) -> Node {
 /// In the frame, blocks are not read.
 fn opaque_text(text: &str) -> Node {
     Node::opaque([("type", Node::text("text")), ("text", Node::text(text))])
+}
+
+/// One with a mark that lasts for long, which may stand before any other.
+fn marked_text(text: &str) -> Node {
+    let mark = Node::opaque([("type", Node::text("ephemeral")), ("ttl", Node::text("1h"))]);
+    Node::opaque([("type", Node::text("text")), ("text", Node::text(text)), ("cache_control", mark)])
 }
 
 fn user(text: &str, media: bool, dice: &mut Dice) -> Node {
