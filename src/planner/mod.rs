@@ -21,7 +21,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Marks, Part, PartId, PartKind};
+use crate::conversation::{Conversation, Marks, Part, PartId, PartKind, Role};
 use crate::plan::{Op, Plan};
 use crate::shape::Settings;
 use crate::strategy::marks::{self, Chosen};
@@ -301,8 +301,14 @@ fn old_parts(
             standing.refold(conversation, known, splice, rates, &policy.clear);
         }
     }
-    let begins = past.sent == 0 && !conversation.messages.iter().any(|message| message.index.has_results());
-    if !begins {
+    // What is written to the cache costs more than what is not. A client that marks nothing of the history may well send
+    // another one each time (the newest messages alone, a transcript to be judged), and never read what was written.
+    let is_due = if is_marked {
+        past.sent > 0 || conversation.messages.iter().any(|message| message.index.has_results())
+    } else {
+        goes_on(conversation, past.sent)
+    };
+    if is_due {
         outcome.marks = anchors::place(conversation, policy, facts, is_marked, cut, outcome, &standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
@@ -311,6 +317,12 @@ fn old_parts(
     standing.entries_mut().sent(all.into_iter(), facts.now_ms);
     outcome.level = Some(level);
     outcome.standing = standing;
+}
+
+/// Whether all but the model's last answer, and what is new with this request, was sent before.
+fn goes_on(conversation: &Conversation, sent: usize) -> bool {
+    let unknown = conversation.messages.get(sent..conversation.tail());
+    sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))
 }
 
 /// A decision fits the part it names only if the part still says what it said then.

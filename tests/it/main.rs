@@ -13,6 +13,7 @@ mod fuzz;
 mod gateway;
 mod inspected;
 mod judged;
+mod marks;
 mod mechanisms;
 mod presets;
 mod proxy;
