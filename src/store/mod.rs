@@ -56,7 +56,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError>;
 
-    /// The newest decision of a principal about each of these results, whatever its history.
+    /// The newest decision of a principal about each of these results, whatever its history. One that is damaged is
+    /// none.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.

@@ -136,7 +136,8 @@ impl Store for Sqlite {
             let mut statement = connection.prepare_cached(RECOVER)?;
             let mut newest = |key: &PartKey| {
                 let mut rows = statement.query([root.0.0, key.0.0])?;
-                rows.next()?.map(decision).transpose()
+                // A row that is there and cannot be read costs its own part, not all others.
+                Ok(rows.next()?.and_then(|row| decision(row).ok()))
             };
             keys.iter().map(&mut newest).collect()
         })

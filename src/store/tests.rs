@@ -156,6 +156,27 @@ fn the_newest_decision_of_a_principal_is_recovered() {
     assert_eq!(store.recover(chain("root"), &[]).unwrap(), []);
 }
 
+/// One row that cannot be read hides no other.
+#[test]
+fn damaged_rows_are_not_recovered() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let keyed = |at: &str, call: &str| StoredDecision {
+        decision: Arc::new(decision(at, Some(call))),
+        ..stored(at, 0, at, "")
+    };
+    let key = |call: &str| PartKey::of(Some(call), Digest::of(&[b"content"])).unwrap();
+    let keys = [key("first"), key("second")];
+    let batch = decided(vec![keyed("m", "first"), keyed("n", "second")], 1);
+    wait(store.commit(batch)).unwrap();
+    let rows = || [Some(keyed("m", "first")), Some(keyed("n", "second"))];
+    assert_eq!(store.recover(chain("root"), &keys).unwrap(), rows());
+    let damage = "UPDATE decisions SET rules = x'ff' WHERE chain = ?1";
+    assert_eq!(bench.database().execute(damage, [chain("m").0.0]).unwrap(), 1);
+    let [_, second] = rows();
+    assert_eq!(store.recover(chain("root"), &keys).unwrap(), [None, second]);
+}
+
 /// Batches that wait together are one transaction, but one that fails harms only itself.
 #[test]
 fn a_bad_batch_harms_no_other() {
