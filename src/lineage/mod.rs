@@ -94,8 +94,9 @@ impl Place {
         self.chains[self.event.max(messages)]
     }
 
-    /// How many messages the shortest history has that this request was the first to send and a splice holds for. What it takes must be
-    /// neither in the step in progress nor the newest words of the user, there and in all that goes on from there.
+    /// How many messages the shortest history has that this request was the first to send and a splice holds for. What
+    /// it takes must be neither in the step in progress nor the newest words of the user, there and in all that goes on
+    /// from there.
     fn splice_holds_from(&self, conversation: &Conversation, splice: &Splice) -> usize {
         let messages = &conversation.messages;
         let all = messages.len();
