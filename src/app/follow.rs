@@ -139,7 +139,7 @@ impl Follow {
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
             prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
             output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-            unpriced_charges: answer.usage.as_ref().map(unpriced).unwrap_or_default(),
+            unpriced_charges: answer.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
             cost,
             bytes: self.bytes(),
             edits: self.edits(answer),
@@ -433,10 +433,6 @@ impl Exchange for Follow {
         let asked_again = self.start.attempt.is_paid;
         self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot, asked_again });
     }
-}
-
-fn unpriced(usage: &Usage) -> Vec<String> {
-    usage.unpriced.iter().map(|charge| charge.as_str().to_owned()).collect()
 }
 
 /// How the body of an answer is framed, if it is one that is known.

@@ -128,6 +128,11 @@ impl Usage {
         Self { output_is_unknown: false, ..self }
     }
 
+    /// The names of the charges that have no known price.
+    pub fn unpriced_names(&self) -> Vec<String> {
+        self.unpriced.iter().map(|charge| charge.as_str().to_owned()).collect()
+    }
+
     /// How much of the context window the prompt took: all prompt tokens of the last model call.
     pub fn context_tokens(&self) -> u64 {
         self.last_prompt.unwrap_or_else(|| self.tokens.prompt())

@@ -46,6 +46,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         output_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
+        unpriced_charges: call.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
         net_saved: cost.as_ref().map(|cost| -cost.total),
         cost,
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),

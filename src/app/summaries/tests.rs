@@ -176,7 +176,7 @@ fn summaries_are_paid_from_the_budget() {
     use crate::config::BudgetLimits;
     use crate::store::{Outputs, Sqlite};
     use crate::summarizer::{Called, Done, Failure};
-    use crate::usage::{Catalogue, Money, Tokens, Usage, bill};
+    use crate::usage::{Catalogue, Charge, Money, Tokens, Usage, bill};
 
     let home = tempfile::tempdir().unwrap();
     let store = || -> Arc<dyn Store> {
@@ -186,7 +186,8 @@ fn summaries_are_paid_from_the_budget() {
     let limits = BudgetLimits { usd: Money::from_usd_str("2").ok(), tokens: None };
     let settings = crate::config::Budget { conversation: limits, day: limits, ..Default::default() };
     let budget = |store| Arc::new(Budget::new(settings.clone(), store));
-    let usage = Usage { tokens: Tokens { input: 1_000_000, ..Tokens::default() }, ..Usage::default() };
+    let tokens = Tokens { input: 1_000_000, ..Tokens::default() };
+    let usage = Usage { tokens, unpriced: vec![Charge::Grounding], ..Usage::default() };
     let prices = Catalogue::with_overrides(Vec::new()).unwrap();
     let call = Called {
         model: None,
@@ -213,6 +214,9 @@ fn summaries_are_paid_from_the_budget() {
         assert_eq!(used(&budget), expected);
     }
     assert_eq!(used(&budget(store())), expected);
+    let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 2);
+    assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
 }
 
 fn job(conversation: Conversation) -> Job {
