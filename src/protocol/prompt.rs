@@ -175,34 +175,22 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     prompt
 }
 
-/// What stands around the messages, read from a copy without them.
+/// What stands around the messages: members that were found when the body was read.
 fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
-    let (body, list) = (&conversation.body, conversation.array.range());
-    let (Some(head), Some(tail)) = (body.get(..list.start), body.get(list.end..)) else { return };
-    let bytes = [head, b"[]", tail].concat();
-    let Ok(members) = scan::document(&bytes).and_then(|root| scan::members_unchecked(&bytes, root.span))
-    else {
-        return;
-    };
+    let (body, members) = (&*conversation.body, &*conversation.members);
     for name in layout.before {
-        let Some(value) = scan::get(&bytes, &members, name) else { continue };
+        let Some(value) = scan::get(body, members, name) else { continue };
         let share = if *name == "tools" { Share::Tools } else { Share::System };
         match value.kind {
             Kind::Null => {}
             Kind::Array => {
-                let items = scan::items(&bytes, value.span).unwrap_or_default();
-                prompt.blocks.extend(items.into_iter().map(|item| frame_block(&bytes, item, share, layout)));
+                let items = scan::items(body, value.span).unwrap_or_default();
+                prompt.blocks.extend(items.into_iter().map(|item| frame_block(body, item, share, layout)));
             }
-            _ => prompt.blocks.push(frame_block(&bytes, value, share, layout)),
+            _ => prompt.blocks.push(frame_block(body, value, share, layout)),
         }
     }
-    // What stands behind the messages stands further down in the body than in the copy.
-    let (first, gap) = (head.len() as u32, list.len() as u32 - 2);
-    for block in &mut prompt.blocks {
-        let shift = if block.span.start >= first { gap } else { 0 };
-        block.span = Span { start: block.span.start + shift, end: block.span.end + shift };
-    }
-    prompt.automatic = layout.marks.iter().find_map(|name| ttl(&bytes, scan::get(&bytes, &members, name)?));
+    prompt.automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
 }
 
 fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
