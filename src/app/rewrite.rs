@@ -25,7 +25,7 @@ use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::Stable;
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Price};
+use crate::usage::{self, Price, Priced};
 
 /// Bytes that a token of instructions is taken for.
 const BYTES_PER_TOKEN: usize = 4;
@@ -40,6 +40,8 @@ pub(super) struct Request<'a> {
     principal: Digest,
     caller: Caller,
     asked: Asked<'a>,
+    /// What its model is, and costs.
+    priced: Option<Priced>,
     compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     pub(super) tuning: Arc<Tuning>,
@@ -121,6 +123,8 @@ impl<'a> Request<'a> {
             protocol: protocol.name(),
             headers,
         });
+        let model = conversation.model.as_deref().or(asked.model);
+        let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
         let now_ms = (core.now_ms)();
         let read = Self {
             core,
@@ -130,6 +134,7 @@ impl<'a> Request<'a> {
             principal,
             caller,
             asked,
+            priced,
             compaction,
             tuning,
             stable: None,
@@ -144,8 +149,7 @@ impl<'a> Request<'a> {
         let system = self.conversation.system.filter(|_| self.tuning.policy.marks.split)?;
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         let model = self.model()?;
-        let priced = self.core.prices.find(model, self.asked.vendor);
-        let kind = CacheKind::of(self.protocol.name(), priced.as_ref().map(|priced| &*priced.price));
+        let kind = CacheKind::of(self.protocol.name(), self.price());
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
         let client = self.caller.client.as_deref().unwrap_or_default();
         let sender = [
@@ -165,6 +169,10 @@ impl<'a> Request<'a> {
 
     fn model(&self) -> Option<&str> {
         self.conversation.model.as_deref().or(self.asked.model)
+    }
+
+    fn price(&self) -> Option<&Price> {
+        self.priced.as_ref().map(|priced| &*priced.price)
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {
@@ -254,9 +262,7 @@ impl<'a> Request<'a> {
 
     /// What is known of the world, for the gate.
     fn known(&self, place: &Place) -> planner::Facts {
-        let model = self.model();
-        let priced = model.and_then(|model| self.core.prices.find(model, self.asked.vendor));
-        let price = priced.as_ref().map(|priced| &*priced.price);
+        let (model, price) = (self.model(), self.price());
         let kind = CacheKind::of(self.protocol.name(), price);
         let learned = self.core.windows.of(self.asked.upstream, model);
         // An answer that ended because the window was full is as good as a refusal.
@@ -279,7 +285,7 @@ impl<'a> Request<'a> {
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
-            bound: model.and_then(usage::binding).filter(|_| self.conversation.has_reasoning()),
+            bound: model.filter(|_| self.conversation.has_reasoning()).and_then(usage::binding),
             ..planner::Facts::default()
         }
     }
