@@ -73,8 +73,8 @@ pub(super) fn is_dearer_in_regions(name: &str) -> bool {
 
 /// Without Bedrock's `-v1:0`.
 fn without_version(name: &str) -> Option<&str> {
-    let (rest, version) = name.rsplit_once("-v")?;
-    let (major, minor) = version.split_once(':')?;
+    let (name, minor) = name.rsplit_once(':')?;
+    let (rest, major) = name.rsplit_once("-v")?;
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (number(major) && number(minor)).then_some(rest)
 }
@@ -184,6 +184,9 @@ mod tests {
             ("x-2025-1-001", &["x-2025-1-001"]),
             ("x-19991231", &["x-19991231"]),
             ("x-v2", &["x-v2"]),
+            ("x-v2-v1:0", &["x-v2-v1:0", "x-v2"]),
+            ("x-v1:0:0", &["x-v1:0:0"]),
+            ("x:0-v1", &["x:0-v1"]),
             ("x:free", &["x:free"]),
             ("-20251001", &["-20251001"]),
             ("é20251001", &["é20251001"]),
