@@ -86,13 +86,14 @@ fn parse_exponent(text: &str) -> Result<isize, AmountError> {
 
 /// Writes `value` over ten to the `scale` exactly, without trailing zeros beyond `min_places`.
 pub(super) fn format(value: u128, scale: usize, min_places: usize) -> String {
-    let unit = 10_u128.pow(scale as u32);
-    let mut fraction = format!("{:0scale$}", value % unit);
-    while fraction.len() > min_places && fraction.ends_with('0') {
-        fraction.pop();
+    let mut digits = format!("{value:0width$}", width = scale + 1);
+    let point = digits.len() - scale;
+    let places = digits[point..].trim_end_matches('0').len().max(min_places);
+    digits.truncate(point + places);
+    if places > 0 {
+        digits.insert(point, '.');
     }
-    let point = if fraction.is_empty() { "" } else { "." };
-    format!("{}{point}{fraction}", value / unit)
+    digits
 }
 
 #[cfg(test)]
@@ -159,6 +160,9 @@ mod tests {
             (1_500_000_000_000, 12, 2, "1.50"),
             (1, 12, 0, "0.000000000001"),
             (3625, 6, 0, "0.003625"),
+            (7_000_000, 6, 0, "7"),
+            (12_340_000, 6, 1, "12.34"),
+            (12, 0, 0, "12"),
         ] {
             assert_eq!(format(value, scale, places), expected);
         }
