@@ -193,15 +193,12 @@ impl Desk {
     /// Appends the records to their conversations' logs, a conversation's all at once. The database has them already:
     /// a failure loses no book.
     fn log(&mut self, stored: &[Batch]) {
-        let mut logs: BTreeMap<&str, String> = BTreeMap::new();
+        let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for row in stored.iter().flat_map(|batch| &batch.ledger) {
-            let lines = logs.entry(&row.conversation).or_default();
-            lines.reserve(row.record.len() + 1);
-            lines.push_str(&row.record);
-            lines.push('\n');
+            logs.entry(&row.conversation).or_default().extend([&*row.record, "\n"]);
         }
         for (conversation, lines) in logs {
-            if let Err(error) = self.logs.append(conversation, &lines) {
+            if let Err(error) = self.logs.append(conversation, &lines.concat()) {
                 tracing::warn!(%error, conversation, "records could not be logged");
             }
         }
