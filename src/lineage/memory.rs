@@ -22,9 +22,12 @@ pub(super) struct Known {
     pub(super) event: usize,
 }
 
+/// The threads that have sent a history.
+pub(super) type Senders = Arc<[String]>;
+
 #[derive(Clone)]
 struct Sent {
-    threads: Arc<[String]>,
+    threads: Senders,
     decided: Decided,
 }
 
@@ -76,23 +79,24 @@ impl Memory {
 
     /// Of requests of one history that left at the same time, the one that decided most is the one that is stored.
     pub(super) fn remember_history(&self, chain: Chain, thread: &String, decided: Decided) {
-        let other = self.decided(chain).filter(|other| other.decides_more_than(&decided));
-        self.insert(chain, thread, other.unwrap_or(decided));
+        let known = self.sent.get(&chain).map(|sent| (sent.threads, sent.decided));
+        let (threads, other) = known.unzip();
+        let other = other.filter(|other| other.decides_more_than(&decided));
+        self.insert(chain, threads.unwrap_or_default(), thread, other.unwrap_or(decided));
     }
 
     /// From now on nothing of a thread is edited.
     pub(super) fn set_aside(&self, chain: Chain, known: Known) {
         let id = known.thread.id.clone();
-        self.insert(chain, &id, Decided::default());
+        self.insert(chain, self.threads(chain).unwrap_or_default(), &id, Decided::default());
         self.threads.insert(id, known);
     }
 
-    fn insert(&self, chain: Chain, thread: &String, decided: Decided) {
-        let mut threads = self.threads(chain).unwrap_or_default();
-        if !threads.contains(thread) {
-            threads.push(thread.clone());
-        }
-        self.sent.insert(chain, Sent { threads: threads.into(), decided });
+    /// A history that these threads are known to have sent, and this one now.
+    fn insert(&self, chain: Chain, threads: Senders, thread: &String, decided: Decided) {
+        let is_known = threads.contains(thread);
+        let threads = if is_known { threads } else { threads.iter().chain([thread]).cloned().collect() };
+        self.sent.insert(chain, Sent { threads, decided });
     }
 
     /// Drops what a longer history of the same thread replaces. The store still has it.
@@ -100,8 +104,8 @@ impl Memory {
         self.sent.invalidate(&chain);
     }
 
-    pub(super) fn threads(&self, chain: Chain) -> Option<Vec<String>> {
-        self.sent.get(&chain).map(|sent| sent.threads.to_vec())
+    pub(super) fn threads(&self, chain: Chain) -> Option<Senders> {
+        self.sent.get(&chain).map(|sent| sent.threads)
     }
 
     pub(super) fn decided(&self, chain: Chain) -> Option<Decided> {

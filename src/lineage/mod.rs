@@ -18,7 +18,7 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
 
-use memory::{Decided, Known};
+use memory::{Decided, Known, Senders};
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
 const MOST_LAST_WORDS: usize = 4;
@@ -279,7 +279,7 @@ impl Lineage {
     /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
     /// that sent it. What comes behind it need not be the model's: an answer may have failed or been
     /// interrupted.
-    fn longest_sent(&self, chains: &[Chain]) -> Result<Option<(usize, Vec<String>)>, StoreError> {
+    fn longest_sent(&self, chains: &[Chain]) -> Result<Option<(usize, Senders)>, StoreError> {
         let remembered =
             (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
         let first = remembered.as_ref().map_or(1, |(sent, _)| sent + 1);
