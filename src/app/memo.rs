@@ -1,12 +1,12 @@
 //! The memory of indexed messages.
 
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use moka::sync::Cache;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use crate::conversation::{Memo, MessageIndex, Step, Trail};
+use crate::conversation::{Hashed, Memo, MessageIndex, Step, Trail};
 
 /// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
 /// two messages collide.
@@ -15,27 +15,6 @@ pub(super) struct Indexes {
     known: Cache<u128, Arc<MessageIndex>, Hashed>,
     /// Lists by the key of their first message.
     trails: Cache<u128, Trail, Hashed>,
-}
-
-/// Keys are hashes already.
-type Hashed = BuildHasherDefault<Folded>;
-
-/// A key's two halves in one.
-#[derive(Default)]
-pub(super) struct Folded(u64);
-
-impl Hasher for Folded {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for half in bytes.chunks(8) {
-            let mut whole = [0; 8];
-            whole[..half.len()].copy_from_slice(half);
-            self.0 ^= u64::from_ne_bytes(whole);
-        }
-    }
 }
 
 impl Indexes {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use moka::sync::Cache;
 
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Hashed};
 use crate::usage::BytesPerToken;
 
 /// Threads whose last prompt is remembered.
@@ -16,13 +16,14 @@ const MODELS: usize = 256;
 
 /// Figures of the past.
 pub(super) struct Meter {
-    prompts: Cache<Chain, (usize, u64)>,
+    prompts: Cache<Chain, (usize, u64), Hashed>,
     ratios: Mutex<HashMap<String, BytesPerToken>>,
 }
 
 impl Meter {
     pub(super) fn new() -> Self {
-        Self { prompts: Cache::builder().max_capacity(THREADS).build(), ratios: Mutex::default() }
+        let prompts = Cache::builder().max_capacity(THREADS).build_with_hasher(Hashed::default());
+        Self { prompts, ratios: Mutex::default() }
     }
 
     /// Learns from an answer: a request that ended with `head`, had so many messages and `bytes`, was billed for

@@ -5,6 +5,7 @@
 //! names a whole history: it is equal exactly when all fingerprints up to a message are.
 
 use std::fmt;
+use std::hash::BuildHasherDefault;
 
 use sha2::{Digest as _, Sha256};
 
@@ -51,6 +52,27 @@ impl Hasher {
         let mut short = [0; 16];
         short.copy_from_slice(&full[..16]);
         Digest(short)
+    }
+}
+
+/// For tables whose keys are hashes already.
+pub type Hashed = BuildHasherDefault<Folded>;
+
+/// The halves of a key in one.
+#[derive(Default)]
+pub struct Folded(u64);
+
+impl std::hash::Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for half in bytes.chunks(8) {
+            let mut whole = [0; 8];
+            whole[..half.len()].copy_from_slice(half);
+            self.0 ^= u64::from_ne_bytes(whole);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ pub mod memo;
 pub mod model;
 mod tools;
 
-pub use fingerprint::{Chain, Digest, Fingerprint};
+pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
     Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,

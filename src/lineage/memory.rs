@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use moka::sync::Cache;
 
-use crate::conversation::{Chain, Digest};
+use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::{Applied, Splice, Standing};
 use crate::store::Thread;
 
@@ -40,12 +40,12 @@ pub(super) struct Decided {
 
 /// A bounded memory of histories and threads.
 pub struct Memory {
-    sent: Cache<Chain, Sent>,
+    sent: Cache<Chain, Sent, Hashed>,
     threads: Cache<String, Known>,
     /// Which thread an answer was given in.
-    answers: Cache<Digest, String>,
+    answers: Cache<Digest, String, Hashed>,
     /// Taken out once, so that it need not be copied: a cache goes on holding what is removed for a while.
-    standings: Cache<Chain, Arc<Mutex<Option<Standing>>>>,
+    standings: Cache<Chain, Arc<Mutex<Option<Standing>>>, Hashed>,
 }
 
 impl Memory {
@@ -57,9 +57,9 @@ impl Memory {
             u32::try_from(texts + splice + 256).unwrap_or(u32::MAX)
         };
         Self {
-            sent: Cache::builder().weigher(weigher).max_capacity(bytes).build(),
+            sent: Cache::builder().weigher(weigher).max_capacity(bytes).build_with_hasher(Hashed::default()),
             threads: Cache::builder().max_capacity(4096).build(),
-            answers: Cache::builder().max_capacity(4096).build(),
+            answers: Cache::builder().max_capacity(4096).build_with_hasher(Hashed::default()),
             standings: Cache::builder()
                 .weigher(|_: &Chain, standing: &Arc<Mutex<Option<Standing>>>| {
                     let standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl Memory {
                     u32::try_from(weight + 256).unwrap_or(u32::MAX)
                 })
                 .max_capacity(bytes)
-                .build(),
+                .build_with_hasher(Hashed::default()),
         }
     }
 
