@@ -4,7 +4,7 @@
 //! indexes independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::conversation::{Conversation, Message, Part, PartId, Role};
 use crate::json;
@@ -76,9 +76,9 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
 }
 
 /// Edits of one message, by part; `None`: it goes.
-type PartEdits<'a> = HashMap<u32, Option<&'a [(u32, LeafEdit)]>>;
+type PartEdits<'a> = BTreeMap<u32, Option<&'a [(u32, LeafEdit)]>>;
 /// What is said behind texts of one message, by part and leaf.
-type More<'a> = HashMap<(u32, u32), &'a str>;
+type More<'a> = BTreeMap<(u32, u32), &'a str>;
 
 enum Expected<'a> {
     Same(&'a Message),
@@ -88,8 +88,8 @@ enum Expected<'a> {
 
 /// The messages as the plan wants them, in order.
 fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
-    let mut edits: HashMap<usize, PartEdits<'_>> = HashMap::new();
-    let mut more: HashMap<usize, More<'_>> = HashMap::new();
+    let mut edits: BTreeMap<usize, PartEdits<'_>> = BTreeMap::new();
+    let mut more: BTreeMap<usize, More<'_>> = BTreeMap::new();
     let mut dropped = vec![false; before.messages.len()];
     let mut inserts: Vec<Vec<(Role, &str)>> = vec![Vec::new(); before.messages.len() + 1];
     for op in &plan.ops {
@@ -187,7 +187,7 @@ fn same_texts(
     more: &More<'_>,
     (after, new_id, new): (&Conversation, PartId, &Part),
 ) -> bool {
-    let edits: HashMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
+    let edits: BTreeMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
     let stay = (0..old.leaves.len()).filter(|leaf| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove));
     let same = |(leaf, now): (usize, usize)| match edits.get(&(leaf as u32)) {
         Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
