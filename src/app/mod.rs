@@ -37,7 +37,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::request::Parts;
 
-use crate::config::Recover;
+use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
@@ -195,7 +195,7 @@ impl Gateway for Sidecar {
 }
 
 impl Sidecar {
-    /// What leaves, with its conversation's key of the provider's cache, where that is wanted.
+    /// What leaves, with a key of the provider's cache, where that is wanted.
     fn keyed(
         &self,
         protocol: &dyn Protocol,
@@ -206,11 +206,14 @@ impl Sidecar {
         let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
         let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
         let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
-        if !wanted || !self.core.routes.cache_key(upstream) {
-            return None;
-        }
-        let key = Digest::of(&[place.thread.conversation.as_bytes()]);
-        protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &format!("plimsoll-{key}"))
+        let key = match self.core.routes.cache_key(upstream) {
+            CacheKey::Shared if wanted => "plimsoll".to_owned(),
+            CacheKey::Conversation if wanted => {
+                format!("plimsoll-{}", Digest::of(&[place.thread.conversation.as_bytes()]))
+            }
+            _ => return None,
+        };
+        protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &key)
     }
 
     async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {

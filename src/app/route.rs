@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
+use crate::config::CacheKey;
 use crate::protocol::{self, Protocol};
 use crate::server::{Fault, Route, Target};
 use crate::upstream::Upstream;
@@ -81,8 +82,8 @@ pub(super) struct Served {
     pub(super) dialects: Vec<String>,
     /// Streams are asked for their usage.
     pub(super) include_usage: bool,
-    /// Requests are given a key of the provider's cache.
-    pub(super) cache_key: bool,
+    /// The key of the provider's cache that requests are given.
+    pub(super) cache_key: CacheKey,
 }
 
 impl Served {
@@ -106,9 +107,9 @@ impl Routes {
         self.served(upstream).is_some_and(|served| served.include_usage)
     }
 
-    /// Whether requests to this upstream are given a key of its cache.
-    pub(super) fn cache_key(&self, upstream: &Upstream) -> bool {
-        self.served(upstream).is_some_and(|served| served.cache_key)
+    /// The key of its cache that requests to this upstream are given.
+    pub(super) fn cache_key(&self, upstream: &Upstream) -> CacheKey {
+        self.served(upstream).map_or(CacheKey::None, |served| served.cache_key)
     }
 
     fn served(&self, upstream: &Upstream) -> Option<&Served> {
@@ -226,7 +227,7 @@ mod tests {
             upstream: Arc::new(Upstream::new(Settings::new(name, base))),
             dialects: dialects.iter().map(|&name| name.to_owned()).collect(),
             include_usage: false,
-            cache_key: false,
+            cache_key: CacheKey::None,
         }
     }
 

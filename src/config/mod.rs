@@ -50,7 +50,7 @@ pub use size::ByteSize;
 pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
 pub use summarize::Summarize;
 pub use tuning::Tuning;
-pub use upstream::{Protocol, Upstream, Upstreams};
+pub use upstream::{CacheKey, Protocol, Upstream, Upstreams};
 
 use document::{Document, Source};
 use reader::Reader;

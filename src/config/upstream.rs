@@ -33,10 +33,21 @@ pub struct Upstream {
     pub response_timeout: Duration,
     /// Whether streams are asked for their usage where the client did not ask.
     pub include_usage: bool,
-    /// Whether requests without a key of the provider's cache are given one.
-    pub cache_key: bool,
+    /// What key of the provider's cache is given to requests without one.
+    pub cache_key: CacheKey,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
+}
+
+/// A key of the provider's cache: it goes into the choice of the machine that a request is brought to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKey {
+    /// Requests are left without.
+    None,
+    /// The same for all: what begins alike comes to the same machine, as it does without.
+    Shared,
+    /// Another one for each conversation.
+    Conversation,
 }
 
 /// A wire dialect.
@@ -81,6 +92,11 @@ impl Upstreams {
         let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();
         Self::Single(Box::new(Entry::default().resolve("upstream", base_url, protocols)))
     }
+}
+
+impl Word for CacheKey {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("shared", Self::Shared), ("conversation", Self::Conversation)];
 }
 
 impl Word for Protocol {
@@ -150,7 +166,7 @@ struct Entry {
     idle_timeout: Option<Duration>,
     response_timeout: Option<Duration>,
     include_usage: bool,
-    cache_key: Option<bool>,
+    cache_key: Option<CacheKey>,
     ca_file: Option<PathBuf>,
 }
 
@@ -161,7 +177,7 @@ impl Entry {
         let idle_timeout = self.idle_timeout.unwrap_or(usual.idle);
         Upstream {
             name: name.to_owned(),
-            cache_key: self.cache_key.unwrap_or_else(|| base_url.domain() == KNOWS_CACHE_KEYS),
+            cache_key: self.cache_key.unwrap_or_else(|| usual_key(&base_url)),
             base_url,
             protocols: self.protocols.unwrap_or(protocols),
             headers: self.headers.unwrap_or_default(),
@@ -172,6 +188,11 @@ impl Entry {
             ca_file: self.ca_file,
         }
     }
+}
+
+/// A shared key costs no conversation what another one has left in the cache.
+fn usual_key(base_url: &BaseUrl) -> CacheKey {
+    if base_url.domain() == KNOWS_CACHE_KEYS { CacheKey::Shared } else { CacheKey::None }
 }
 
 /// Reads the table of upstreams, which is a key of the root.

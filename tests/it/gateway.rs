@@ -514,32 +514,34 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
 }
 
 #[test]
-fn requests_of_a_conversation_have_its_cache_key_where_that_is_wanted() {
-    for (setting, keyed) in [("", false), ("cache_key = true\n", true)] {
+fn requests_have_the_cache_key_that_is_wanted() {
+    let hi = json!({"role": "user", "content": "hi"});
+    let more = json!([hi, {"role": "assistant", "content": "ho"}, hi]);
+    let bodies = [
+        ("one", json!({"messages": [hi]})),
+        ("one", json!({"messages": more})),
+        ("one", json!({"messages": more, "prompt_cache_key": "own"})),
+        ("two", json!({"messages": [hi]})),
+    ];
+    for (setting, is_keyed, is_shared) in [
+        ("", false, true),
+        ("cache_key = 'none'\n", false, true),
+        ("cache_key = 'shared'\n", true, true),
+        ("cache_key = 'conversation'\n", true, false),
+    ] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|_| (200, r#"{"id":"c","choices":[]}"#.to_owned()));
         let config = format!("{CONFIG}[upstream.openai]\nbase_url = '{}'\n{setting}", upstream.url());
         let gateway = Gateway::configured(home.path(), &config);
-        let hi = json!({"role": "user", "content": "hi"});
-        let more = json!([hi, {"role": "assistant", "content": "ho"}, hi]);
-        let bodies = [
-            json!({"messages": [hi]}),
-            json!({"messages": more}),
-            json!({"messages": more, "prompt_cache_key": "own"}),
-        ];
-        for body in &bodies {
-            let status = gateway.post("/v1/chat/completions", &[("x-session-id", "s")], &body.to_string()).0;
-            assert_eq!(status, 200);
+        for (session, body) in &bodies {
+            let headers = [("x-session-id", *session)];
+            assert_eq!(gateway.post("/v1/chat/completions", &headers, &body.to_string()).0, 200);
         }
-        let keys: Vec<Value> = upstream
-            .received()
-            .iter()
-            .map(|received| {
-                serde_json::from_str::<Value>(&received.text()).unwrap()["prompt_cache_key"].clone()
-            })
-            .collect();
-        assert_eq!((keys[0].is_string(), &keys[2]), (keyed, &json!("own")), "{keys:?}");
-        assert_eq!(keys[0], keys[1]);
+        let received = upstream.received();
+        let bodies = received.iter().map(|one| serde_json::from_str::<Value>(&one.text()).unwrap());
+        let keys: Vec<Value> = bodies.map(|body| body["prompt_cache_key"].clone()).collect();
+        assert_eq!((keys[0].is_string(), &keys[2]), (is_keyed, &json!("own")), "{keys:?}");
+        assert_eq!((keys[0] == keys[1], keys[0] == keys[3]), (true, is_shared), "{keys:?}");
     }
 }
 

@@ -127,6 +127,20 @@ fn times_of_upstreams_are_the_same_without_a_file() {
 }
 
 #[test]
+fn keys_of_the_cache_are_sent_where_they_are_known_to_be_taken() {
+    for (set, expected) in [
+        ("", CacheKey::Shared),
+        ("base_url = 'https://openai.example'", CacheKey::None),
+        ("cache_key = 'none'", CacheKey::None),
+        ("cache_key = 'conversation'", CacheKey::Conversation),
+    ] {
+        let config = good(&format!("[upstream.openai]\n{set}"));
+        let keys = config.upstreams.named("openai").map(|upstream| upstream.cache_key);
+        assert_eq!(keys, Some(expected), "{set}");
+    }
+}
+
+#[test]
 fn a_single_upstream_takes_every_protocol() {
     let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
     let [upstream] = config.upstreams.as_slice() else { panic!("it is the only one") };
