@@ -109,7 +109,8 @@ fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
     };
     let Weights { oldest, lru, priority, type_ttl, duplicate } = weights;
     let sum = oldest + lru + priority + type_ttl + duplicate;
-    if (sum - 1.0).abs() > 1e-6 {
+    // What a profile leaves out is the file's, where it is reported.
+    if section.is_there() && (sum - 1.0).abs() > 1e-6 {
         section.problem_here(format!("the weights must add up to 1, got {sum:.3}"), None);
     }
     weights
@@ -119,7 +120,8 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     let mut share =
         |key: &'static str, default: f64| section.within(key, Share(0.05)..=Share(1.0), Share(default)).0;
     let (trigger, target) = (share("trigger", default.trigger), share("target", default.target));
-    if target >= trigger {
+    let is_here = section.has("trigger") || section.has("target");
+    if is_here && target >= trigger {
         section.problem("target", "must be below `window.trigger`", None);
     }
     window::Settings {

@@ -24,7 +24,7 @@ pub(super) struct Reader<'t> {
 
 /// A key that nobody asked for.
 struct Stray {
-    path: String,
+    path: Path,
     key: String,
     line: usize,
     siblings: Vec<&'static str>,
@@ -70,7 +70,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Notes a key that nobody asked for, and those that somebody did. Reported when all keys are known.
-    pub(super) fn stray(&mut self, path: String, key: &Spanned<DeString<'_>>, siblings: &[&'static str]) {
+    pub(super) fn stray(&mut self, path: Path, key: &Spanned<DeString<'_>>, siblings: &[&'static str]) {
         let line = self.document.line(key.span().start);
         if !self.document.is_broken(line) {
             let (key, siblings) = (key.get_ref().to_string(), siblings.to_vec());
@@ -100,13 +100,27 @@ impl<'t> Reader<'t> {
 
 impl Stray {
     fn problem(&self, known: &[String]) -> Problem {
+        let (path, line) = (self.path.shown.clone(), Some(self.line));
+        if let Some(whole) = self.of_the_file(known) {
+            let hint = format!("`{whole}` stands outside of profiles, for all conversations");
+            return Problem { path, line, message: "a profile cannot have this".to_owned(), hint: Some(hint) };
+        }
         let elsewhere = known.iter().find(|path| path.rsplit('.').next() == Some(&self.key));
         let hint = match (nearest(&self.key, self.siblings.iter().copied()), elsewhere) {
             (Some(sibling), _) => Some(did_you_mean(sibling)),
             (None, Some(path)) => Some(did_you_mean(path)),
             (None, None) => None,
         };
-        Problem { path: self.path.clone(), line: Some(self.line), message: "unknown key".to_owned(), hint }
+        Problem { path, line, message: "unknown key".to_owned(), hint }
+    }
+
+    /// The same key or section outside of profiles, where there is one.
+    fn of_the_file(&self, known: &[String]) -> Option<&str> {
+        let whole = self.path.pattern.strip_prefix("profile.NAME.")?;
+        let is_it = |path: &str| {
+            path.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        known.iter().any(|path| is_it(path)).then_some(whole)
     }
 }
 

@@ -236,7 +236,7 @@ impl<'r, 't> Section<'r, 't> {
         let value = read(&mut self);
         for key in self.table.into_iter().flat_map(DeTable::keys) {
             if !self.asked.iter().any(|asked| asked == key.get_ref()) {
-                self.reader.stray(self.path.key(key.get_ref()).shown, key, &self.asked);
+                self.reader.stray(self.path.key(key.get_ref()), key, &self.asked);
             }
         }
         value

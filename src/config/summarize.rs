@@ -106,13 +106,15 @@ const TOKENS: usize = 1_000_000_000;
 /// The section, on top of `base`.
 pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
     let settings = settings(section, base.settings.clone());
-    let upstream = section.optional::<String>("upstream").or_else(|| base.upstream.clone());
+    let upstream = section.optional::<String>("upstream");
     if let Some(name) = upstream.as_deref().filter(|name| around.upstreams.named(name).is_none()) {
         section.problem("upstream", format!("there is no upstream `{name}`"), None);
     }
+    let upstream = upstream.or_else(|| base.upstream.clone());
     let model = section.optional::<String>("model").or_else(|| base.model.clone());
     let model = model.filter(|model| !model.trim().is_empty());
-    if upstream.is_some() && model.is_none() {
+    let is_here = section.has("upstream") || section.has("model");
+    if is_here && upstream.is_some() && model.is_none() {
         section.problem("model", "must be set where `summarize.upstream` is", None);
     }
     let layout = match section.optional::<Stands>("layout") {
@@ -124,7 +126,9 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
         Some(Stands::Asked) => Layout::Asked(ASKED.into()),
     };
     let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
-    if max_wait >= around.rewrite_timeout {
+    // What a profile leaves out is the file's, where it is reported.
+    let is_here = !around.is_profile || section.has("max_wait");
+    if is_here && max_wait >= around.rewrite_timeout {
         section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
     }
     let limits = if around.is_profile { base.limits } else { limits(section, base.limits) };

@@ -48,7 +48,16 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",
-        "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: unknown key\n  hint: did you mean `summarize.jobs`?\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: unknown key",
+        "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: a profile cannot have this\n  hint: `summarize.jobs` stands outside of profiles, for all conversations\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: a profile cannot have this\n  hint: `log` stands outside of profiles, for all conversations",
+    ),
+    // What a profile leaves out is the file's: it is wrong once.
+    (
+        "clear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'\n[profile.a]\nmatch.model = 'x'\nclear.settle = 3\nwindow.beyond = true\nsummarize.length = 300",
+        "1: `clear.weights`: the weights must add up to 1, got 1.850\n2: `window.target`: must be below `window.trigger`\n3: `summarize.upstream`: there is no upstream `x`\n3: `summarize.model`: must be set where `summarize.upstream` is\n4: `summarize.max_wait`: must be below `limits.rewrite_timeout`",
+    ),
+    (
+        "[profile.a]\nmatch.model = 'x'\nclear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'",
+        "3: `profile.a.clear.weights`: the weights must add up to 1, got 1.850\n4: `profile.a.window.target`: must be below `window.trigger`\n5: `profile.a.summarize.upstream`: there is no upstream `x`\n5: `profile.a.summarize.model`: must be set where `summarize.upstream` is\n6: `profile.a.summarize.max_wait`: must be below `limits.rewrite_timeout`",
     ),
     // Keys and tables.
     ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
