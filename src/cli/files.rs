@@ -5,8 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Failure, Source, say};
-use crate::config::{Config, Environment, ProcessEnvironment, SHIPPED, WithoutSecrets};
-use crate::upstream;
+use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
 
 /// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
 /// hold must not depend on the directory that a command happens to be run in.
@@ -24,42 +23,22 @@ pub(super) fn load_to_read(source: &Source) -> Result<Config, Failure> {
 
 fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, Failure> {
     match &source.config {
-        Some(file) => read(file, environment),
+        Some(file) => read(file, |text| Config::from_toml(text, environment)),
         None => Config::default_with(environment).map_err(Failure::Config),
     }
 }
 
-fn read(file: &Path, environment: &dyn Environment) -> Result<Config, Failure> {
+fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Result<Config, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
-    Config::from_toml(&text, environment)
-        .map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
+    parse(&text).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
 /// Says what is wrong with a file, or that nothing is.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    let config = read(file, &ProcessEnvironment)?;
-    let named = |problem: &str| format!("{}: {problem}", file.display());
-    let all = |problems: String| Failure::Said(problems.lines().map(named).collect::<Vec<_>>().join("\n"));
-    check_upstreams(&config).map_err(all)?;
+    read(file, |text| Config::checked(text, &ProcessEnvironment))?;
     say(&format!("{}: no problems", file.display()));
     Ok(())
-}
-
-/// All that is wrong with upstreams and could be told only later, request by request; a line each.
-pub(super) fn check_upstreams(config: &Config) -> Result<(), String> {
-    let mut problems = Vec::new();
-    for upstream in config.upstreams.as_slice() {
-        let name = &upstream.name;
-        if config.is_own(upstream) {
-            let url = &upstream.base_url;
-            problems.push(format!("`upstream.{name}.base_url`: {url} is the gateway itself"));
-        }
-        if let Some(Err(error)) = upstream.ca_file.as_deref().map(upstream::check_ca_file) {
-            problems.push(format!("`upstream.{name}.ca_file`: {error}"));
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
 /// Writes the shipped file, unless there is one already.

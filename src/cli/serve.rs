@@ -63,8 +63,21 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
     if options.observe {
         config.mode = Mode::Observe;
     }
-    files::check_upstreams(&config).map_err(Failure::Usage)?;
+    no_loop(&config, options)?;
     Ok(config)
+}
+
+/// No upstream may be the gateway itself, which would ask itself without end.
+fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
+    let upstreams = config.upstreams.as_slice();
+    let Some(own) = upstreams.iter().find(|upstream| config.listen.is_at(&upstream.base_url)) else {
+        return Ok(());
+    };
+    let place = match &options.upstream {
+        Some(_) => "--upstream".to_owned(),
+        None => format!("upstream.{}.base_url", own.name),
+    };
+    Err(Failure::Usage(format!("`{place}`: {} is the gateway itself", own.base_url)))
 }
 
 /// Accepts no more connections than there may be open files for: those beyond would break instead of wait.

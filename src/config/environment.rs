@@ -1,8 +1,11 @@
-//! The few things that a configuration takes from outside its file: environment variables.
+//! The few things that a configuration takes from outside its file: environment variables, and whether files that it
+//! names can be used.
 //!
 //! Behind a trait, so that reading a configuration is a pure function of what it is given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::upstream;
 
 /// Where environment variables come from.
 ///
@@ -14,6 +17,14 @@ pub trait Environment {
     /// The value of a variable that is only ever sent to an upstream.
     fn secret(&self, name: &str) -> Option<String> {
         self.variable(name)
+    }
+
+    /// Whether a file of certificates can be used.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_ca_file(&self, _: &Path) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -30,6 +41,10 @@ pub struct ProcessEnvironment;
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+
+    fn check_ca_file(&self, file: &Path) -> Result<(), String> {
+        upstream::check_ca_file(file).map_err(|error| error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::section::Section;
 use super::value::{Fault, FromValue};
+use crate::upstream::BaseUrl;
 
 /// Where clients and the administrator connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,13 @@ pub struct Listen {
     pub address: SocketAddr,
     /// The address of health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
+}
+
+impl Listen {
+    /// Whether a URL leads here.
+    pub fn is_at(&self, url: &BaseUrl) -> bool {
+        [Some(self.address), self.admin].into_iter().flatten().any(|address| url.leads_to(address))
+    }
 }
 
 const fn local(port: u16) -> SocketAddr {

@@ -134,9 +134,22 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, syntax included.
     pub fn from_toml(text: &str, environment: &dyn Environment) -> Result<Self, Problems> {
+        Self::parse(text, environment, Rules::Reading)
+    }
+
+    /// Reads a configuration file that is to hold as it stands, with nothing said beside it: where it listens is where
+    /// no upstream of its own may be.
+    ///
+    /// # Errors
+    /// As [`Config::from_toml`].
+    pub fn checked(text: &str, environment: &dyn Environment) -> Result<Self, Problems> {
+        Self::parse(text, environment, Rules::AsItStands)
+    }
+
+    fn parse(text: &str, environment: &dyn Environment, rules: Rules) -> Result<Self, Problems> {
         let source = Source::new(text);
         let document = Document::parse(&source);
-        let (config, problems) = Reader::read(&document, environment, read);
+        let (config, problems) = Reader::read(&document, environment, |root| read(root, rules));
         if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
     }
 
@@ -154,25 +167,28 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// Whether an upstream is the gateway itself, which would then ask itself without end.
-    pub fn is_own(&self, upstream: &Upstream) -> bool {
-        let own = [Some(self.listen.address), self.listen.admin];
-        own.into_iter().flatten().any(|address| upstream.base_url.leads_to(address))
-    }
-
     /// The path of every key that a file may set. Names that the file chooses stand as capitals:
     /// `upstream.NAME.base_url`.
     pub fn keys() -> Vec<String> {
-        Reader::keys(&Document::parse(&Source::new("")), &|_: &str| None, read)
+        Reader::keys(&Document::parse(&Source::new("")), &|_: &str| None, |root| read(root, Rules::Reading))
     }
 }
 
-fn read(root: &mut Section<'_, '_>) -> Config {
+/// What must hold of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// What no command line changes.
+    Reading,
+    /// And what one may change.
+    AsItStands,
+}
+
+fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let mode = root.value("mode", Mode::Rewrite);
     let preset = root.value("preset", Preset::Default);
     let listen = root.section("listen", listen::read);
     let state = root.section("state", state::read);
-    let upstreams = upstream::read(root);
+    let upstreams = upstream::read(root, (rules == Rules::AsItStands).then_some(&listen));
     let limits = root.section("limits", limits::read);
     let around = Around { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
     let (base, _) = preset.tuning(root.environment(), around);

@@ -103,7 +103,12 @@ impl Stray {
         let (path, line) = (self.path.shown.clone(), Some(self.line));
         if let Some(whole) = self.of_the_file(known) {
             let hint = format!("`{whole}` stands outside of profiles, for all conversations");
-            return Problem { path, line, message: "a profile cannot have this".to_owned(), hint: Some(hint) };
+            return Problem {
+                path,
+                line,
+                message: "a profile cannot have this".to_owned(),
+                hint: Some(hint),
+            };
         }
         let elsewhere = known.iter().find(|path| path.rsplit('.').next() == Some(&self.key));
         let hint = match (nearest(&self.key, self.siblings.iter().copied()), elsewhere) {

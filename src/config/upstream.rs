@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::header::{self, HeaderName, HeaderValue};
 use toml::de::DeValue;
 
+use super::Listen;
 use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, Word};
@@ -195,10 +196,10 @@ fn usual_key(base_url: &BaseUrl) -> CacheKey {
     if base_url.domain() == KNOWS_CACHE_KEYS { CacheKey::Shared } else { CacheKey::None }
 }
 
-/// Reads the table of upstreams, which is a key of the root.
-pub(super) fn read(root: &mut Section<'_, '_>) -> Upstreams {
+/// Reads the table of upstreams, which is a key of the root. None may be where the gateway listens, if that is known.
+pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstreams {
     let mut written =
-        root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section)));
+        root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section, listen)));
     let mut list = Vec::new();
     for (name, base_url, protocols) in BUILT_IN {
         let at = written.iter().position(|(written, _)| written == name);
@@ -215,7 +216,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Upstreams {
     Upstreams::Named(list)
 }
 
-fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
+fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> Entry {
     if let Err((message, hint)) = check_name(name) {
         section.problem_here(message, Some(hint));
     }
@@ -228,8 +229,12 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
     let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, usual.idle);
     let head = response_timeout(idle_timeout);
     let response_timeout = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, head);
+    let base_url = section.optional::<BaseUrl>("base_url");
+    if let Some(url) = base_url.as_ref().filter(|url| listen.is_some_and(|listen| listen.is_at(url))) {
+        section.problem("base_url", format!("{url} is the gateway itself"), None);
+    }
     Entry {
-        base_url: section.optional("base_url"),
+        base_url,
         protocols: section.list("protocols"),
         headers: headers(section),
         connect_timeout: Some(connect_timeout),
@@ -237,8 +242,16 @@ fn entry(name: &str, section: &mut Section<'_, '_>) -> Entry {
         response_timeout: Some(response_timeout),
         include_usage: section.value("include_usage", false),
         cache_key: section.optional("cache_key"),
-        ca_file: section.path("ca_file"),
+        ca_file: ca_file(section),
     }
+}
+
+fn ca_file(section: &mut Section<'_, '_>) -> Option<PathBuf> {
+    let file = section.path("ca_file")?;
+    if let Err(reason) = section.environment().check_ca_file(&file) {
+        section.problem("ca_file", reason, None);
+    }
+    Some(file)
 }
 
 /// What holds for the head of an answer where only the silence within one is set: an answer that is not streamed is
