@@ -85,17 +85,19 @@ impl Bound {
 impl Pages {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET");
+            let mut refusal = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n");
+            refusal.headers_mut().insert(header::ALLOW, http::HeaderValue::from_static("GET, HEAD"));
+            return refusal;
         }
         let path = request.uri().path();
         match path.strip_prefix("/outputs/") {
             Some(id) => self.output(id),
-            None if path == "/health" => page(StatusCode::OK, "application/json", r#"{"status":"ok"}"#),
+            None if path == "/health" => page(StatusCode::OK, "application/json", "{\"status\":\"ok\"}\n"),
             None if path == "/metrics" => page(StatusCode::OK, "text/plain; version=0.0.4", (self.metrics)()),
             None => page(
                 StatusCode::NOT_FOUND,
                 "text/plain",
-                "not found; there are /health, /metrics, /outputs/ID",
+                "not found; there are /health, /metrics, /outputs/ID\n",
             ),
         }
     }
@@ -103,10 +105,12 @@ impl Pages {
     fn output(&self, id: &str) -> Response<Full<Bytes>> {
         match self.outputs.read(id) {
             Ok(Some(text)) => page(StatusCode::OK, "text/plain; charset=utf-8", text),
-            Ok(None) => {
-                page(StatusCode::NOT_FOUND, "text/plain", "no such output; it may have been removed with age")
-            }
-            Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "the output cannot be read"),
+            Ok(None) => page(
+                StatusCode::NOT_FOUND,
+                "text/plain",
+                "no such output; it may have been removed with age\n",
+            ),
+            Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "the output cannot be read\n"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The whole binary between a raw client and a raw upstream: what is sent, what is remembered, what is booked.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -394,7 +396,19 @@ fn full_texts_can_be_fetched_from_the_admin_listener() {
     assert_eq!(send(address, "GET", &format!("/{path}"), &[], ""), (200, text.into_bytes()));
     let unknown = path.replace(|digit: char| digit.is_ascii_digit(), "0");
     assert_eq!(send(address, "GET", &format!("/{unknown}x"), &[], "").0, 404);
-    assert_eq!(send(address, "GET", "/health", &[], "").0, 200);
+    for (method, path, status, body) in [
+        ("GET", "/health", 200, "{\"status\":\"ok\"}\n"),
+        ("GET", "/", 404, "not found; there are /health, /metrics, /outputs/ID\n"),
+        ("GET", "/outputs/none", 404, "no such output; it may have been removed with age\n"),
+        ("POST", "/health", 405, "only GET\n"),
+    ] {
+        assert_eq!(send(address, method, path, &[], ""), (status, body.as_bytes().to_vec()), "{path}");
+    }
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"DELETE / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut refused = String::new();
+    stream.read_to_string(&mut refused).unwrap();
+    assert!(refused.contains("\r\nallow: GET, HEAD\r\n"), "{refused}");
     let metrics = String::from_utf8(send(address, "GET", "/metrics", &[], "").1).unwrap();
     assert!(metrics.contains("plimsoll_requests_edited_total 1\n"), "{metrics}");
 }
