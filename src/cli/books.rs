@@ -1,6 +1,7 @@
 //! Reading the books from the command line: no gateway needs to run.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::table::cut;
 use super::{Failure, Source, figures, files, say, say_document};
@@ -14,8 +15,19 @@ pub(super) const WIDTH: usize = 100;
 /// The fewest characters that an id is shortened to.
 const SHORTEST: usize = 8;
 
-/// What is said when there is no record.
-pub(super) const NOTHING: &str = "nothing recorded yet";
+/// What is said when there is no record. Who looks in the wrong place must see it.
+pub(super) fn nothing(state: &Path) -> String {
+    format!("nothing recorded yet in {}", state.display())
+}
+
+/// Says that there is no record where the configuration looks for them, and how many are missing.
+pub(super) fn say_nothing(source: &Source, missing_records: u64) -> Result<(), Failure> {
+    say(&nothing(&files::load_to_read(source)?.state.dir));
+    if let Some(note) = missing(missing_records) {
+        say(&note);
+    }
+    Ok(())
+}
 
 /// Calls `each` with the rows of the configured store; with none if there is no store yet. Gives the number of records
 /// that are missing.

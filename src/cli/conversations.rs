@@ -57,11 +57,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return books::say_json(&Json { conversations, of: all.len(), unreadable, missing });
     }
     if all.is_empty() && unreadable == 0 {
-        say(books::NOTHING);
-        if let Some(note) = books::missing(missing) {
-            say(&note);
-        }
-        return Ok(());
+        return books::say_nothing(&options.source, missing);
     }
     for line in lines(listed, &all, &when::zone(options.utc)) {
         say(&line);

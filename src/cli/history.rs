@@ -51,7 +51,7 @@ impl History {
         let path = config.state.dir.join(ledger::FILE_NAME);
         let failed = |error: StoreError| Failure::Said(format!("{}: {error}", path.display()));
         let Some(books) = Books::open(&path).map_err(failed)? else {
-            return Err(Failure::Said(books::NOTHING.to_owned()));
+            return Err(Failure::Said(books::nothing(&config.state.dir)));
         };
         let id = one(id, books.conversations(id.trim_end_matches('…')).map_err(failed)?)?;
         let (mut records, mut unreadable) = (Vec::new(), 0);

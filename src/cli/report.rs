@@ -88,9 +88,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     if options.json {
         return say_json(options.by, when::zone_name(&zone), filter, (&report, missing));
     }
+    if report.total.requests == 0 && filter == crate::store::LedgerFilter::default() {
+        return books::say_nothing(&options.source, missing);
+    }
     if report.total.requests == 0 {
-        let all = filter == crate::store::LedgerFilter::default();
-        say(if all { books::NOTHING } else { "nothing recorded in that time" });
+        say("nothing recorded in that time");
         if let Some(note) = books::missing(missing) {
             say(&note);
         }

@@ -42,10 +42,12 @@ impl Range {
             };
             instant(text, &now, edge).map(Some).ok_or_else(wrong)
         };
-        Ok(LedgerFilter {
-            since_ms: read("--since", &self.since, Edge::Start)?,
-            until_ms: read("--until", &self.until, Edge::End)?,
-        })
+        let since_ms = read("--since", &self.since, Edge::Start)?;
+        let until_ms = read("--until", &self.until, Edge::End)?;
+        if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
+            return Err(Failure::Usage("`--since` is later than `--until`".to_owned()));
+        }
+        Ok(LedgerFilter { since_ms, until_ms })
     }
 }
 

@@ -102,7 +102,7 @@ pub enum StoreError {
     #[error("database: {0}")]
     Database(#[from] rusqlite::Error),
     /// A file.
-    #[error("file: {0}")]
+    #[error("{0}")]
     File(#[from] std::io::Error),
     /// The file was made by a newer version.
     #[error("the store was made by a newer version")]

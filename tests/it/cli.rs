@@ -67,10 +67,11 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["report", "--by", "year"], 2, "conversation"),
         (&["report", "--since", "someday"], 2, "`--since someday`: expected a date such as 2026-11-21"),
         (&["report", "--until=-7d"], 2, "`--until -7d`"),
+        (&["report", "--since", "7d", "--until", "8d"], 2, "`--since` is later than `--until`"),
         (&["conversations", "--limit=-1"], 2, "--limit"),
         (&["demo", "now"], 2, "now"),
         (&["inspect"], 2, "<ID>"),
-        (&["inspect", "x"], 1, "nothing recorded yet"),
+        (&["inspect", "x"], 1, "nothing recorded yet in /"),
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
@@ -202,7 +203,8 @@ fn check_says_everything_that_is_wrong() {
 fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     let home = home();
     for arguments in [&["report"][..], &["conversations"], &["report", "--by", "client"]] {
-        assert_eq!(done(home.path(), arguments), "nothing recorded yet\n");
+        let place = home.path().join(".local/state/plimsoll").display().to_string();
+        assert_eq!(done(home.path(), arguments), format!("nothing recorded yet in {place}\n"));
     }
     assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 0);
     assert_eq!(json(home.path(), &["conversations", "--json"])["of"], 0);
