@@ -1,9 +1,9 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
 //! Hashes and lengths only: it is made twice for every request, of the original and of what was sent. A message is
-//! hashed and weighed once and remembers what came of it. A block's key does not depend on the cache mark that it
-//! carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still is a block;
-//! nothing here fails.
+//! hashed and weighed once and remembers what came of it. Neither a block's key nor its weight depends on the cache mark
+//! that it carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still is a
+//! block; nothing here fails.
 
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
@@ -33,7 +33,8 @@ pub struct Block {
     pub key: u128,
     /// Its bytes as they are written, as far as they are read as text.
     pub bytes: u32,
-    /// The same without what tokenizers make next to nothing of.
+    /// The same without what tokenizers make next to nothing of, without its mark, and without what is written around a
+    /// text that could stand alone.
     pub weight: u32,
     /// Its tokens as a tokenizer counts them, once it has.
     pub counted: Option<u32>,
@@ -195,24 +196,61 @@ fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
 
 fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
-    let (key, mark) = key(b"F", raw, layout.marks);
-    let bytes = raw.len() as u32;
-    Block { key, bytes, weight: bytes, counted: None, span: value.span, mark, part: None, share }
+    let (said, mark) = whole(Said::new(b"F"), raw, layout.marks);
+    let (key, bytes, weight) = (said.key(), raw.len() as u32, said.bytes as u32);
+    Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
 }
 
 fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> BlockKey {
     let raw = conversation.bytes_of(id.message, part.span);
-    let (key, mark) = match (part.kind, part.leaves.first()) {
-        (PartKind::Text, Some(leaf)) => {
-            text_key(role, raw, leaf.span.relative_to(part.span.start as usize), layout)
-        }
-        (PartKind::ToolResult, _) => result_key(conversation, id, part, layout),
-        _ => key(&[role as u8, part.kind as u8], raw, layout.marks),
-    };
     let bytes = part_len(part, layout);
     // What is not read as text is what it is.
-    let weight = if bytes == raw.len() { weight::of(raw) } else { bytes.min(u32::MAX as usize) as u32 };
-    BlockKey { key, weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+    let is_text = bytes == raw.len();
+    let new = |tag: &[u8]| if is_text { Said::weighed(tag) } else { Said::new(tag) };
+    let (said, mark) = match (part.kind, part.leaves.first()) {
+        (PartKind::Text, Some(leaf)) => {
+            let literal = leaf.span.relative_to(part.span.start as usize);
+            text(new(&[b'T', role as u8]), raw, literal, layout)
+        }
+        (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
+        _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
+    };
+    let weight = if is_text { said.weight } else { bytes.min(u32::MAX as usize) as u32 };
+    BlockKey { key: said.key(), weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+}
+
+/// What a block says, as far as it has been read.
+struct Said {
+    hash: Xxh3,
+    bytes: usize,
+    weight: u32,
+    is_weighed: bool,
+}
+
+impl Said {
+    /// Nothing yet. The tag tells kinds of blocks apart that say the same.
+    fn new(tag: &[u8]) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(tag);
+        Self { hash, bytes: 0, weight: 0, is_weighed: false }
+    }
+
+    /// The same, where what is said is weighed too.
+    fn weighed(tag: &[u8]) -> Self {
+        Self { is_weighed: true, ..Self::new(tag) }
+    }
+
+    fn add(&mut self, raw: &[u8]) {
+        self.hash.update(raw);
+        self.bytes += raw.len();
+        if self.is_weighed {
+            self.weight = self.weight.saturating_add(weight::of(raw));
+        }
+    }
+
+    fn key(&self) -> u128 {
+        self.hash.digest128()
+    }
 }
 
 fn part_block(
@@ -238,37 +276,41 @@ fn part_block(
     Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }
 
-/// The key of a text: of its literal, and of what else its block says, if anything.
-fn text_key(role: Role, raw: &[u8], literal: Span, layout: &Layout) -> (u128, Option<Ttl>) {
-    let mut hash = Xxh3::new();
-    hash.update(&[b'T', role as u8]);
-    hash.update(literal.of(raw));
-    let mark = around(raw, literal, &["type", "text"], layout, &mut hash);
-    (hash.digest128(), mark)
+/// What a text says: its literal, and what else its block says, if anything. Beside it the block's mark.
+fn text(mut said: Said, raw: &[u8], literal: Span, layout: &Layout) -> (Said, Option<Ttl>) {
+    said.add(literal.of(raw));
+    let mark = around(raw, literal, &["type", "text"], layout, &mut said);
+    (said, mark)
 }
 
-/// The key of a result with one text: the same whether that stands alone or in a list.
-fn result_key(conversation: &Conversation, id: PartId, part: &Part, layout: &Layout) -> (u128, Option<Ttl>) {
+/// What a result with one text says: the same whether that stands alone or in a list.
+fn result(
+    new: impl Fn(&[u8]) -> Said,
+    conversation: &Conversation,
+    id: PartId,
+    part: &Part,
+    layout: &Layout,
+) -> (Said, Option<Ttl>) {
+    let raw = conversation.bytes_of(id.message, part.span);
     let ([leaf], list) = (&*part.leaves, part.slots.as_ref()) else {
-        return key(b"R", conversation.bytes_of(id.message, part.span), layout.marks);
+        return whole(new(b"R"), raw, layout.marks);
     };
     let (hole, item) = match list.map(|list| (list.array, &*list.items)) {
         None => (leaf.span, leaf.span),
         Some((array, [item])) => (array, *item),
-        Some(_) => return key(b"R", conversation.bytes_of(id.message, part.span), layout.marks),
+        Some(_) => return whole(new(b"R"), raw, layout.marks),
     };
     let literal = leaf.span.relative_to(item.start as usize);
-    let (text, inner) = text_key(Role::Tool, conversation.bytes_of(id.message, item), literal, layout);
-    let mut hash = Xxh3::new();
-    hash.update(b"R");
-    hash.update(&text.to_le_bytes());
-    let raw = conversation.bytes_of(id.message, part.span);
-    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut hash);
-    (hash.digest128(), mark.or(inner))
+    let tag = [b'T', Role::Tool as u8];
+    let (inner, inner_mark) = text(new(&tag), conversation.bytes_of(id.message, item), literal, layout);
+    let mut said = Said { weight: inner.weight, ..new(b"R") };
+    said.hash.update(&inner.key().to_le_bytes());
+    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut said);
+    (said, mark.or(inner_mark))
 }
 
-/// Feeds the members of a block, except those in `skip` and what stands in the hole. Gives the block's mark.
-fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, hash: &mut Xxh3) -> Option<Ttl> {
+/// Adds the members of a block, except those in `skip` and what stands in the hole. Gives the block's mark.
+fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, said: &mut Said) -> Option<Ttl> {
     let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
     let rest = [head, b"\"\"", tail].concat();
     let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
@@ -278,16 +320,14 @@ fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, hash: &mut Xxh
         if is_mark(name, layout.marks) {
             mark = mark.or_else(|| ttl(&rest, member.value));
         } else if !skip.iter().any(|skip| skip.as_bytes() == name) {
-            hash.update(member.span().of(&rest));
+            said.add(member.span().of(&rest));
         }
     }
     mark
 }
 
-/// The key of a value, and the mark that was left out of it.
-fn key(tag: &[u8], raw: &[u8], marks: &[&str]) -> (u128, Option<Ttl>) {
-    let mut hash = Xxh3::new();
-    hash.update(tag);
+/// What a value says, and the mark that was left out of it.
+fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
     let (mut cuts, mut found) = (Vec::new(), None);
     if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
         && let Ok(root) = scan::document(raw)
@@ -297,11 +337,11 @@ fn key(tag: &[u8], raw: &[u8], marks: &[&str]) -> (u128, Option<Ttl>) {
     cuts.sort_unstable();
     let mut from = 0;
     for cut in cuts {
-        hash.update(raw.get(from..cut.start as usize).unwrap_or_default());
+        said.add(raw.get(from..cut.start as usize).unwrap_or_default());
         from = cut.end as usize;
     }
-    hash.update(raw.get(from..).unwrap_or_default());
-    (hash.digest128(), found)
+    said.add(raw.get(from..).unwrap_or_default());
+    (said, found)
 }
 
 /// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.

@@ -18,8 +18,12 @@ fn keys(prompt: &Prompt) -> Vec<u128> {
     prompt.blocks.iter().map(|block| block.key).collect()
 }
 
+fn weights(prompt: &Prompt) -> Vec<u32> {
+    prompt.blocks.iter().map(|block| block.weight).collect()
+}
+
 #[test]
-fn every_part_is_a_block_and_marks_change_no_key() {
+fn every_part_is_a_block_and_marks_change_neither_key_nor_weight() {
     let strategy = |_| (talks(any_text()), spellings()).boxed();
     for_all(64, strategy, |subject, (talk, (spelling, seed))| {
         let protocol = subject.protocol();
@@ -37,7 +41,9 @@ fn every_part_is_a_block_and_marks_change_no_key() {
         let marked = read(protocol, write(&subject.frame(&talk, messages), Spelling::Compact, 0));
         // Where nothing marks the cache, it is content that stands in for a mark.
         let has_marks = protocol.name() != "gemini";
-        prop_assert!(!has_marks || keys(&protocol.prompt(&marked)) == keys(&prompt));
+        let marked = protocol.prompt(&marked);
+        prop_assert!(!has_marks || keys(&marked) == keys(&prompt));
+        prop_assert!(!has_marks || weights(&marked) == weights(&prompt));
 
         // Whatever the spelling, it can be read.
         let spelled = protocol.prompt(&read(protocol, write(&subject.node(&talk), spelling, seed)));
