@@ -48,67 +48,16 @@ pub enum Refusal {
 /// The first [`Refusal`].
 pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
-    let (mut edited, mut omitted) = (HashSet::new(), HashSet::new());
-    let mut marked = Vec::new();
-    let mut split = None;
-    let mut moves = dropped.contains(&true);
+    let mut changes = Changes { moves: dropped.contains(&true), ..Changes::default() };
     for op in &plan.ops {
-        match op {
-            Op::Text { part, leaves } => {
-                check_text(conversation, *part, leaves)?;
-                if dropped[part.message as usize] || !edited.insert(*part) {
-                    return Err(Refusal::Conflict);
-                }
-            }
-            Op::Insert { before, text, role } => {
-                if *before > conversation.messages.len() || *role == Role::Tool {
-                    return Err(Refusal::Missing);
-                }
-                if text.trim().is_empty() {
-                    return Err(Refusal::EmptyText);
-                }
-                if !conversation.array.of(&conversation.body).starts_with(b"[") {
-                    return Err(Refusal::NoList);
-                }
-                moves = true;
-            }
-            Op::Append { part, leaf, text } => {
-                check_append(conversation, *part, *leaf, text)?;
-                if dropped[part.message as usize] || !edited.insert(*part) {
-                    return Err(Refusal::Conflict);
-                }
-            }
-            Op::Mark { part, long } => {
-                check_mark(conversation, *part)?;
-                if dropped[part.message as usize] || marked.contains(&(*part, !long)) {
-                    return Err(Refusal::Conflict);
-                }
-                marked.push((*part, *long));
-            }
-            Op::Omit { part } => {
-                let found = conversation.part(*part).ok_or(Refusal::Missing)?;
-                if found.kind != PartKind::Thinking || found.slots.is_none() {
-                    return Err(Refusal::Protected);
-                }
-                if dropped[part.message as usize] || !omitted.insert(*part) {
-                    return Err(Refusal::Conflict);
-                }
-            }
-            Op::Split { bytes, mark } => {
-                check_split(conversation, *bytes)?;
-                if split.replace(*mark).is_some() {
-                    return Err(Refusal::Conflict);
-                }
-            }
-            Op::Drop { .. } => {}
-        }
+        changes.take(conversation, op, &dropped)?;
     }
+    let Changes { omitted, marked, split_mark, moves, .. } = changes;
     if !omitted.is_empty() {
         check_omitted(conversation, &omitted, &dropped)?;
     }
-    let split = split.flatten();
-    if !marked.is_empty() || split.is_some() {
-        check_marks(conversation, marked, split)?;
+    if !marked.is_empty() || split_mark.is_some() {
+        check_marks(conversation, marked, split_mark)?;
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;
@@ -116,6 +65,80 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
         check_order(conversation, plan, &dropped)?;
     }
     Ok(())
+}
+
+/// What the operations of a plan do, each of them allowed by itself and none of them twice.
+#[derive(Default)]
+struct Changes {
+    /// Parts whose text is another.
+    edited: HashSet<PartId>,
+    /// Reasoning that is left out.
+    omitted: HashSet<PartId>,
+    /// Parts that get a mark, and whether it lasts for long.
+    marked: Vec<(PartId, bool)>,
+    /// The instructions are sent as two texts.
+    is_split: bool,
+    /// The first of them gets a mark, and whether it lasts for long.
+    split_mark: Option<bool>,
+    /// A message follows another one than before.
+    moves: bool,
+}
+
+impl Changes {
+    fn take(&mut self, conversation: &Conversation, op: &Op, dropped: &[bool]) -> Result<(), Refusal> {
+        let is_dropped = |part: &PartId| dropped[part.message as usize];
+        let is_new = match op {
+            Op::Drop { .. } => true,
+            Op::Text { part, leaves } => {
+                check_text(conversation, *part, leaves)?;
+                !is_dropped(part) && self.edited.insert(*part)
+            }
+            Op::Append { part, leaf, text } => {
+                check_append(conversation, *part, *leaf, text)?;
+                !is_dropped(part) && self.edited.insert(*part)
+            }
+            Op::Omit { part } => {
+                check_omit(conversation, *part)?;
+                !is_dropped(part) && self.omitted.insert(*part)
+            }
+            Op::Mark { part, long } => {
+                check_mark(conversation, *part)?;
+                let is_new = !is_dropped(part) && !self.marked.contains(&(*part, !long));
+                self.marked.push((*part, *long));
+                is_new
+            }
+            Op::Insert { before, text, role } => {
+                check_insert(conversation, *before, text, *role)?;
+                self.moves = true;
+                true
+            }
+            Op::Split { bytes, mark } => {
+                check_split(conversation, *bytes)?;
+                self.split_mark = *mark;
+                !std::mem::replace(&mut self.is_split, true)
+            }
+        };
+        if is_new { Ok(()) } else { Err(Refusal::Conflict) }
+    }
+}
+
+/// Beside the messages of a list, and nobody's result.
+fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Role) -> Result<(), Refusal> {
+    if before > conversation.messages.len() || role == Role::Tool {
+        return Err(Refusal::Missing);
+    }
+    if text.trim().is_empty() {
+        return Err(Refusal::EmptyText);
+    }
+    let is_list = conversation.array.of(&conversation.body).starts_with(b"[");
+    if is_list { Ok(()) } else { Err(Refusal::NoList) }
+}
+
+/// Only reasoning that stands in a list of parts.
+fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
+    let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    let may_go = part.kind == PartKind::Thinking && part.slots.is_some();
+    if may_go { Ok(()) } else { Err(Refusal::Protected) }
 }
 
 /// Only behind a text of the user's own.
