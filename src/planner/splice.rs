@@ -144,19 +144,19 @@ pub struct Cut {
     pub end: usize,
     /// It is where the user speaks; else it is where the model begins a step of the newest turn.
     pub is_turn: bool,
-    drops: Box<[(u32, u32)]>,
+    taken: Taken,
     /// A message of the user's own that stays before the end.
     stays: Option<usize>,
     /// A message that what would stand before it does not go with, unless the text is said between.
     parted: Option<usize>,
+    /// The first message behind the head of the conversation.
     head: usize,
-    bytes: u64,
 }
 
 impl Cut {
     /// Bytes of the messages that would go.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.taken.bytes
     }
 
     /// The messages that would go.
@@ -180,16 +180,9 @@ impl Cut {
         self.ranges().map(|range| before(range.end) - before(range.start)).sum::<usize>() == messages.len()
     }
 
-    /// Keeps a message after all.
-    fn keep(&mut self, conversation: &Conversation, message: usize) {
-        let mut drops = std::mem::take(&mut self.drops).into_vec();
-        keep(conversation, message, &mut drops, &mut self.bytes);
-        self.drops = drops.into();
-    }
-
     /// The ranges of messages that would go, ascending and disjoint.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        self.drops.iter().map(|(first, end)| *first as usize..*end as usize)
+        self.taken.ranges.iter().map(|(first, end)| *first as usize..*end as usize)
     }
 
     /// The splice that puts `text` there, in the layout that is asked for if it can stand so, else in one that
@@ -207,12 +200,12 @@ impl Cut {
         let before = self.parted.or(self.stays).unwrap_or(self.end);
         let splice = |layout: &Layout, at, leaf| Splice {
             rule: rule.into(),
-            drops: self.drops.clone(),
+            drops: self.taken.ranges.clone().into(),
             layout: layout.clone(),
             at,
             leaf,
             text: text.into(),
-            bytes_before: self.bytes,
+            bytes_before: self.taken.bytes,
             bytes_after: text.len() as u64,
             output: output.map(str::to_owned),
         };
@@ -233,71 +226,186 @@ impl Cut {
     }
 }
 
+/// Messages that go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Taken {
+    /// Ranges `first..end`, ascending, apart.
+    ranges: Vec<(u32, u32)>,
+    /// Bytes of the messages.
+    bytes: u64,
+}
+
+impl Taken {
+    /// Takes a message behind all that were taken before.
+    fn add(&mut self, conversation: &Conversation, message: usize) {
+        self.bytes += conversation.messages[message].span.len() as u64;
+        let at = message as u32;
+        match self.ranges.last_mut() {
+            Some((_, end)) if *end == at => *end = at + 1,
+            _ => self.ranges.push((at, at + 1)),
+        }
+    }
+
+    /// Keeps a message after all, if it was taken.
+    fn keep(&mut self, conversation: &Conversation, message: usize) {
+        let at = message as u32;
+        let holds = |(first, end): &(u32, u32)| (*first..*end).contains(&at);
+        let Some(range) = self.ranges.iter().position(holds) else { return };
+        let (first, end) = self.ranges[range];
+        let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
+        self.ranges.splice(range..=range, apart);
+        self.bytes -= conversation.messages[message].span.len() as u64;
+    }
+
+    /// What goes right before a message that stays, and the role of what stays before that.
+    fn gap(&self, conversation: &Conversation, stays: usize) -> Option<(Range<usize>, Role)> {
+        let at = self.ranges.partition_point(|(_, end)| (*end as usize) < stays);
+        let gap = self.ranges.get(at).map(|(first, end)| *first as usize..*end as usize)?;
+        let before = gap.start.checked_sub(1).filter(|_| gap.end == stays)?;
+        Some((gap, conversation.messages[before].index.role))
+    }
+}
+
 /// The places where a history may be cut, in order, with `since` as the splice that is in force: a new one takes
 /// all that it took.
 ///
 /// None of them is behind message `sent`, nor within the step in progress.
 pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) -> Vec<Cut> {
-    let messages = &conversation.messages;
-    let role = |at: usize| messages[at].index.role;
-    let Some(first_user) = messages.iter().position(|message| message.index.starts_turn()) else {
-        return Vec::new();
-    };
-    let answer = (first_user..messages.len()).find(|at| role(*at) == Role::Assistant);
-    let Some(head) = answer.filter(|_| conversation.continues.is_none()) else { return Vec::new() };
-    let tail = conversation.tail();
-    let newest = messages[..tail].iter().rposition(|message| message.index.starts_turn());
-    let newest = newest.unwrap_or(first_user);
-    let (mut cuts, mut drops, mut bytes, mut parted) = (Vec::new(), Vec::new(), 0, None);
-    let mut ranges = 0;
-    let hosted = Hosted::of(conversation);
-    let mut from = head;
-    let last = tail.min(sent);
-    let least = since.map_or(head, Splice::end);
-    let comes_back =
-        |needed: &Range<usize>| since.is_some_and(|since| needed.clone().any(|at| since.drops(at)));
-    for end in (head + 1..=last.min(messages.len().saturating_sub(1))).filter(|at| starts(conversation, *at))
-    {
+    let Some(mut walk) = Walk::new(conversation, since) else { return Vec::new() };
+    let last = conversation.tail().min(sent).min(conversation.messages.len().saturating_sub(1));
+    let (mut cuts, mut ranges) = (Vec::new(), 0);
+    for end in walk.head + 1..=last {
         // What the provider ran by itself and what came of it go together.
-        if hosted.divides(end) {
+        if !starts(conversation, end) || walk.hosted.divides(end) {
             continue;
         }
-        match unit(conversation, &hosted, from..end, &mut drops, &mut bytes) {
-            // What is not sent any more does not come back.
-            Some(needed) if comes_back(&needed) => {
-                parted = parted.or(Some(from));
-            }
-            needed => {
-                needed.into_iter().flatten().for_each(|at| keep(conversation, at, &mut drops, &mut bytes));
-            }
-        }
-        from = end;
-        let is_turn = messages[end].index.starts_turn();
-        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
-        if end <= least || drops.is_empty() || (!is_turn && end < newest) {
-            continue;
-        }
-        let stays = (!is_turn && newest >= head).then_some(newest);
-        let mut cut = Cut { end, is_turn, drops: drops.clone().into(), stays, parted, head, bytes };
-        if let Some(stays) = stays {
-            cut.keep(conversation, stays);
-        }
-        if parted.is_some() {
-            // The text stands elsewhere, and cannot part a note of the system's from the user.
-            let needed = instructed(conversation, &hosted, stays.unwrap_or(end), &cut.drops);
-            let needed = needed.filter(|needed| !comes_back(needed));
-            needed.into_iter().flatten().for_each(|at| cut.keep(conversation, at));
-        }
-        if !cut.drops.is_empty() {
-            ranges += cut.drops.len();
+        walk.go_to(end);
+        if let Some(cut) = walk.cut() {
+            ranges += cut.taken.ranges.len();
             cuts.push(cut);
         }
         if ranges > RANGES {
             thin_out(&mut cuts);
-            ranges = cuts.iter().map(|cut| cut.drops.len()).sum();
+            ranges = cuts.iter().map(|cut| cut.taken.ranges.len()).sum();
         }
     }
     cuts
+}
+
+/// A walk through a history from its head on, place by place.
+struct Walk<'c> {
+    conversation: &'c Conversation,
+    /// The splice that is in force.
+    since: Option<&'c Splice>,
+    hosted: Hosted,
+    /// The first message behind the head of the conversation.
+    head: usize,
+    /// Where the user spoke last, before the step in progress.
+    newest: usize,
+    /// The place that was reached.
+    at: usize,
+    /// What a cut here would take.
+    taken: Taken,
+    /// As in [`Cut`].
+    parted: Option<usize>,
+}
+
+impl<'c> Walk<'c> {
+    /// `None` if there is nothing behind the head, or only the provider has what comes before.
+    fn new(conversation: &'c Conversation, since: Option<&'c Splice>) -> Option<Self> {
+        let messages = &conversation.messages;
+        let first_user = messages.iter().position(|message| message.index.starts_turn())?;
+        let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
+        let head = (first_user..messages.len()).find(is_answer)?;
+        if conversation.continues.is_some() {
+            return None;
+        }
+        let before_tail = &messages[..conversation.tail()];
+        let newest = before_tail.iter().rposition(|message| message.index.starts_turn());
+        Some(Self {
+            conversation,
+            since,
+            hosted: Hosted::of(conversation),
+            head,
+            newest: newest.unwrap_or(first_user),
+            at: head,
+            taken: Taken::default(),
+            parted: None,
+        })
+    }
+
+    /// Takes the messages up to the next place, which go or stay together.
+    fn go_to(&mut self, end: usize) {
+        match self.unit(self.at..end) {
+            Some(needed) if self.comes_back(&needed) => self.parted = self.parted.or(Some(self.at)),
+            needed => needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at)),
+        }
+        self.at = end;
+    }
+
+    /// Whether one of these messages is not sent any more: such a one does not come back.
+    fn comes_back(&self, needed: &Range<usize>) -> bool {
+        self.since.is_some_and(|since| needed.clone().any(|at| since.drops(at)))
+    }
+
+    /// The cut at the place that was reached, if there may be one.
+    fn cut(&self) -> Option<Cut> {
+        let (conversation, end) = (self.conversation, self.at);
+        let is_turn = conversation.messages[end].index.starts_turn();
+        let least = self.since.map_or(self.head, Splice::end);
+        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
+        if end <= least || self.taken.ranges.is_empty() || (!is_turn && end < self.newest) {
+            return None;
+        }
+        let stays = (!is_turn && self.newest >= self.head).then_some(self.newest);
+        let mut taken = self.taken.clone();
+        if let Some(stays) = stays {
+            taken.keep(conversation, stays);
+        }
+        if self.parted.is_some() {
+            // The text stands elsewhere, and cannot part a note of the system's from the user.
+            let needed = self.instructed(stays.unwrap_or(end), &taken);
+            let needed = needed.filter(|needed| !self.comes_back(needed));
+            needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
+        }
+        let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
+        Some(cut).filter(|cut| !cut.taken.ranges.is_empty())
+    }
+
+    /// Takes messages that belong together: all but notes of the system's own, or nothing where a part of them is not
+    /// understood. What stays behind a gap follows what providers let it follow: neither an answer another one, nor the
+    /// user a note of the system's. Gives the messages that are needed for that.
+    fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
+        let index = |at: usize| &self.conversation.messages[at].index;
+        let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
+        if messages.clone().any(|at| is_opaque(at) || self.hosted.stuck[at]) {
+            return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
+        }
+        for at in messages.filter(|at| index(*at).role != Role::System) {
+            self.taken.add(self.conversation, at);
+        }
+        None
+    }
+
+    /// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
+    fn question(&self, answer: usize) -> Option<Range<usize>> {
+        let (mut gap, before) = self.taken.gap(self.conversation, answer)?;
+        let index = |at: usize| &self.conversation.messages[at].index;
+        let is_alone = before == Role::Assistant && index(answer).role == Role::Assistant;
+        let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| is_alone)?;
+        Some(question..question + 1)
+    }
+
+    /// What was done upon a note of the system's own that stays, if without it the user would speak next.
+    fn instructed(&self, user: usize, taken: &Taken) -> Option<Range<usize>> {
+        let (gap, before) = taken.gap(self.conversation, user)?;
+        let role = |at: usize| self.conversation.messages[at].index.role;
+        if before != Role::System || role(user) == Role::Assistant {
+            return None;
+        }
+        let is_whole = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
+        Some(gap.start..(gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end))
+    }
 }
 
 /// Leaves every second place, the last of all among them.
@@ -361,76 +469,6 @@ impl Hosted {
     fn divides(&self, end: usize) -> bool {
         self.divided[end]
     }
-}
-
-/// Adds what goes of messages that belong together: all but notes of the system's own, or nothing where a part of
-/// them is not understood. What stays behind a gap follows what providers let it follow: neither an answer another
-/// one, nor the user a note of the system's. Gives the messages that are needed for that.
-fn unit(
-    conversation: &Conversation,
-    hosted: &Hosted,
-    messages: Range<usize>,
-    drops: &mut Vec<(u32, u32)>,
-    bytes: &mut u64,
-) -> Option<Range<usize>> {
-    let index = |at: usize| &conversation.messages[at].index;
-    let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
-    if messages.clone().any(|at| is_opaque(at) || hosted.stuck[at]) {
-        return question(conversation, messages.start, drops)
-            .or_else(|| instructed(conversation, hosted, messages.start, drops));
-    }
-    for at in messages.filter(|at| index(*at).role != Role::System) {
-        *bytes += conversation.messages[at].span.len() as u64;
-        let at = at as u32;
-        match drops.last_mut() {
-            Some((_, end)) if *end == at => *end = at + 1,
-            _ => drops.push((at, at + 1)),
-        }
-    }
-    None
-}
-
-/// What goes right before a message that stays, and the role of what stays before that.
-fn gap(conversation: &Conversation, stays: usize, drops: &[(u32, u32)]) -> Option<(Range<usize>, Role)> {
-    let at = drops.partition_point(|(_, end)| (*end as usize) < stays);
-    let gap = drops.get(at).map(|(first, end)| *first as usize..*end as usize)?;
-    let before = gap.start.checked_sub(1).filter(|_| gap.end == stays)?;
-    Some((gap, conversation.messages[before].index.role))
-}
-
-/// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
-fn question(conversation: &Conversation, answer: usize, drops: &[(u32, u32)]) -> Option<Range<usize>> {
-    let (mut gap, before) = gap(conversation, answer, drops)?;
-    let index = |at: usize| &conversation.messages[at].index;
-    let is_alone = before == Role::Assistant && index(answer).role == Role::Assistant;
-    let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| is_alone)?;
-    Some(question..question + 1)
-}
-
-/// What was done upon a note of the system's own that stays, if without it the user would speak next.
-fn instructed(
-    conversation: &Conversation,
-    hosted: &Hosted,
-    user: usize,
-    drops: &[(u32, u32)],
-) -> Option<Range<usize>> {
-    let (gap, before) = gap(conversation, user, drops)?;
-    let role = |at: usize| conversation.messages[at].index.role;
-    if before != Role::System || role(user) == Role::Assistant {
-        return None;
-    }
-    let is_whole = |end: &usize| starts(conversation, *end) && !hosted.divides(*end);
-    Some(gap.start..(gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end))
-}
-
-/// Takes a message out of what goes.
-fn keep(conversation: &Conversation, message: usize, drops: &mut Vec<(u32, u32)>, bytes: &mut u64) {
-    let at = message as u32;
-    let Some(range) = drops.iter().position(|(first, end)| (*first..*end).contains(&at)) else { return };
-    let (first, end) = drops[range];
-    let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
-    drops.splice(range..=range, apart);
-    *bytes -= conversation.messages[message].span.len() as u64;
 }
 
 /// The last text that the user says in the head of a conversation.
