@@ -6,9 +6,10 @@
 use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
 
+use super::cuts::Cut;
 use super::event::{Before, Change};
 use super::level::Level;
-use super::splice::{Cut, Splice};
+use super::splice::Splice;
 use super::{Policy, Recall};
 
 impl Before<'_> {

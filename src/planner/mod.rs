@@ -6,6 +6,7 @@
 
 mod anchors;
 mod crowd;
+pub mod cuts;
 pub mod decision;
 mod deed;
 mod event;
@@ -28,11 +29,12 @@ use crate::strategy::marks::{self, Chosen};
 use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
 
+pub use cuts::Cut;
 pub use decision::{Applied, Decision, PartKey, Save};
 pub use event::{Event, Facts, Overflow};
 pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
-pub use splice::{Cut, Layout, Splice};
+pub use splice::{Layout, Splice};
 pub use standing::Standing;
 
 /// What the user wants.

@@ -14,10 +14,11 @@ use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::ladder::{self, Need, Place, Rung};
 use crate::strategy::window::Gauge;
 
+use super::cuts::{Cut, cuts};
 use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::event::{Before, Change, Choice, Event};
 use super::level::Level;
-use super::splice::{self, Cut, Layout, NOTE, Splice};
+use super::splice::{Layout, NOTE, Splice};
 use super::{Policy, Recall, transcript};
 
 /// The shortest that a result of the step in progress is cut to, in bytes.
@@ -241,7 +242,7 @@ impl Before<'_> {
         if !policy.ladder.enabled {
             return Vec::new();
         }
-        let mut cuts = splice::cuts(self.conversation, self.splice, usize::MAX);
+        let mut cuts = cuts(self.conversation, self.splice, usize::MAX);
         let sealed = self.sealed();
         cuts.retain(|cut| cut.takes_all(&sealed));
         cuts

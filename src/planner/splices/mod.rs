@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::cuts::cuts;
 use super::room::turns_from;
-use super::splice::{NOTE, SUMMARY, cuts};
+use super::splice::{NOTE, SUMMARY};
 use super::*;
 use crate::conversation::NoMemo;
 use crate::protocol;

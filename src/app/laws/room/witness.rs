@@ -12,7 +12,7 @@ use crate::app::laws::witness::{
 use crate::app::rewritten::Facts;
 use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind, Role};
 use crate::planner::Cut;
-use crate::planner::splice::cuts;
+use crate::planner::cuts::cuts;
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 

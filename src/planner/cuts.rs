@@ -1,0 +1,348 @@
+//! Where a history may be cut, and what a splice up to there would take.
+//!
+//! A walk from the head of the conversation on, place by place: what goes there goes as a whole, and what stays behind a
+//! gap follows what providers let it follow. Nothing here says which cut is the best one.
+
+use std::ops::Range;
+
+use super::splice::{Layout, Splice, last_text};
+use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::plan::{self, Plan};
+
+/// Ranges that all places together may have; beyond, there are fewer places. A history that is kept in many pieces
+/// has many at each place.
+const RANGES: usize = 1 << 20;
+
+/// A place where a history may be cut, and what a splice up to there would take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The first message behind it.
+    pub end: usize,
+    /// It is where the user speaks; else it is where the model begins a step of the newest turn.
+    pub is_turn: bool,
+    taken: Taken,
+    /// A message of the user's own that stays before the end.
+    stays: Option<usize>,
+    /// A message that what would stand before it does not go with, unless the text is said between.
+    parted: Option<usize>,
+    /// The first message behind the head of the conversation.
+    head: usize,
+}
+
+impl Cut {
+    /// Bytes of the messages that would go.
+    pub fn bytes(&self) -> u64 {
+        self.taken.bytes
+    }
+
+    /// The messages that would go.
+    pub fn messages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.ranges().flatten()
+    }
+
+    /// The sum over the messages that would go, from the sums over those before each message.
+    pub fn total(&self, before: &[u64]) -> u64 {
+        self.ranges().map(|range| before[range.end] - before[range.start]).sum()
+    }
+
+    /// How many messages would go.
+    pub(super) fn count(&self) -> usize {
+        self.ranges().map(|range| range.len()).sum()
+    }
+
+    /// Whether all of these messages, which are in order, would go.
+    pub(super) fn takes_all(&self, messages: &[usize]) -> bool {
+        let before = |end: usize| messages.partition_point(|message| *message < end);
+        self.ranges().map(|range| before(range.end) - before(range.start)).sum::<usize>() == messages.len()
+    }
+
+    /// The ranges of messages that would go, ascending and disjoint.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.taken.ranges.iter().map(|(first, end)| *first as usize..*end as usize)
+    }
+
+    /// The splice that puts `text` there, in the layout that is asked for if it can stand so, else in one that
+    /// can. Within a turn it is said before the newest words of the user.
+    ///
+    /// `None` if no provider would take it, or the history cannot be cut there.
+    pub fn splice(
+        &self,
+        conversation: &Conversation,
+        rule: &str,
+        text: &str,
+        layout: &Layout,
+        output: Option<&str>,
+    ) -> Option<Splice> {
+        let before = self.parted.or(self.stays).unwrap_or(self.end);
+        let splice = |layout: &Layout, at, leaf| Splice {
+            rule: rule.into(),
+            drops: self.taken.ranges.clone().into(),
+            layout: layout.clone(),
+            at,
+            leaf,
+            text: text.into(),
+            bytes_before: self.taken.bytes,
+            bytes_after: text.len() as u64,
+            output: output.map(str::to_owned),
+        };
+        let inserted = |layout| splice(layout, PartId { message: before as u32, part: 0 }, 0);
+        let appended =
+            || last_text(conversation, self.head).map(|(at, leaf)| splice(&Layout::Appended, at, leaf));
+        let wanted = if *layout == Layout::Appended || (!self.is_turn && self.stays.is_none()) {
+            appended()
+        } else {
+            Some(inserted(layout))
+        };
+        let others = [appended(), Some(inserted(&Layout::Answer)), Some(inserted(&Layout::User))];
+        let mut all = std::iter::once(wanted).chain(others).flatten();
+        all.find(|splice| {
+            let plan = Plan { ops: splice.operations() };
+            plan::check(conversation, &plan).is_ok()
+        })
+    }
+}
+
+/// Messages that go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Taken {
+    /// Ranges `first..end`, ascending, apart.
+    ranges: Vec<(u32, u32)>,
+    /// Bytes of the messages.
+    bytes: u64,
+}
+
+impl Taken {
+    /// Takes a message behind all that were taken before.
+    fn add(&mut self, conversation: &Conversation, message: usize) {
+        self.bytes += conversation.messages[message].span.len() as u64;
+        let at = message as u32;
+        match self.ranges.last_mut() {
+            Some((_, end)) if *end == at => *end = at + 1,
+            _ => self.ranges.push((at, at + 1)),
+        }
+    }
+
+    /// Keeps a message after all, if it was taken.
+    fn keep(&mut self, conversation: &Conversation, message: usize) {
+        let at = message as u32;
+        let holds = |(first, end): &(u32, u32)| (*first..*end).contains(&at);
+        let Some(range) = self.ranges.iter().position(holds) else { return };
+        let (first, end) = self.ranges[range];
+        let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
+        self.ranges.splice(range..=range, apart);
+        self.bytes -= conversation.messages[message].span.len() as u64;
+    }
+
+    /// What goes right before a message that stays, and the role of what stays before that.
+    fn gap(&self, conversation: &Conversation, stays: usize) -> Option<(Range<usize>, Role)> {
+        let at = self.ranges.partition_point(|(_, end)| (*end as usize) < stays);
+        let gap = self.ranges.get(at).map(|(first, end)| *first as usize..*end as usize)?;
+        let before = gap.start.checked_sub(1).filter(|_| gap.end == stays)?;
+        Some((gap, conversation.messages[before].index.role))
+    }
+}
+
+/// The places where a history may be cut, in order, with `since` as the splice that is in force: a new one takes
+/// all that it took.
+///
+/// None of them is behind message `sent`, nor within the step in progress.
+pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) -> Vec<Cut> {
+    let Some(mut walk) = Walk::new(conversation, since) else { return Vec::new() };
+    let last = conversation.tail().min(sent).min(conversation.messages.len().saturating_sub(1));
+    let (mut cuts, mut ranges) = (Vec::new(), 0);
+    for end in walk.head + 1..=last {
+        // What the provider ran by itself and what came of it go together.
+        if !starts(conversation, end) || walk.hosted.divides(end) {
+            continue;
+        }
+        walk.go_to(end);
+        if let Some(cut) = walk.cut() {
+            ranges += cut.taken.ranges.len();
+            cuts.push(cut);
+        }
+        if ranges > RANGES {
+            thin_out(&mut cuts);
+            ranges = cuts.iter().map(|cut| cut.taken.ranges.len()).sum();
+        }
+    }
+    cuts
+}
+
+/// A walk through a history from its head on, place by place.
+struct Walk<'c> {
+    conversation: &'c Conversation,
+    /// The splice that is in force.
+    since: Option<&'c Splice>,
+    hosted: Hosted,
+    /// The first message behind the head of the conversation.
+    head: usize,
+    /// Where the user spoke last, before the step in progress.
+    newest: usize,
+    /// The place that was reached.
+    at: usize,
+    /// What a cut here would take.
+    taken: Taken,
+    /// As in [`Cut`].
+    parted: Option<usize>,
+}
+
+impl<'c> Walk<'c> {
+    /// `None` if there is nothing behind the head, or only the provider has what comes before.
+    fn new(conversation: &'c Conversation, since: Option<&'c Splice>) -> Option<Self> {
+        let messages = &conversation.messages;
+        let first_user = messages.iter().position(|message| message.index.starts_turn())?;
+        let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
+        let head = (first_user..messages.len()).find(is_answer)?;
+        if conversation.continues.is_some() {
+            return None;
+        }
+        let before_tail = &messages[..conversation.tail()];
+        let newest = before_tail.iter().rposition(|message| message.index.starts_turn());
+        Some(Self {
+            conversation,
+            since,
+            hosted: Hosted::of(conversation),
+            head,
+            newest: newest.unwrap_or(first_user),
+            at: head,
+            taken: Taken::default(),
+            parted: None,
+        })
+    }
+
+    /// Takes the messages up to the next place, which go or stay together.
+    fn go_to(&mut self, end: usize) {
+        match self.unit(self.at..end) {
+            Some(needed) if self.comes_back(&needed) => self.parted = self.parted.or(Some(self.at)),
+            needed => needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at)),
+        }
+        self.at = end;
+    }
+
+    /// Whether one of these messages is not sent any more: such a one does not come back.
+    fn comes_back(&self, needed: &Range<usize>) -> bool {
+        self.since.is_some_and(|since| needed.clone().any(|at| since.drops(at)))
+    }
+
+    /// The cut at the place that was reached, if there may be one.
+    fn cut(&self) -> Option<Cut> {
+        let (conversation, end) = (self.conversation, self.at);
+        let is_turn = conversation.messages[end].index.starts_turn();
+        let least = self.since.map_or(self.head, Splice::end);
+        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
+        if end <= least || self.taken.ranges.is_empty() || (!is_turn && end < self.newest) {
+            return None;
+        }
+        let stays = (!is_turn && self.newest >= self.head).then_some(self.newest);
+        let mut taken = self.taken.clone();
+        if let Some(stays) = stays {
+            taken.keep(conversation, stays);
+        }
+        if self.parted.is_some() {
+            // The text stands elsewhere, and cannot part a note of the system's from the user.
+            let needed = self.instructed(stays.unwrap_or(end), &taken);
+            let needed = needed.filter(|needed| !self.comes_back(needed));
+            needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
+        }
+        let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
+        Some(cut).filter(|cut| !cut.taken.ranges.is_empty())
+    }
+
+    /// Takes messages that belong together: all but notes of the system's own, or nothing where a part of them is not
+    /// understood. What stays behind a gap follows what providers let it follow: neither an answer another one, nor the
+    /// user a note of the system's. Gives the messages that are needed for that.
+    fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
+        let index = |at: usize| &self.conversation.messages[at].index;
+        let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
+        if messages.clone().any(|at| is_opaque(at) || self.hosted.stuck[at]) {
+            return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
+        }
+        for at in messages.filter(|at| index(*at).role != Role::System) {
+            self.taken.add(self.conversation, at);
+        }
+        None
+    }
+
+    /// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
+    fn question(&self, answer: usize) -> Option<Range<usize>> {
+        let (mut gap, before) = self.taken.gap(self.conversation, answer)?;
+        let index = |at: usize| &self.conversation.messages[at].index;
+        let is_alone = before == Role::Assistant && index(answer).role == Role::Assistant;
+        let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| is_alone)?;
+        Some(question..question + 1)
+    }
+
+    /// What was done upon a note of the system's own that stays, if without it the user would speak next.
+    fn instructed(&self, user: usize, taken: &Taken) -> Option<Range<usize>> {
+        let (gap, before) = taken.gap(self.conversation, user)?;
+        let role = |at: usize| self.conversation.messages[at].index.role;
+        if before != Role::System || role(user) == Role::Assistant {
+            return None;
+        }
+        let is_whole = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
+        Some(gap.start..(gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end))
+    }
+}
+
+/// Leaves every second place, the last of all among them.
+fn thin_out(cuts: &mut Vec<Cut>) {
+    let mut stays = cuts.len().is_multiple_of(2);
+    cuts.retain(|_| {
+        stays = !stays;
+        stays
+    });
+}
+
+/// Whether a turn starts with a message behind the first, or a step, which goes on from results.
+fn starts(conversation: &Conversation, at: usize) -> bool {
+    let (before, message) = (&conversation.messages[at - 1].index, &conversation.messages[at].index);
+    message.starts_turn() || (message.role == Role::Assistant && before.has_results())
+}
+
+/// What the provider ran by itself.
+struct Hosted {
+    /// For each message, whether it stands behind a call, and its result does not stand before it.
+    divided: Vec<bool>,
+    /// For each message, whether it has a call that came to nothing, or a result without its call.
+    stuck: Vec<bool>,
+}
+
+impl Hosted {
+    fn of(conversation: &Conversation) -> Self {
+        let count = conversation.messages.len();
+        let (mut stuck, mut open) = (vec![false; count], Vec::new());
+        // How many calls begin to be open with each message, and how many end to be.
+        let (mut begin, mut end) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
+        for message in 0..count {
+            for (_, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Hosted)
+            {
+                match (&part.call_id, &part.tool) {
+                    (Some(id), Some(_)) => open.push((id, message)),
+                    (Some(id), None) => match open.iter().rposition(|(known, _)| *known == id) {
+                        Some(at) => {
+                            let (_, call) = open.remove(at);
+                            begin[call + 1] += 1;
+                            end[message + 1] += 1;
+                        }
+                        None => stuck[message] = true,
+                    },
+                    (None, _) => {}
+                }
+            }
+        }
+        for (_, message) in open {
+            stuck[message] = true;
+        }
+        let mut pending = 0;
+        let divided = begin.into_iter().zip(end).map(|(begin, end)| {
+            pending = pending + begin - end;
+            pending > 0
+        });
+        Self { divided: divided.collect(), stuck }
+    }
+
+    /// Whether a cut in front of a message would stand between a call and its result.
+    fn divides(&self, end: usize) -> bool {
+        self.divided[end]
+    }
+}
