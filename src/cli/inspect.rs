@@ -10,7 +10,7 @@ use super::diff::left_out;
 use super::history::{Entry, History};
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Edits, Event, Record, Shares, Splice, Totals, Window};
+use crate::ledger::{Edits, Event, Own, Record, Shares, Splice, Totals, Window};
 use crate::planner::decision::REASONING;
 use crate::store::logs;
 use crate::usage::Money;
@@ -190,37 +190,58 @@ fn untouched(record: &Record) -> Option<Money> {
 
 /// What is worth a line of its own.
 fn happened(record: &Record, is_first: bool) -> Vec<String> {
-    let mut lines = Vec::new();
     if let Some(own) = &record.own {
-        let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
-        lines.push(match own.messages {
-            0 if record.error.is_none() => format!("a part read for a {}", own.purpose),
-            0 => format!("a {} that came to nothing", own.purpose),
-            messages => format!("{} {} of {messages} messages{score}", own.purpose, own.generation),
-        });
-        lines.extend(record.error.clone());
-        return lines;
+        return summarised(own, record.error.as_deref());
     }
+    let mut lines: Vec<String> = relation(record, is_first).into_iter().collect();
+    lines.extend(gave_way(&record.edits));
+    lines.extend(record.window.as_ref().and_then(|window| pressure(window, &record.edits)));
+    lines.extend(charges(record));
+    lines.extend(shortened(&record.edits));
+    lines.extend(zone_before(record));
+    lines.extend(went_wrong(record));
+    lines
+}
+
+/// What a call of the gateway's own was for.
+fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
+    let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
+    let what = match own.messages {
+        0 if error.is_none() => format!("a part read for a {}", own.purpose),
+        0 => format!("a {} that came to nothing", own.purpose),
+        messages => format!("{} {} of {messages} messages{score}", own.purpose, own.generation),
+    };
+    std::iter::once(what).chain(error.map(str::to_owned)).collect()
+}
+
+/// How a request goes on from what was there before, where it does not simply go on.
+fn relation(record: &Record, is_first: bool) -> Option<String> {
     let relation = record.relation.as_deref().unwrap_or("not read");
-    if relation != "continue" && !(is_first && relation == "new") {
-        let agent = record.agent.as_deref().map_or_else(String::new, |agent| format!(" by {agent}"));
-        lines.push(format!("{relation}{agent}"));
+    if relation == "continue" || (is_first && relation == "new") {
+        return None;
     }
-    let edits = &record.edits;
+    let agent = record.agent.as_deref().map_or_else(String::new, |agent| format!(" by {agent}"));
+    Some(format!("{relation}{agent}"))
+}
+
+/// What old parts gave way to, and what was asked for again because of that.
+fn gave_way(edits: &Edits) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(event) = &edits.event {
         lines.push(change(event, edits.state == "edited"));
-        if event.reasoning > 0 {
-            lines.push(left_out(event.reasoning));
-        }
+        lines.extend((event.reasoning > 0).then(|| left_out(event.reasoning)));
     }
-    if let Some(splice) = edits.splice.as_ref().filter(|splice| splice.made) {
-        lines.push(spliced(splice));
-    }
+    lines.extend(edits.splice.as_ref().filter(|splice| splice.made).map(spliced));
     if edits.recalls > 0 {
         let calls = figures::counted(edits.recalls.into(), "call", "calls");
         lines.push(format!("{calls} made again: the result had been cleared"));
     }
-    lines.extend(record.window.as_ref().and_then(|window| pressure(window, edits)));
+    lines
+}
+
+/// What it does to a budget, and what of its price is not known.
+fn charges(record: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(budget) = &record.budget {
         let what = if budget.state == "spent" { "spent" } else { "nearly spent" };
         lines.push(format!("budget {what}: {} (`{}`)", budget.used, budget.limit));
@@ -228,6 +249,12 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     if !record.unpriced_charges.is_empty() {
         lines.push(format!("charges of unknown price: {}", record.unpriced_charges.join(", ")));
     }
+    lines
+}
+
+/// What was done to new parts, or would be.
+fn shortened(edits: &Edits) -> Vec<String> {
+    let mut lines = Vec::new();
     let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));
@@ -236,7 +263,13 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
         let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         lines.push(format!("only observed, would be shortened: {}", parts.join(", ")));
     }
-    lines.extend(zone_before(record));
+    lines
+}
+
+/// What did not go as it should have.
+fn went_wrong(record: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
+    let edits = &record.edits;
     if record.prefix.as_deref() == Some("broken") && edits.event.is_none() {
         lines.push("what was sent before is no prefix of it".to_owned());
     }

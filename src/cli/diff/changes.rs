@@ -119,27 +119,17 @@ fn from_bodies(
         places = Places::of(&gone, splice.as_ref());
         difference.gone = Some(gone);
     }
+    let bodies = (&came, &sent);
     for message in (0..came.messages.len()).filter(|message| places.is_sent(*message)) {
-        let at = places.of_message(message);
-        let Some(other) = sent.messages.get(at) else { continue };
-        // Reasoning goes from a message as a whole.
-        let thinks = |part: &Part| part.kind == PartKind::Thinking;
-        let forgets = !other.index.parts.iter().any(thinks);
-        let mut place = 0;
-        for (id, part) in came.parts_of(message) {
-            if forgets && thinks(part) {
-                difference.reasoning += 1;
-                continue;
+        let (changes, reasoning) = of_message(bodies, message, &places);
+        difference.reasoning += reasoning;
+        for mut change in changes {
+            let id = PartId { message: change.message, part: change.part };
+            match places.appended.as_ref().filter(|(part, _)| *part == id) {
+                Some((_, rule)) => change.rules.clone_from(rule),
+                None => attribute(&mut change, standing, outputs),
             }
-            let counterpart = PartId { message: at as u32, part: place };
-            place += 1;
-            if let Some(mut change) = compare(&came, &sent, id, counterpart) {
-                match places.appended.as_ref().filter(|(part, _)| *part == id) {
-                    Some((_, rule)) => change.rules.clone_from(rule),
-                    None => attribute(&mut change, standing, outputs),
-                }
-                difference.changes.push(change);
-            }
+            difference.changes.push(change);
         }
     }
     let count =
@@ -148,6 +138,25 @@ fn from_bodies(
     difference.notes.extend((is_plain && count(&came) != count(&sent)).then_some(COUNT));
     difference.notes.extend((frame(&came) != frame(&sent)).then_some(FRAME));
     Ok(Some(difference))
+}
+
+/// The parts of a message that were sent otherwise, and how many blocks of its reasoning were not sent.
+fn of_message(
+    (came, sent): (&Conversation, &Conversation),
+    message: usize,
+    places: &Places,
+) -> (Vec<Change>, u32) {
+    let at = places.of_message(message);
+    let Some(other) = sent.messages.get(at) else { return (Vec::new(), 0) };
+    // Reasoning goes from a message as a whole.
+    let thinks = |part: &Part| part.kind == PartKind::Thinking;
+    let forgets = !other.index.parts.iter().any(thinks);
+    let (gone, stays): (Vec<_>, Vec<_>) =
+        came.parts_of(message).partition(|(_, part)| forgets && thinks(part));
+    let counterparts = (0..).map(|part| PartId { message: at as u32, part });
+    let pairs = stays.into_iter().zip(counterparts);
+    let changes = pairs.filter_map(|((id, _), counterpart)| compare(came, sent, id, counterpart));
+    (changes.collect(), gone.len() as u32)
 }
 
 /// Where messages stand that are sent, when others are not.
