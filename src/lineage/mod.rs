@@ -1,8 +1,8 @@
 //! Which thread a request continues, and what was decided in it.
 //!
-//! A request re-sends its whole history, so every earlier request of its thread is one of its prefixes. The
-//! longest prefix that was sent before, alone or within a longer request, says what is old. The client's own session id only labels threads; it is
-//! never trusted to mean that two histories are the same.
+//! A request re-sends its whole history, so every earlier request of its thread is one of its prefixes. The longest
+//! prefix that was sent before, alone or within a longer request, says what is old. The client's own session id only
+//! labels threads; it is never trusted to mean that two histories are the same.
 
 mod client;
 mod memory;
@@ -121,6 +121,16 @@ impl Place {
     }
 }
 
+/// Who sends a request, and when.
+struct Sender<'a> {
+    /// The empty history of theirs.
+    root: Chain,
+    caller: &'a Caller,
+    /// Makes an id for a new thread.
+    new_id: &'a dyn Fn() -> String,
+    now_ms: i64,
+}
+
 /// Finds the places of requests.
 pub struct Lineage {
     store: Arc<dyn Store>,
@@ -145,36 +155,67 @@ impl Lineage {
         new_id: &dyn Fn() -> String,
         now_ms: i64,
     ) -> Result<Place, StoreError> {
-        let continued = conversation.continues.as_deref().map(|previous| kept(root, previous));
-        let chains = chains(conversation, continued.map_or(root, Chain));
-        let answered = answered(&conversation.messages);
-        let Some((sent, threads)) = self.longest_sent(&chains)? else {
-            let (thread, relation) =
-                match continued.map(|answer| self.answerer(answer, caller)).transpose()? {
-                    Some(Some(thread)) => (thread, Relation::Continue),
-                    _ => (self.new_thread(None, caller, new_id, now_ms, root)?, Relation::New),
-                };
-            let (ends, applied) = (ends(conversation, &chains, 0), Arc::default());
-            return Ok(Place {
-                root,
-                thread,
-                relation,
-                sent: 0,
-                event: first_end(conversation, 1),
-                chains,
-                answered,
-                ends,
-                applied,
-                splice: None,
-            });
+        let sender = Sender { root, caller, new_id, now_ms };
+        let kept = conversation.continues.as_deref().map(|previous| kept(root, previous));
+        let chains = chains(conversation, kept.map_or(root, Chain));
+        match self.longest_sent(&chains)? {
+            None => self.place_of_unknown(conversation, chains, kept, &sender),
+            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
+        }
+    }
+
+    /// The place of a request of which nothing was sent before, or only what the provider keeps.
+    fn place_of_unknown(
+        &self,
+        conversation: &Conversation,
+        chains: Vec<Chain>,
+        kept: Option<Digest>,
+        sender: &Sender<'_>,
+    ) -> Result<Place, StoreError> {
+        let answerer = kept.map(|answer| self.answerer(answer, sender.caller)).transpose()?.flatten();
+        let (thread, relation) = match answerer {
+            Some(thread) => (thread, Relation::Continue),
+            None => (self.new_thread(None, sender)?, Relation::New),
         };
+        Ok(Place {
+            root: sender.root,
+            thread,
+            relation,
+            sent: 0,
+            answered: answered(&conversation.messages),
+            event: first_end(conversation, 1),
+            ends: ends(conversation, &chains, 0),
+            chains,
+            applied: Arc::default(),
+            splice: None,
+        })
+    }
+
+    /// The place of a request of which the first `sent` messages were sent before, in one of these threads.
+    fn place_of_known(
+        &self,
+        conversation: &Conversation,
+        chains: Vec<Chain>,
+        sent: usize,
+        threads: &[String],
+        sender: &Sender<'_>,
+    ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
-        let (known, relation) = self.thread_of(&threads, &chains, sent, caller, new_id, now_ms, root)?;
+        let (known, relation) = self.thread_of(threads, &chains, sent, sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
-        let event = event.min(chains.len() - 1);
-        let (thread, ends) = (known.thread, ends(conversation, &chains, sent));
-        Ok(Place { root, thread, relation, sent, chains, answered, event, ends, applied, splice })
+        Ok(Place {
+            root: sender.root,
+            thread: known.thread,
+            relation,
+            sent,
+            answered: answered(&conversation.messages),
+            event: event.min(chains.len() - 1),
+            ends: ends(conversation, &chains, sent),
+            chains,
+            applied,
+            splice,
+        })
     }
 
     /// What was decided about results that stand in an unknown history.
@@ -340,16 +381,14 @@ impl Lineage {
         Ok(held.max_by_key(|(end, since, _)| (*end, *since)).map(|(.., splice)| splice))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one place decides, from all that is known of the request")]
+    /// The thread that a request belongs to, of those that sent its first `sent` messages: one of its own session
+    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or in another session, begins one.
     fn thread_of(
         &self,
         threads: &[String],
         chains: &[Chain],
         sent: usize,
-        caller: &Caller,
-        new_id: &dyn Fn() -> String,
-        now_ms: i64,
-        root: Chain,
+        sender: &Sender<'_>,
     ) -> Result<(Known, Relation), StoreError> {
         let mut candidates = Vec::new();
         for id in threads {
@@ -358,43 +397,37 @@ impl Lineage {
         let ends_here = |known: &Known| known.thread.head == chains[sent];
         let goes_on = |known: &Known| ends_here(known) || known.stems.contains(&chains[sent]);
         candidates.sort_by_key(|known| {
-            let same_session = known.thread.session == caller.session;
+            let same_session = known.thread.session == sender.caller.session;
             (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
         });
         let Some(best) = candidates.pop() else {
-            let thread = self.new_thread(None, caller, new_id, now_ms, root)?;
+            let thread = self.new_thread(None, sender)?;
             return Ok((Known::of(thread), Relation::New));
         };
-        let same_session = best.thread.session == caller.session;
+        let same_session = best.thread.session == sender.caller.session;
         if same_session && sent + 1 == chains.len() {
             return Ok((best, Relation::Retry));
         }
         if same_session && goes_on(&best) {
             return Ok((best, Relation::Continue));
         }
-        let thread = self.new_thread(Some(best.thread), caller, new_id, now_ms, root)?;
+        let thread = self.new_thread(Some(best.thread), sender)?;
         Ok((Known::of(thread), Relation::Fork))
     }
 
     /// A thread that begins with this request: booked with its session, else with the thread it branched from,
     /// else on its own.
-    fn new_thread(
-        &self,
-        parent: Option<Thread>,
-        caller: &Caller,
-        new_id: &dyn Fn() -> String,
-        now_ms: i64,
-        root: Chain,
-    ) -> Result<Thread, StoreError> {
-        let sibling = match &caller.session {
+    fn new_thread(&self, parent: Option<Thread>, sender: &Sender<'_>) -> Result<Thread, StoreError> {
+        let session = &sender.caller.session;
+        let sibling = match session {
             Some(session) => self.store.session(session)?,
             None => None,
         };
-        let id = new_id();
+        let id = (sender.new_id)();
         // The label may be anyone's: only a history of its own is set aside with its thread.
         let observe = parent.as_ref().is_some_and(|parent| parent.observe);
         let parent = parent.or(sibling);
-        let conversation = match (&caller.session, &parent) {
+        let conversation = match (session, &parent) {
             (Some(session), _) => session.clone(),
             (None, Some(parent)) => parent.conversation.clone(),
             (None, None) => id.clone(),
@@ -402,11 +435,11 @@ impl Lineage {
         Ok(Thread {
             id,
             conversation,
-            session: caller.session.clone(),
+            session: session.clone(),
             observe,
             parent: parent.map(|parent| parent.id),
-            head: root,
-            at_ms: now_ms,
+            head: sender.root,
+            at_ms: sender.now_ms,
         })
     }
 }
