@@ -97,9 +97,10 @@ pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
 
 /// What a result's rate of quotes depends on, besides the request.
 struct Rating {
-    /// The rate by what the result is, and for how long; and from then on.
-    late: (f64, u32),
-    first: f64,
+    /// The rate by what the result is, up to a request: while the agent is at work on its file.
+    at_work: (f64, u32),
+    /// And from then on.
+    usual: f64,
     /// It grows with the edits of the last requests.
     by_edits: bool,
     size: f64,
@@ -116,7 +117,7 @@ impl Rating {
         let (size, file) = result.weight;
         let of_changed = class == Class::View && result.edited && !result.superseded;
         let by_edits = !result.superseded && !of_changed;
-        let first = match class {
+        let usual = match class {
             _ if result.superseded => SUPERSEDED,
             Class::View if of_changed => {
                 VIEW_OF_CHANGED * part_of_changed(result, false) * again(result) * file
@@ -128,23 +129,24 @@ impl Rating {
             Class::Search => LISTING,
             _ => REST,
         };
-        let late = VIEW_OF_CHANGED * part_of_changed(result, true) * again(result) * file;
-        let late = if of_changed { (late, result.changed.saturating_add(LATE)) } else { (first, 0) };
+        let at_work = VIEW_OF_CHANGED * part_of_changed(result, true) * again(result) * file;
+        let at_work = if of_changed { (at_work, result.changed.saturating_add(LATE)) } else { (usual, 0) };
         let is_view = class == Class::View && !result.superseded;
         let last = if is_view { result.named.max(born) } else { born };
         let shows_code = matches!(class, Class::View | Class::Diff);
         let by_age = if shows_code { &*AGE } else { &*AGE_OF_REST };
-        Self { late, first, by_edits, size, last, born, by_idle: &IDLE, by_age }
+        Self { at_work, usual, by_edits, size, last, born, by_idle: &IDLE, by_age }
     }
 
     /// The rate of quotes at a request, and the requests since it was last of use.
     ///
     /// `busy` grows with the edits of the last requests: an agent that edits quotes.
     fn at(&self, now: u32, busy: f64) -> (f64, u32) {
-        let first = if now <= self.late.1 { self.late.0 } else { self.first };
-        let first = if self.by_edits { first * busy } else { first };
+        let (rate, until) = self.at_work;
+        let rate = if now <= until { rate } else { self.usual };
+        let rate = if self.by_edits { rate * busy } else { rate };
         let (idle, age) = (1 + now.saturating_sub(self.last), 1 + now.saturating_sub(self.born));
-        (first * self.size * self.by_idle.of(idle) * self.by_age.of(age), idle)
+        (rate * self.size * self.by_idle.of(idle) * self.by_age.of(age), idle)
     }
 }
 
