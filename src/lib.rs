@@ -31,6 +31,21 @@
 //! written in the background; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
 //! [`telemetry`] and [`cli`] are the faces; [`app`] puts them together.
 //!
+//! # The way of a request
+//!
+//! 1. [`server`] takes it, finds its upstream and its protocol by the path ([`app`]), and collects the body up to a
+//!    limit. What is of no known kind, or too long, streams through unread.
+//! 2. [`protocol`] indexes the body: a [`conversation::Conversation`] of messages and parts, each a span of the bytes.
+//! 3. [`lineage`] finds the thread that it continues, and what was decided in it, in [`store`].
+//! 4. [`planner`] applies that, has [`shape`] shorten what is new, and asks [`strategy`] whether an event is due. What
+//!    comes of it is a [`plan::Plan`].
+//! 5. New decisions and full texts are stored. Only then is the plan lowered to edits of the bytes ([`protocol`],
+//!    [`json`]), and the result read again and compared; where that fails, the original goes.
+//! 6. [`upstream`] sends it; the answer streams back while a copy of it is read for its usage ([`sse`], [`protocol`]).
+//!    A refusal for the prompt's length makes room and sends it again.
+//! 7. [`ledger`] books it, off the request's path: with its cost, and what it would have cost untouched ([`usage`]).
+//!    Where the window is filling up, [`summarizer`] begins a summary.
+//!
 //! # Invariants
 //!
 //! - Nothing is ever serialised from a [`conversation::Conversation`]: output is edits over the original bytes.
