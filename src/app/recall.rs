@@ -1,6 +1,6 @@
 //! How a model gets at the full text of what was cut, and the sentence that says so.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config;
 use crate::store::Outputs;
@@ -22,7 +22,7 @@ impl Recall {
     pub fn new(configured: config::Recall, admin: Option<SocketAddr>) -> Self {
         match (configured, admin) {
             (config::Recall::Path, _) => Self::Path,
-            (config::Recall::Http, Some(address)) => Self::Http(format!("http://{address}")),
+            (config::Recall::Http, Some(address)) => Self::Http(format!("http://{}", reached(address))),
             (config::Recall::Http, None) | (config::Recall::None, _) => Self::None,
         }
     }
@@ -37,6 +37,16 @@ impl Recall {
     }
 }
 
+/// Where a listener is reached from its own machine: to listen on all addresses is to have none to be asked at.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,13 +54,17 @@ mod tests {
     #[test]
     fn sentences_lead_to_what_is_there() {
         let outputs = Outputs::new("/o");
-        let admin = Some(SocketAddr::from(([127, 0, 0, 1], 8788)));
+        let at = |address: &str| Some(address.parse().unwrap());
+        let admin = at("127.0.0.1:8788");
         let again = "run the tool again for the rest";
         let file = format!("full output: {}", outputs.path("0a").display());
         for (configured, admin, expected) in [
             (config::Recall::Path, admin, &*file),
             (config::Recall::Path, None, &file),
             (config::Recall::Http, admin, "full output: http://127.0.0.1:8788/outputs/0a"),
+            (config::Recall::Http, at("0.0.0.0:90"), "full output: http://127.0.0.1:90/outputs/0a"),
+            (config::Recall::Http, at("[::]:90"), "full output: http://[::1]:90/outputs/0a"),
+            (config::Recall::Http, at("10.1.2.3:90"), "full output: http://10.1.2.3:90/outputs/0a"),
             (config::Recall::Http, None, again),
             (config::Recall::None, admin, again),
         ] {
