@@ -19,15 +19,20 @@ mod serve;
 mod table;
 mod when;
 
+use std::env;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::config::Problems;
+
+/// The variable that names the configuration file where the command line does not.
+const CONFIG: &str = "PLIMSOLL_CONFIG";
 
 /// A sidecar gateway for LLM agents: shorter prompts, whole caches, true books
 #[derive(Debug, Parser)]
@@ -44,7 +49,7 @@ enum Action {
     /// Say everything that is wrong with a configuration file
     Check {
         /// The file
-        #[arg(default_value = files::USUAL, env = "PLIMSOLL_CONFIG")]
+        #[arg(default_value = files::USUAL, env = CONFIG)]
         file: PathBuf,
     },
     /// Write a configuration file that explains every key
@@ -75,7 +80,7 @@ enum Action {
 #[derive(Debug, Args)]
 struct Source {
     /// The configuration file; without one, the shipped defaults hold, whatever is in the directory
-    #[arg(long, short, value_name = "FILE", env = "PLIMSOLL_CONFIG")]
+    #[arg(long, short, value_name = "FILE", env = CONFIG)]
     config: Option<PathBuf>,
 }
 
@@ -113,7 +118,7 @@ enum Failure {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let command = match Command::try_parse() {
+    let command = match parse() {
         Ok(command) => command,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };
@@ -147,6 +152,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(if matches!(failure, Failure::Said(_)) { 1 } else { 2 })
         }
     }
+}
+
+/// Reads the command line. A variable that is set to nothing names no file.
+fn parse() -> Result<Command, clap::Error> {
+    let mut command = Command::command();
+    if env::var_os(CONFIG).is_some_and(|value| value.is_empty()) {
+        let without = |arg: clap::Arg| arg.env(Resettable::Reset);
+        command = command.mut_subcommands(|one| one.mut_args(without));
+    }
+    Command::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
 /// Something that was asked for could not be printed.

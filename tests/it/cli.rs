@@ -498,6 +498,9 @@ fn a_configuration_holds_where_it_is_given() {
     for (is_there, option, variable, warns) in [
         (false, None, None, false),
         (true, None, None, true),
+        // A variable that is set to nothing names no file.
+        (true, None, Some(""), true),
+        (true, Some("other.toml"), Some(""), false),
         (true, Some("other.toml"), None, false),
         (true, None, Some("other.toml"), false),
     ] {
@@ -519,7 +522,11 @@ fn a_configuration_holds_where_it_is_given() {
         let log = fs::read_to_string(home.path().join("log")).expect("a log");
         assert_eq!(log.contains(WARNING), warns, "{option:?} {variable:?}\n{log}");
         let elsewhere = home.path().join("elsewhere").exists();
-        assert_eq!(elsewhere, option.or(variable).is_some(), "{option:?} {variable:?}");
+        assert_eq!(
+            elsewhere,
+            option.or(variable).is_some_and(|file| !file.is_empty()),
+            "{option:?} {variable:?}"
+        );
     }
 }
 
