@@ -115,13 +115,14 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     if totals.failed > 0 {
         notes.push(format!("failed: {}", requests(totals.failed)));
     }
-    if totals.edited > 0 || totals.saved.bytes > 0 {
+    // Some of them may have got no more than cache marks.
+    if totals.edited > 0 {
+        notes.push(format!("edited: {}", requests(totals.edited)));
+    }
+    if totals.saved.bytes > 0 {
         let (bytes, tokens) =
             (figures::count(totals.saved.bytes), figures::count(totals.saved.tokens_estimate));
-        notes.push(format!(
-            "not sent: {bytes} bytes of text in {}, ~{tokens} tokens (an estimate)",
-            requests(totals.edited)
-        ));
+        notes.push(format!("not sent: {bytes} bytes of text, ~{tokens} tokens (an estimate)"));
     }
     if totals.saved.net.is_some() {
         notes.push(match totals.requests - totals.saved.net_of {
@@ -211,9 +212,11 @@ mod tests {
                 0,
                 &[
                     "cost: $1.23 + 4 requests of unknown price + 1 request of unknown usage",
-                    "not sent: 4,100 bytes of text in 2 requests, ~1,025 tokens (an estimate)",
+                    "edited: 2 requests",
+                    "not sent: 4,100 bytes of text, ~1,025 tokens (an estimate)",
                 ],
             ),
+            (Totals { edited: 1, saved: Saved::default(), ..totals() }, 0, &["edited: 1 request"]),
             (
                 Totals {
                     saved: Saved { net: Some(Money::ZERO), net_of: 1_040, ..Saved::default() },
