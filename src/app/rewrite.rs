@@ -281,6 +281,7 @@ impl<'a> Request<'a> {
             bytes_per_token: self.core.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: lasts_ms.unwrap_or(0),
+            least_tokens: kind.least_tokens(),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),

@@ -39,6 +39,8 @@ pub struct Facts {
     pub now_ms: u64,
     /// How long the provider keeps what is not used, in milliseconds.
     pub lasts_ms: u64,
+    /// The shortest beginning of a prompt that the provider keeps, in tokens.
+    pub least_tokens: u64,
     /// The history holds reasoning that is bound to what stands before it: that is changed only when it must be, or
     /// costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
@@ -70,6 +72,7 @@ impl Default for Facts {
             hidden_bytes: 0,
             now_ms: 0,
             lasts_ms: 300_000,
+            least_tokens: 0,
             bound: None,
             overflow: None,
             compacting: false,
@@ -245,7 +248,7 @@ impl Before<'_> {
         // The text of the splice before goes too.
         let former = self.splice.map_or(0, |former| former.bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
-        let behind = if changed < items.len() { tails[self.fallback(changed)] } else { 0 };
+        let behind = if changed < items.len() { self.written_again(changed, &tails) } else { 0 };
         Event {
             reason,
             rung,
@@ -321,7 +324,10 @@ impl Before<'_> {
         ];
         let due = whole.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
         for (reason, _) in due {
-            let choice = self.choice(reason, &candidates, gone, clear);
+            let choice = match reason {
+                Reason::Uncached => self.choice(reason, &candidates, gone, clear),
+                _ => self.choice(reason, &self.within_cache(&candidates), gone, clear),
+            };
             if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.saves(choice)) {
                 return Verdict { choice, next: None };
             }
@@ -332,8 +338,9 @@ impl Before<'_> {
         }
         let tails = self.tails(gone);
         let most = self.standing.account().allowance(clear.most_loss);
-        let priced = |item: usize| tails[self.fallback(item)];
-        let cut = gate::break_even(&candidates, priced, rates, clear.patience, most);
+        let priced = |item: usize| self.written_again(item, &tails);
+        let may_go = |freed: u64| self.stays_cached(freed);
+        let cut = gate::break_even(&candidates, priced, may_go, rates, clear.patience, most);
         let next = gate::nearest(&candidates, |item| tails[item], rates, most);
         Verdict {
             choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone, clear)),
@@ -353,24 +360,6 @@ impl Before<'_> {
     fn saves(&self, choice: &Choice) -> bool {
         let rest = f64::from(self.history().step().clamp(5, 60));
         choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
-    }
-
-    /// The item from which on the provider writes again after a cut before `item`.
-    fn fallback(&self, item: usize) -> usize {
-        if self.conversation.marks.is_none() {
-            return item;
-        }
-        let items = self.history().items();
-        let (now, lasts) = (self.facts.now_ms, self.facts.lasts_ms);
-        let entry = self.standing.entries().before(items[item].part, now, lasts).filter(|_| self.anchored);
-        entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
-    }
-
-    /// Bytes of what was sent before that the provider writes again when a part changes.
-    pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
-        let changed = self.history().items().partition_point(|item| item.part < part);
-        let tails = self.tails(&self.cleared());
-        if changed < tails.len() { tails[self.fallback(changed)] } else { 0 }
     }
 
     pub(super) fn choice(
@@ -393,23 +382,8 @@ impl Before<'_> {
         let tails = self.tails(gone);
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
-        let rewritten = tails[self.fallback(chosen[0].item)].saturating_sub(freed);
+        let rewritten = self.written_again(chosen[0].item, &tails).saturating_sub(freed);
         Some(Choice { reason, parts, freed, rewritten })
-    }
-
-    /// For each item, the bytes from its start to the end of what was sent before, as they were sent.
-    fn tails(&self, gone: &dyn Fn(usize) -> bool) -> Vec<u64> {
-        let items = self.history().items();
-        let (mut tails, mut sum) = (vec![0; items.len()], 0_u64);
-        for (at, item) in items.iter().enumerate().rev() {
-            let is_old = (item.part.message as usize) < self.sent;
-            if is_old {
-                let bytes = if gone(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
-                sum += u64::from(bytes);
-            }
-            tails[at] = sum;
-        }
-        tails
     }
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.

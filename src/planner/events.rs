@@ -14,7 +14,7 @@ use crate::usage::Binding;
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
 /// bytes, `x300` the user with as many,
 /// `1=300` the first call made again.
-fn talk(words: &[String]) -> Conversation {
+pub(super) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
         "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
@@ -38,12 +38,12 @@ fn talk(words: &[String]) -> Conversation {
     protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
 }
 
-fn words(short: &str) -> Vec<String> {
+pub(super) fn words(short: &str) -> Vec<String> {
     short.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Shapes nothing; clears whatever is old, the oldest first.
-fn policy(reason: Reason) -> Policy {
+pub(super) fn policy(reason: Reason) -> Policy {
     let mut policy = Policy::default();
     policy.shape.repeat = false;
     policy.shape.truncate.base.max_bytes = 1 << 20;

@@ -14,6 +14,7 @@ mod level;
 mod newborn;
 mod opening;
 mod reasoning;
+mod rewriting;
 mod room;
 pub mod splice;
 mod split;

@@ -106,10 +106,12 @@ pub struct Cut {
 /// The suffix of `candidates` (in order of position) whose rent exceeds the price of cutting before it by most.
 ///
 /// `tail(item)` gives the bytes behind the start of an item, as they were sent, up to the end of what was sent;
-/// what is freed there is not written again. No cut costs more than `most`.
+/// what is freed there is not written again. `may_go(bytes)` tells whether so much may be freed. No cut costs more than
+/// `most`.
 pub fn break_even(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
+    may_go: impl Fn(u64) -> bool,
     rates: Rates,
     alpha: f64,
     most: f64,
@@ -120,7 +122,7 @@ pub fn break_even(
         freed += u64::from(candidate.frees);
         let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
         let gain = rent - alpha * price;
-        let pays = gain >= 0.0 && candidate.rent > 0.0 && price <= most;
+        let pays = gain >= 0.0 && candidate.rent > 0.0 && price <= most && may_go(freed);
         if pays && best.as_ref().is_none_or(|best| gain >= best.gain) {
             best = Some(Cut { from, gain, price });
         }
@@ -162,7 +164,8 @@ mod tests {
             .map(|(at, rent)| Candidate { item: at * 10, frees: 90, rent: *rent })
             .collect();
         let tail = |item: usize| (40 - item as u64) * 100;
-        break_even(&candidates, tail, Rates { read: 0.1, write: 1.1 }, alpha, 4000.0).map(|cut| cut.from)
+        let rates = Rates { read: 0.1, write: 1.1 };
+        break_even(&candidates, tail, |_| true, rates, alpha, 4000.0).map(|cut| cut.from)
     }
 
     #[test]

@@ -98,8 +98,8 @@ impl<'a> Session<'a> {
         let price = found.map(|found| Arc::clone(&found.price));
         let kind = price::cache(protocol.name(), model, price.as_deref());
         let cache = CacheModel::new(kind);
-        let facts =
-            Facts { window: price.as_ref().and_then(|price| price.context_window), ..Facts::default() };
+        let window = price.as_ref().and_then(|price| price.context_window);
+        let facts = Facts { window, least_tokens: kind.least_tokens(), ..Facts::default() };
         Self {
             protocol,
             policy,

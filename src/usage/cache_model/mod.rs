@@ -129,6 +129,14 @@ impl CacheKind {
         }
     }
 
+    /// The shortest beginning of a prompt that is kept, in tokens.
+    pub const fn least_tokens(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Marked { min_tokens, .. } | Self::Automatic { min_tokens, .. } => min_tokens,
+        }
+    }
+
     /// Anthropic's, for a model with that minimum.
     pub const fn anthropic(min_tokens: u64) -> Self {
         Self::Marked { min_tokens, lookback: 20 }

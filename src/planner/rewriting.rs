@@ -1,0 +1,129 @@
+//! What a cut costs: what the provider has to write to its cache again.
+//!
+//! An estimate, in bytes. A provider keeps no beginning of a prompt that is shorter than its least: a cut that leaves
+//! less in front of it has all of the prompt paid anew, and one that leaves less in all has it paid anew each time.
+
+use crate::strategy::clear;
+use crate::strategy::gate::Candidate;
+
+use super::PartId;
+use super::event::Before;
+
+impl Before<'_> {
+    /// The item from which on the provider writes again after a cut before `item`.
+    fn fallback(&self, item: usize) -> usize {
+        if self.conversation.marks.is_none() {
+            return item;
+        }
+        let items = self.history().items();
+        let (now, lasts) = (self.facts.now_ms, self.facts.lasts_ms);
+        let entry = self.standing.entries().before(items[item].part, now, lasts).filter(|_| self.anchored);
+        entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
+    }
+
+    /// Bytes of what was sent before that the provider writes again after a cut before an item: what stands before it
+    /// is read only if that is long enough to be kept.
+    pub(super) fn written_again(&self, item: usize, tails: &[u64]) -> u64 {
+        let body = self.conversation.body.len() - self.conversation.array.len();
+        let whole = tails[0] + body as u64 + self.facts.hidden_bytes;
+        let behind = tails[self.fallback(item)];
+        if whole - behind < self.least_bytes() { whole } else { behind }
+    }
+
+    /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no
+    /// more in full than it costs now.
+    pub(super) fn stays_cached(&self, freed: u64) -> bool {
+        let whole = self.sent_bytes() + self.facts.hidden_bytes;
+        let left = whole.saturating_sub(freed);
+        left >= self.least_bytes() || left as f64 <= self.rates.read * whole as f64
+    }
+
+    /// The results that may go, all of them, or so many that what is left is long enough to be kept, if it is now.
+    pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
+        let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
+        let is_enough = self.stays_cached(all) || !self.stays_cached(0);
+        let mut freed = 0;
+        let goes = |candidate: &&Candidate| {
+            let with = freed + u64::from(candidate.frees);
+            let goes = is_enough || self.stays_cached(with);
+            freed = if goes { with } else { freed };
+            goes
+        };
+        candidates.iter().filter(goes).copied().collect()
+    }
+
+    fn least_bytes(&self) -> u64 {
+        (self.facts.least_tokens as f64 * self.facts.bytes_per_token) as u64
+    }
+
+    /// Bytes of what was sent before that the provider writes again when a part changes.
+    pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
+        let changed = self.history().items().partition_point(|item| item.part < part);
+        let tails = self.tails(&self.cleared());
+        if changed < tails.len() { self.written_again(changed, &tails) } else { 0 }
+    }
+
+    /// For each item, the bytes from its start to the end of what was sent before, as they were sent.
+    pub(super) fn tails(&self, gone: &dyn Fn(usize) -> bool) -> Vec<u64> {
+        let items = self.history().items();
+        let (mut tails, mut sum) = (vec![0; items.len()], 0_u64);
+        for (at, item) in items.iter().enumerate().rev() {
+            let is_old = (item.part.message as usize) < self.sent;
+            if is_old {
+                let bytes = if gone(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+                sum += u64::from(bytes);
+            }
+            tails[at] = sum;
+        }
+        tails
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Facts;
+    use super::super::events::{Thread, policy, talk, words};
+    use crate::conversation::NoMemo;
+    use crate::protocol::{self, Protocol};
+    use crate::strategy::gate::{Rates, Reason};
+
+    fn chat() -> &'static dyn Protocol {
+        protocol::named("openai-chat").expect("it is one of them")
+    }
+
+    /// A thread of results of a thousand bytes, in which all may go, for an event upon a pause with one before each fourth: what it costs, in
+    /// bytes of plain input, and what it costs untouched, where no beginning is kept that is shorter than the least.
+    fn bills(reason: Reason, facts: &Facts) -> (f64, f64) {
+        let policy = policy(reason);
+        let (mut thread, mut so_far) = (Thread::default(), words("u"));
+        let mut paid = [0.0, 0.0];
+        let mut before = [String::new(), String::new()];
+        for request in 0..40 {
+            let talk = talk(&so_far);
+            let cold = reason == Reason::Cold && request % 4 == 3;
+            let outcome = thread.send(&talk, &policy, &Facts { cold, ..*facts }, true);
+            let sent = protocol::rewritten(chat(), &talk, &outcome.plan, &NoMemo).unwrap().body;
+            for (at, body) in [&talk.body, &sent].into_iter().enumerate() {
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                let same = body.bytes().zip(before[at].bytes()).take_while(|(a, b)| a == b).count();
+                let kept = if !cold && same as u64 >= facts.least_tokens * 4 { same } else { 0 };
+                paid[at] += (body.len() - kept) as f64 + 0.1 * kept as f64;
+                before[at] = body;
+            }
+            so_far.push("1000".to_owned());
+        }
+        (paid[1], paid[0])
+    }
+
+    #[test]
+    fn short_beginnings_are_not_kept() {
+        let rates = Some(Rates { read: 0.1, write: 1.0 });
+        for least_tokens in [0, 256, 1024, 2048, 4096, 6000, 8192] {
+            for reason in [Reason::BreakEven, Reason::Cold] {
+                let facts = Facts { least_tokens, rates, bytes_per_token: 4.0, ..Facts::default() };
+                let (sent, direct) = bills(reason, &facts);
+                assert!(sent <= 1.1 * direct, "{reason:?} {least_tokens}: {sent} {direct}");
+            }
+        }
+    }
+}
