@@ -248,6 +248,7 @@ impl<'a> Request<'a> {
     ) -> Outcome {
         let past = Past {
             sent: place.sent,
+            ending: place.ending(),
             applied: &place.applied,
             recover: &|keys| self.core.lineage.recover(self.root, keys),
             standing,

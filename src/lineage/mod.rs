@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, Message, PartId, Role};
-use crate::planner::{Applied, Decision, PartKey, Splice, Standing};
+use crate::planner::{Applied, Decision, Ending, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
 pub use client::{Caller, caller, principal};
@@ -80,6 +80,15 @@ impl Place {
     /// The history of the whole request.
     pub fn head(&self) -> Chain {
         self.chains.last().copied().unwrap_or(self.thread.head)
+    }
+
+    /// What has become of the end of the request that this one goes on from.
+    pub fn ending(&self) -> Ending {
+        match self.relation {
+            Relation::Fork => Ending::Branches,
+            Relation::Continue if self.thread.head != self.chains[self.sent] => Ending::LeftOut,
+            Relation::New | Relation::Continue | Relation::Retry => Ending::Stands,
+        }
     }
 
     /// How many messages the histories have that an event of this request would hold for, behind the model's last

@@ -1,31 +1,40 @@
 //! Where a request is marked for the provider's cache.
 
-use crate::conversation::{Conversation, PartId};
+use crate::conversation::{Conversation, Marks, PartId, Role};
+use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Chosen};
 
-use super::{Facts, Outcome, Policy, Standing};
+use super::{Ending, Facts, Outcome, Policy, Standing};
 
 /// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; and an
 /// anchor in front of the cut that was made, or is to be expected.
 pub(super) fn place(
     conversation: &Conversation,
     policy: &Policy,
-    facts: &Facts,
-    is_marked: bool,
+    (facts, rates): (&Facts, Rates),
+    (sent, ending): (usize, Ending),
     cut: Option<PartId>,
     outcome: &Outcome,
-    standing: &Standing,
+    standing: &mut Standing,
 ) -> Chosen {
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
-    let entries = standing.entries();
+    let is_marked = conversation.marks.as_ref().is_none_or(Marks::are_in_history);
     if !is_marked && policy.marks.marks {
+        // What the next request leaves out as this one does is not worth writing.
+        let all = conversation.messages.len();
+        let last = if ending == Ending::Stands { all } else { sent };
+        let end = last.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
+        let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
+        let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
         let end =
-            conversation.messages.len().checked_sub(1).and_then(|last| marks::end_of(conversation, last));
+            end.and_then(|end| within(conversation, (entry, end), policy.clear.most_loss, rates, standing));
         chosen.add(conversation, end, &gone);
-        let last = end.and_then(|end| entries.before(end, facts.now_ms, facts.lasts_ms));
-        chosen.add(conversation, last, &gone);
+        // Where words are left out each time, no more is known than where the request before was marked, then.
+        let before = || (ending == Ending::LeftOut).then(|| before_answer(conversation, sent)).flatten();
+        chosen.add(conversation, entry.or_else(before), &gone);
     }
+    let entries = standing.entries();
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
         let entry = entries.before(cut, facts.now_ms, facts.lasts_ms);
         let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
@@ -38,6 +47,46 @@ pub(super) fn place(
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
     chosen
+}
+
+/// The last part in front of the last answer among the first so many messages.
+fn before_answer(conversation: &Conversation, messages: usize) -> Option<PartId> {
+    let is_answer = |at: &usize| conversation.messages[*at].index.role == Role::Assistant;
+    let last = (0..messages).rev().find(is_answer)?;
+    let first = (0..last).rev().take_while(is_answer).last().unwrap_or(last);
+    marks::end_of(conversation, first.checked_sub(1)?)
+}
+
+/// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no
+/// more than what the thread may lose by it. It is booked.
+fn within(
+    conversation: &Conversation,
+    (entry, end): (Option<PartId>, PartId),
+    loss: f64,
+    rates: Rates,
+    standing: &mut Standing,
+) -> Option<PartId> {
+    let frame = (conversation.body.len() - conversation.array.len()) as f64;
+    let frame = if conversation.marks.as_ref().is_some_and(|marks| marks.frame > 0) { 0.0 } else { frame };
+    let most = standing.stake_mut().allows(loss, rates);
+    let (mut read, mut written, mut found) = (frame, 0.0, None);
+    if entry.is_none() {
+        (read, written) = (0.0, frame);
+    }
+    for item in standing.history().items().iter().take_while(|item| item.part <= end) {
+        let bytes = f64::from(item.bytes);
+        if entry.is_some_and(|entry| item.part <= entry) {
+            read += bytes;
+        } else if written + bytes <= most {
+            written += bytes;
+            found = Some(item.part);
+        } else {
+            break;
+        }
+    }
+    let written = if found.is_some() { written } else { 0.0 };
+    standing.stake_mut().book(read, written, rates);
+    found
 }
 
 #[cfg(test)]
@@ -69,7 +118,9 @@ mod tests {
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
             let past = Past { sent: count - 2, standing: standing.take(), ..Past::nothing() };
             let facts = Facts { now_ms: 1_000, lasts_ms: 300_000, ..Facts::default() };
-            let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+            let mut policy = Policy::default();
+            policy.clear.most_loss = 1.0;
+            let outcome = plan(&talk, past, &policy, &facts, &|_| String::new());
             standing = Some(outcome.standing.clone());
             outcome.marks.parts().iter().map(|(part, _)| part.message).collect()
         })

@@ -56,11 +56,24 @@ pub struct Policy {
 /// What was once decided about each of some results, if anything. Asked for all at once.
 pub type Recover<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
 
+/// What has become of the end of the request that another one goes on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It stands in this one too, or there was none.
+    Stands,
+    /// It was left out: words that hold for one request, a state or a reminder.
+    LeftOut,
+    /// Another request goes on from there too.
+    Branches,
+}
+
 /// What is known of a request's past.
 #[derive(Clone)]
 pub struct Past<'a> {
     /// The first so many messages were sent before.
     pub sent: usize,
+    /// What has become of the end of the request that it goes on from.
+    pub ending: Ending,
     /// What was decided about their parts.
     pub applied: &'a [Applied],
     /// What is known of results that stand in an unknown history.
@@ -83,6 +96,7 @@ impl Past<'_> {
     pub const fn nothing() -> Self {
         Self {
             sent: 0,
+            ending: Ending::Stands,
             applied: &[],
             recover: &|_| Vec::new(),
             standing: None,
@@ -263,6 +277,9 @@ fn old_parts(
     let mut standing = past.standing.unwrap_or_default();
     let known = (&*outcome.applied, past.sent);
     standing.advance(conversation, known, facts.hidden_bytes, rates, &policy.clear);
+    if past.ending == Ending::Branches {
+        standing.branch();
+    }
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);
     }
@@ -312,7 +329,9 @@ fn old_parts(
         goes_on(conversation, past.sent)
     };
     if is_due {
-        outcome.marks = anchors::place(conversation, policy, facts, is_marked, cut, outcome, &standing);
+        let known = (past.sent, past.ending);
+        outcome.marks =
+            anchors::place(conversation, policy, (facts, rates), known, cut, outcome, &mut standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
     let client = client.filter(|(part, _)| !outcome.drops(part.message as usize));

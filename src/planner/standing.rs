@@ -10,7 +10,7 @@ use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::Entries;
+use crate::strategy::marks::{Entries, Stake};
 use crate::strategy::window::{Reading, Velocity};
 use crate::strategy::{Deed, History, history};
 
@@ -33,6 +33,9 @@ pub struct Standing {
     account: Account,
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
+    stake: Stake,
+    /// Bytes around the messages that the client has cached itself.
+    framed: u64,
     /// Bytes of the last request, as they came and as they were sent.
     last: (u64, u64),
     /// Bytes that came since, and around the messages.
@@ -75,6 +78,21 @@ impl Standing {
     /// The same, to note what this request changes.
     pub(super) fn entries_mut(&mut self) -> &mut Entries {
         &mut self.entries
+    }
+
+    /// What marking its history has cost.
+    pub(super) fn stake_mut(&mut self) -> &mut Stake {
+        &mut self.stake
+    }
+
+    /// What the last request costs where nothing of it is cached that the client does not mark, in bytes.
+    fn plain(&self) -> f64 {
+        self.last.0.saturating_sub(self.framed) as f64
+    }
+
+    /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
+    pub(super) fn branch(&mut self) {
+        self.stake = Stake { plain: self.stake.plain.min(2.0 * self.plain()), spent: 0.0 };
     }
 
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
@@ -131,9 +149,11 @@ impl Standing {
         settings: &Settings,
     ) {
         self.recalls = 0;
+        let frame = (conversation.body.len() - conversation.array.len()) as u64;
+        self.framed =
+            if conversation.marks.as_ref().is_some_and(|marks| marks.frame > 0) { frame } else { 0 };
         if self.messages == 0 {
-            let messages = conversation.array.len();
-            self.fresh = (conversation.body.len() - messages) as u64 + hidden;
+            self.fresh = frame + hidden;
         }
         let decided: HashMap<PartId, &Decision> =
             applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
@@ -147,6 +167,8 @@ impl Standing {
         }
         self.messages = conversation.messages.len();
         self.count(rates, settings);
+        // One that is made again is paid again. What was before the thread was known, nobody knows.
+        self.stake.plain = if sent == 0 { 0.0 } else { self.stake.plain } + self.plain();
         self.history.settle();
     }
 
@@ -161,7 +183,7 @@ impl Standing {
         let index = &conversation.messages[message].index;
         let is_answer = index.role == Role::Assistant;
         if is_answer && !self.answering {
-            self.count(rates, settings);
+            self.stake.plain += if self.count(rates, settings) { self.plain() } else { 0.0 };
             self.history.answered();
             self.counted = false;
         } else if index.starts_turn() {
@@ -195,8 +217,8 @@ impl Standing {
         }
     }
 
-    /// Counts the request that ends with what is known, once.
-    fn count(&mut self, rates: Rates, settings: &Settings) {
+    /// Counts the request that ends with what is known, once. Tells whether it is new.
+    fn count(&mut self, rates: Rates, settings: &Settings) -> bool {
         let (direct, sent) = self.last;
         let is_new = !std::mem::replace(&mut self.counted, true);
         if is_new {
@@ -211,6 +233,7 @@ impl Standing {
         if is_new {
             clear::step(&mut self.history, rates, settings);
         }
+        is_new
     }
 
     fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) -> Option<PartId> {

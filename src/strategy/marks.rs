@@ -6,6 +6,8 @@
 
 use crate::conversation::{Conversation, PartId, PartKind};
 
+use super::gate::Rates;
+
 /// What the gateway may do about marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -57,6 +59,31 @@ impl Entries {
     /// What stands at a part and behind it has changed.
     pub fn cut(&mut self, part: PartId) {
         self.0.retain(|(entry, _)| *entry < part);
+    }
+}
+
+/// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the cache
+/// costs more than what is not, and nobody knows whether there will be a next request that reads it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stake {
+    /// What its requests would have cost so far, nothing of them being cached.
+    pub plain: f64,
+    /// What marks have cost beyond that; what they have saved is taken off.
+    pub spent: f64,
+}
+
+impl Stake {
+    /// How many bytes may be written to the cache with this request so that the thread costs at most `loss` (a share)
+    /// more than without marks if it is the last one.
+    pub fn allows(&self, loss: f64, rates: Rates) -> f64 {
+        let premium = (rates.write - 1.0).max(0.0);
+        let most = (loss * self.plain - self.spent).max(0.0);
+        if premium > 0.0 { most / premium } else { f64::INFINITY }
+    }
+
+    /// So many bytes are read, and so many written.
+    pub fn book(&mut self, read: f64, written: f64, rates: Rates) {
+        self.spent += (rates.write - 1.0) * written - (1.0 - rates.read) * read;
     }
 }
 
