@@ -21,6 +21,8 @@ use crate::store::Outputs;
 
 /// Connections served at a time.
 const MAX_CONNECTIONS: usize = 64;
+/// How long nothing is accepted after that has failed.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the listener shows.
 pub struct Pages {
@@ -65,7 +67,7 @@ impl Bound {
             if connections.len() >= MAX_CONNECTIONS {
                 connections.join_next().await;
             }
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let (stream, _) = accepted(|| listener.accept()).await;
             let pages = Arc::clone(&pages);
             connections.spawn(async move {
                 let service = service_fn(|request| {
@@ -78,6 +80,19 @@ impl Bound {
                 let _ = http.serve_connection(TokioIo::new(stream), service).await;
             });
             while connections.try_join_next().is_some() {}
+        }
+    }
+}
+
+/// The next connection. What keeps the system from accepting one, such as too many open files, lasts.
+async fn accepted<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> T {
+    loop {
+        match accept().await {
+            Ok(connection) => return connection,
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept connections");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
@@ -120,4 +135,22 @@ fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Respo
     *page.status_mut() = status;
     page.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_accepted_is_not_asked_for_without_a_pause() {
+        let (began, tries) = (tokio::time::Instant::now(), Cell::new(0_u32));
+        let accept = || async {
+            tries.set(tries.get() + 1);
+            if tries.get() > 3 { Ok("a connection") } else { Err(io::Error::other("too many open files")) }
+        };
+        assert_eq!(accepted(accept).await, "a connection");
+        assert_eq!((tries.get(), began.elapsed()), (4, 3 * PAUSE));
+    }
 }

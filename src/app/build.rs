@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -17,6 +16,7 @@ use super::memo::Indexes;
 use super::meter::Meter;
 use super::route::{Routes, Served};
 use super::summaries::{Summaries, Terms};
+use super::tally::Tally;
 use super::touched::Touched;
 use super::tuning::{Tuning, Tunings};
 use super::windows::Windows;
@@ -133,17 +133,17 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
     let prices = Arc::new(prices(&config.prices)?);
-    let lost = Arc::new(AtomicU64::new(0));
+    let tally = Arc::new(Tally::default());
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
     let routes = routes(&config.upstreams);
     let tunings = tunings(config, &routes);
-    let summaries = summaries(config, &store, &prices, &lost, &budget)?;
+    let summaries = summaries(config, &store, &prices, &tally, &budget)?;
     let means = Means {
         store: Arc::clone(&store),
         prices: Arc::clone(&prices),
         bodies: (config.ledger.record == config::Record::Full).then(|| Bodies::below(&config.state.dir)),
-        lost: Arc::clone(&lost),
+        tally: Arc::clone(&tally),
         budget: Arc::clone(&budget),
         counts: config.ledger.count_tokens,
     };
@@ -167,7 +167,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         budget,
         observe: config.mode == config::Mode::Observe,
         isolate: config.lineage.isolate,
-        lost,
+        tally,
         patience: Some(config.limits.rewrite_timeout / PATIENCE),
         now_ms: clock::now_ms,
     })
@@ -210,7 +210,7 @@ fn summaries(
     config: &Config,
     store: &Arc<dyn Store>,
     prices: &Arc<Catalogue>,
-    lost: &Arc<AtomicU64>,
+    tally: &Arc<Tally>,
     budget: &Arc<Budget>,
 ) -> io::Result<Option<Summaries>> {
     let profiles = config.profiles.iter().map(|profile| &profile.tuning);
@@ -220,7 +220,7 @@ fn summaries(
     }
     let limits = config.tuning.summarize.limits;
     let (store, prices) = (Arc::clone(store), Arc::clone(prices));
-    Summaries::start(limits, store, prices, Arc::clone(lost), Arc::clone(budget)).map(Some)
+    Summaries::start(limits, store, prices, Arc::clone(tally), Arc::clone(budget)).map(Some)
 }
 
 /// What a prompt is counted by: without events, and without marks.

@@ -58,7 +58,7 @@ async fn sweep(core: &Core, bodies: &Bodies, outputs: Duration, ledger: Option<D
     loop {
         due.tick().await;
         let now_ms = clock::now_ms();
-        core.count_lost(core.store.later(sweep_batch(now_ms, outputs, ledger)));
+        core.tally.stored(core.store.later(sweep_batch(now_ms, outputs, ledger)));
         let now = Duration::from_millis(u64::try_from(now_ms).unwrap_or(0));
         if let Err(error) = bodies.sweep(UNIX_EPOCH + now.saturating_sub(outputs)) {
             tracing::warn!(%error, "old bodies could not be removed");

@@ -1,14 +1,17 @@
 //! The counters, in Prometheus' text format.
+//!
+//! All of this process: it begins with 0. Costs are those that are known; what they say nothing about is counted beside.
 
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::fmt::{Display, Write as _};
 
 use super::Core;
+use super::tally::Sums;
 use crate::server::Stats;
 
-/// Everything that is counted, one line each.
+/// Everything that is counted.
 pub(super) fn text(core: &Core, stats: &Stats) -> String {
-    let rows = [
+    let mut page = Page::default();
+    for (name, help, value) in [
         ("connections_total", "Connections accepted", stats.connections.value()),
         ("connections_open", "Connections open now", stats.open_connections.value()),
         ("requests_total", "Requests received", stats.requests.value()),
@@ -47,15 +50,125 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
             "Answers ended because the upstream fell silent",
             stats.upstream_stalls.value(),
         ),
-        ("records_lost_total", "Records dropped because too many waited", core.lost.load(Ordering::Relaxed)),
-    ];
-    let mut text = String::new();
-    for (name, help, value) in rows {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        let _ = write!(
-            text,
-            "# HELP plimsoll_{name} {help}\n# TYPE plimsoll_{name} {kind}\nplimsoll_{name} {value}\n"
-        );
+        ("records_lost_total", "Records dropped because too many waited", core.tally.lost()),
+    ] {
+        page.plain(name, help, value);
     }
-    text
+    page.booked(&core.tally.sums());
+    page.text
+}
+
+/// A page of metrics.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    /// What was booked.
+    fn booked(&mut self, sums: &Sums) {
+        let (totals, tokens) = (&sums.totals, &sums.totals.tokens);
+        self.plain("records_total", "Requests that were booked", totals.requests);
+        self.plain("own_calls_total", "Calls of the gateway's own, such as for summaries", totals.own_calls);
+        let by_kind = [
+            ("input", tokens.input),
+            ("cache_read", tokens.cache_read),
+            ("cache_write_5m", tokens.cache_write_5m),
+            ("cache_write_1h", tokens.cache_write_1h),
+            ("cache_write_12h", tokens.cache_write_12h),
+            ("output", tokens.output),
+        ];
+        self.labelled("tokens_total", "Tokens as the provider counts them", "kind", by_kind);
+        let cost = totals.cost.map(|cost| cost.total).unwrap_or_default();
+        self.plain("cost_dollars_total", "What is known of the cost", cost.usd());
+        self.plain("cost_unknown_total", "Requests of unknown cost", totals.unknown());
+        let net = totals.saved.net.unwrap_or_default();
+        let help = "What the gateway saved, an estimate: negative where it made requests dearer";
+        self.plain("net_saved_dollars", help, net.usd());
+        self.plain(
+            "saved_tokens_total",
+            "Tokens that were not sent, an estimate",
+            totals.saved.tokens_estimate,
+        );
+        let events = sums.events.iter().map(|(reason, count)| (&**reason, *count));
+        self.labelled("events_total", "Changes to what had been sent before, by reason", "reason", events);
+        let zones = sums.zones.iter().map(|(zone, count)| (&**zone, *count));
+        self.labelled("prompts_total", "Prompts by how full the model's window was", "zone", zones);
+        self.plain("spikes_total", "Prompts that grew much faster than was usual", sums.spikes);
+    }
+
+    /// A metric with one value.
+    fn plain(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help);
+        let _ = writeln!(self.text, "plimsoll_{name} {value}");
+    }
+
+    /// A metric with a value for each of some words, none of them chosen by a client.
+    fn labelled<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        self.head(name, help);
+        for (word, value) in values {
+            let _ = writeln!(self.text, "plimsoll_{name}{{{label}=\"{word}\"}} {value}");
+        }
+    }
+
+    fn head(&mut self, name: &str, help: &str) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        let _ = write!(self.text, "# HELP plimsoll_{name} {help}\n# TYPE plimsoll_{name} {kind}\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::tally::Tally;
+    use crate::ledger::{Cost, Edits, Event, Record, Window};
+    use crate::usage::Tokens;
+
+    #[test]
+    fn what_was_booked_is_shown() {
+        let tally = Tally::default();
+        let event = Some(Event { reason: "break-even".to_owned(), ..Event::default() });
+        tally.book(&Record {
+            status: Some(200),
+            tokens: Some(Tokens { input: 7, cache_read: 900, output: 5, ..Tokens::default() }),
+            cost: Some(Cost { total: 1_500_000_000_000, ..Cost::default() }),
+            net_saved: Some(-250_000_000_000),
+            edits: Edits { state: "edited".to_owned(), event, ..Edits::default() },
+            window: Some(Window { zone_sent: Some("green".to_owned()), ..Window::default() }),
+            ..Record::default()
+        });
+        tally.book(&Record { status: Some(200), ..Record::default() });
+        let mut page = Page::default();
+        page.booked(&tally.sums());
+        let values: Vec<&str> = page.text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            values,
+            [
+                "plimsoll_records_total 2",
+                "plimsoll_own_calls_total 0",
+                "plimsoll_tokens_total{kind=\"input\"} 7",
+                "plimsoll_tokens_total{kind=\"cache_read\"} 900",
+                "plimsoll_tokens_total{kind=\"cache_write_5m\"} 0",
+                "plimsoll_tokens_total{kind=\"cache_write_1h\"} 0",
+                "plimsoll_tokens_total{kind=\"cache_write_12h\"} 0",
+                "plimsoll_tokens_total{kind=\"output\"} 5",
+                "plimsoll_cost_dollars_total 1.5",
+                "plimsoll_cost_unknown_total 1",
+                "plimsoll_net_saved_dollars -0.25",
+                "plimsoll_saved_tokens_total 0",
+                "plimsoll_events_total{reason=\"break-even\"} 1",
+                "plimsoll_prompts_total{zone=\"green\"} 1",
+                "plimsoll_spikes_total 0",
+            ]
+        );
+        let said = |what: &str| page.text.contains(what);
+        assert!(said("# TYPE plimsoll_cost_dollars_total counter\n"), "{}", page.text);
+        assert!(said("# TYPE plimsoll_net_saved_dollars gauge\n"), "{}", page.text);
+    }
 }

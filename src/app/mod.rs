@@ -25,11 +25,11 @@ mod route;
 mod secrets;
 mod state;
 mod summaries;
+mod tally;
 mod touched;
 mod tuning;
 mod windows;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,7 @@ use rewritten::Rewritten;
 use route::{Purpose, Routes};
 use state::State;
 use summaries::{Prospect, Summaries};
+use tally::Tally;
 use touched::Touched;
 use tuning::Tunings;
 use windows::Windows;
@@ -92,7 +93,7 @@ struct Core {
     /// Histories of different credentials are different.
     isolate: bool,
     /// Batches that were dropped because too many were waiting.
-    lost: Arc<AtomicU64>,
+    tally: Arc<Tally>,
     /// How long a request waits for its decisions to be stored; then it leaves with those that were stored before.
     /// `None`: as long as that takes.
     patience: Option<Duration>,
@@ -120,17 +121,6 @@ impl Core {
 
     fn keeps_outputs(&self) -> bool {
         !matches!(self.recall, Recall::None)
-    }
-
-    fn count_lost(&self, stored: bool) {
-        count_lost(&self.lost, stored);
-    }
-}
-
-fn count_lost(lost: &AtomicU64, stored: bool) {
-    if !stored {
-        lost.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!("the store's queue is full: a record was dropped");
     }
 }
 

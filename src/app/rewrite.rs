@@ -427,7 +427,7 @@ impl<'a> Request<'a> {
         let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
         self.core.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if place.relation != Relation::Retry {
-            self.core.count_lost(self.core.store.later(batch));
+            self.core.tally.stored(self.core.store.later(batch));
         }
     }
 
@@ -447,7 +447,7 @@ impl<'a> Request<'a> {
                 None => batch.touch.push(id.clone()),
             }
         }
-        self.core.count_lost(self.core.store.later(batch));
+        self.core.tally.stored(self.core.store.later(batch));
     }
 
     fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {

@@ -329,7 +329,7 @@ fn spliced(splice: &Splice) -> String {
 fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     const SOON: u64 = 5;
     let velocity = window.velocity.and_then(|velocity| u64::try_from(velocity).ok())?;
-    let made_room = edits.event.is_some() && edits.state == "edited" && !edits.original_resent;
+    let made_room = edits.event.is_some() && edits.were_sent();
     let soon = window.steps_until_red.filter(|steps| *steps <= SOON && !made_room);
     if soon.is_none() && !window.spike {
         return None;

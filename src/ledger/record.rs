@@ -355,6 +355,13 @@ pub struct Timing {
     pub total_ms: u64,
 }
 
+impl Edits {
+    /// Whether what left was another request than came, and stayed so.
+    pub fn were_sent(&self) -> bool {
+        self.state == "edited" && !self.original_resent
+    }
+}
+
 impl Record {
     /// The tokens of the prompt, where the provider's figures tell.
     pub fn prompt_tokens(&self) -> Option<u64> {

@@ -80,7 +80,7 @@ impl Totals {
             return;
         }
         self.requests += 1;
-        self.edited += u64::from(record.edits.state == "edited" && !record.edits.original_resent);
+        self.edited += u64::from(record.edits.were_sent());
         self.observed += u64::from(record.edits.state == "observed");
         self.broken_off += u64::from(record.output_is_lower_bound);
         self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());

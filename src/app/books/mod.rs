@@ -10,7 +10,7 @@ mod untouched;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::budget::Budget;
+use super::tally::Tally;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::protocol::Protocol;
@@ -75,8 +76,8 @@ pub(super) struct Means {
     pub(super) prices: Arc<Catalogue>,
     /// Where bodies are kept, if they are.
     pub(super) bodies: Option<Bodies>,
-    /// Records that were dropped.
-    pub(super) lost: Arc<AtomicU64>,
+    /// What is booked is counted.
+    pub(super) tally: Arc<Tally>,
     /// Tokens are counted, not only estimated.
     pub(super) counts: bool,
     /// What is booked counts towards it.
@@ -94,7 +95,7 @@ pub(super) struct Books {
     thread: Option<JoinHandle<()>>,
     waiting: Arc<AtomicUsize>,
     store: Arc<dyn Store>,
-    lost: Arc<AtomicU64>,
+    tally: Arc<Tally>,
     budget: Arc<Budget>,
 }
 
@@ -104,12 +105,12 @@ impl Books {
         // A request is two jobs.
         let (jobs, inbox) = queue::queue(queue.saturating_mul(2));
         let waiting = Arc::new(AtomicUsize::new(0));
-        let (store, lost) = (Arc::clone(&means.store), Arc::clone(&means.lost));
+        let (store, tally) = (Arc::clone(&means.store), Arc::clone(&means.tally));
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
         let desk = Desk { means, counter, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, lost, budget })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
 
     /// Takes note of a request that leaves; `sent` is what it was rewritten to.
@@ -131,7 +132,7 @@ impl Books {
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
-            store(&*self.store, &self.lost, &ended);
+            store(&*self.store, &self.tally, &ended);
         }
     }
 
@@ -156,9 +157,10 @@ fn weight(reading: &Reading, sent: Option<&Bytes>) -> usize {
     reading.conversation.body.len() + sent.map_or(0, Bytes::len)
 }
 
-fn store(store: &dyn Store, lost: &AtomicU64, ended: &Ended) {
+fn store(store: &dyn Store, tally: &Tally, ended: &Ended) {
+    tally.book(&ended.record);
     let ledger = vec![ended.record.row(ended.at_ms)];
-    super::count_lost(lost, store.later(Batch { ledger, at_ms: ended.at_ms, ..Batch::default() }));
+    tally.stored(store.later(Batch { ledger, at_ms: ended.at_ms, ..Batch::default() }));
 }
 
 struct Desk {
@@ -217,6 +219,6 @@ impl Desk {
 
     fn ended(&mut self, mut ended: Box<Ended>) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
-        store(&*self.means.store, &self.means.lost, &ended);
+        store(&*self.means.store, &self.means.tally, &ended);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -17,6 +16,7 @@ use crate::app::meter::Meter;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
+use crate::app::tally::Tally;
 use crate::app::touched::Touched;
 use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
@@ -95,17 +95,17 @@ impl Rig {
     ) -> Core {
         let prices = Arc::new(prices);
         let terms = Terms::new(terms, None, policy.window);
-        let lost: Arc<AtomicU64> = Arc::default();
+        let tally: Arc<Tally> = Arc::default();
         let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
         let summaries = limits.map(|limits| {
             let (store, prices) = (Arc::clone(&store), Arc::clone(&prices));
-            Summaries::start(limits, store, prices, Arc::clone(&lost), Arc::clone(&budget)).unwrap()
+            Summaries::start(limits, store, prices, Arc::clone(&tally), Arc::clone(&budget)).unwrap()
         });
         let means = Means {
             store: Arc::clone(&store),
             prices: Arc::clone(&prices),
             bodies: None,
-            lost: Arc::clone(&lost),
+            tally: Arc::clone(&tally),
             budget: Arc::clone(&budget),
             counts: false,
         };
@@ -129,7 +129,7 @@ impl Rig {
             budget,
             observe: false,
             isolate: true,
-            lost,
+            tally,
             patience: None,
             now_ms: || NOW.get(),
         }

@@ -1,26 +1,29 @@
 //! What summaries cost goes on the bill of their conversation, and what they say into the store.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use crate::app::budget::Budget;
-use crate::app::{clock, count_lost};
+use crate::app::clock;
+use crate::app::tally::Tally;
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Report};
 use crate::usage::{Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
-pub(super) fn report(store: Arc<dyn Store>, lost: Arc<AtomicU64>, budget: Arc<Budget>) -> Report {
+pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budget>) -> Report {
     Box::new(move |done| {
         let now_ms = clock::now_ms();
         let calls = done.calls.iter().enumerate();
         let records = calls.map(|(at, call)| record(done, at, call, now_ms));
-        let booked = records.inspect(|record| budget.book(record, now_ms));
+        let booked = records.inspect(|record| {
+            budget.book(record, now_ms);
+            tally.book(record);
+        });
         let ledger = booked.map(|record| record.row(now_ms)).collect();
         let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
-        count_lost(&lost, store.later(batch));
+        tally.stored(store.later(batch));
     })
 }
 

@@ -12,7 +12,6 @@ mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -20,6 +19,7 @@ use moka::sync::Cache;
 
 use super::budget::Budget;
 use super::route::Served;
+use super::tally::Tally;
 use crate::config::Summarize;
 use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
 use crate::lineage::Place;
@@ -142,10 +142,10 @@ impl Summaries {
         limits: Limits,
         store: Arc<dyn Store>,
         prices: Arc<Catalogue>,
-        lost: Arc<AtomicU64>,
+        tally: Arc<Tally>,
         budget: Arc<Budget>,
     ) -> io::Result<Self> {
-        let report = bill::report(Arc::clone(&store), lost, budget);
+        let report = bill::report(Arc::clone(&store), tally, budget);
         let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
         Ok(Self { summarizer, store, prices, asked: Cache::new(ASKED) })
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::app::clock;
+use crate::app::tally::Tally;
 use crate::conversation::NoMemo;
 use crate::lineage::Relation;
 use crate::planner::Cut;
@@ -205,15 +206,17 @@ fn summaries_are_paid_from_the_budget() {
         reached.map(|record| (record.state, record.used))
     };
     let expected = Some(("spent".to_owned(), "$2.00 of $2.00".to_owned()));
+    let tally = Arc::new(Tally::default());
     {
         let store = store();
         let budget = budget(Arc::clone(&store));
-        let report = bill::report(store, Arc::default(), Arc::clone(&budget));
+        let report = bill::report(store, Arc::clone(&tally), Arc::clone(&budget));
         assert_eq!(used(&budget), None);
         report(&done);
         assert_eq!(used(&budget), expected);
     }
     assert_eq!(used(&budget(store())), expected);
+    assert_eq!(tally.sums().totals.own_calls, 2);
     let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
     assert_eq!(log.lines().count(), 2);
     assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
