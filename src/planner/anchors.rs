@@ -27,8 +27,7 @@ pub(super) fn place(
         let end = last.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
-        let end =
-            end.and_then(|end| within(conversation, (entry, end), policy.clear.most_loss, rates, standing));
+        let end = end.and_then(|end| within(conversation, (entry, end), rates, standing));
         chosen.add(conversation, end, &gone);
         // Where words are left out each time, no more is known than where the request before was marked, then.
         let before = || (ending == Ending::LeftOut).then(|| before_answer(conversation, sent)).flatten();
@@ -62,27 +61,26 @@ fn before_answer(conversation: &Conversation, messages: usize) -> Option<PartId>
 fn within(
     conversation: &Conversation,
     (entry, end): (Option<PartId>, PartId),
-    loss: f64,
     rates: Rates,
     standing: &mut Standing,
 ) -> Option<PartId> {
     let frame = (conversation.body.len() - conversation.array.len()) as f64;
     let frame = if conversation.marks.as_ref().is_some_and(|marks| marks.frame > 0) { 0.0 } else { frame };
-    let most = standing.stake_mut().allows(loss, rates);
-    let (mut read, mut written, mut found) = (frame, 0.0, None);
-    if entry.is_none() {
-        (read, written) = (0.0, frame);
-    }
-    for item in standing.history().items().iter().take_while(|item| item.part <= end) {
-        let bytes = f64::from(item.bytes);
-        if entry.is_some_and(|entry| item.part <= entry) {
-            read += bytes;
-        } else if written + bytes <= most {
-            written += bytes;
-            found = Some(item.part);
-        } else {
+    let items = standing.history().items().iter();
+    let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
+    let read = entry.map_or(0.0, |entry| {
+        let before = items.take_while(|item| item.part <= entry);
+        frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
+    });
+    let most = standing.stake().allows(read, rates);
+    let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
+    for item in behind.take_while(|item| item.part <= end) {
+        written += f64::from(item.bytes);
+        if written > most {
+            written -= f64::from(item.bytes);
             break;
         }
+        found = Some(item.part);
     }
     let written = if found.is_some() { written } else { 0.0 };
     standing.stake_mut().book(read, written, rates);
@@ -108,7 +106,9 @@ mod tests {
             let message = |at: usize| {
                 let role = ["user", "assistant"][at % 2];
                 let mark = if at + 1 == count { turn } else { "" };
-                format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{at}"{mark}}}]}}"#)
+                // What goes before is long, so that little is at stake.
+                let text = format!("{at}").repeat(if at == 0 { 1_000 } else { 1 });
+                format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"{mark}}}]}}"#)
             };
             let messages: Vec<String> = (0..count).map(message).collect();
             let body = format!(
@@ -118,9 +118,7 @@ mod tests {
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
             let past = Past { sent: count - 2, standing: standing.take(), ..Past::nothing() };
             let facts = Facts { now_ms: 1_000, lasts_ms: 300_000, ..Facts::default() };
-            let mut policy = Policy::default();
-            policy.clear.most_loss = 1.0;
-            let outcome = plan(&talk, past, &policy, &facts, &|_| String::new());
+            let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
             standing = Some(outcome.standing.clone());
             outcome.marks.parts().iter().map(|(part, _)| part.message).collect()
         })

@@ -81,6 +81,10 @@ impl Standing {
     }
 
     /// What marking its history has cost.
+    pub(super) fn stake(&self) -> &Stake {
+        &self.stake
+    }
+
     pub(super) fn stake_mut(&mut self) -> &mut Stake {
         &mut self.stake
     }

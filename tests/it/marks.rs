@@ -78,7 +78,7 @@ fn histories_are_marked_where_they_go_on() {
     let slides =
         |stays: &[&str]| (3..8).map(|turn| body(stays, turn * 4 - 12..turn * 4 + 1)).collect::<Vec<_>>();
     for (case, requests, expected) in [
-        ("grows", grows(&[1, 3, 5, 7, 9]), [0, 0, 1, 2, 2].as_slice()),
+        ("grows", grows(&[1, 3, 5, 7, 9]), [0, 1, 2, 2, 2].as_slice()),
         ("joined half-way", grows(&[21, 23, 25, 27]), &[0, 1, 2, 2]),
         ("the newest alone", slides(&[]), &[0; 5]),
         ("the first words and the newest", slides(&["Begin.", "Yes."]), &[0; 5]),
@@ -90,7 +90,7 @@ fn histories_are_marked_where_they_go_on() {
     }
 }
 
-/// Whenever a client that marks nothing stops, it has paid a tenth more than without marks at most; and who goes on pays
+/// Whenever a client that marks nothing stops, it has paid 15 % more than without marks at most; and who goes on pays
 /// much less.
 #[test]
 fn marks_cost_little_and_save_much() {
@@ -105,9 +105,9 @@ fn marks_cost_little_and_save_much() {
     let state =
         |turn: usize| json!({"role": "user", "content": format!("state {turn} {}", "now ".repeat(400))});
     for (case, requests, most) in [
-        ("a huge result", vec![with(&[], begin.clone()), with(&[begin.clone(), call], result(9_000))], 1.1),
-        ("two of a kind", grows(&[5, 7]), 1.1),
-        ("asked twice", grows(&[1, 1]), 1.1),
+        ("a huge result", vec![with(&[], begin.clone()), with(&[begin.clone(), call], result(9_000))], 1.15),
+        ("two of a kind", grows(&[5, 7]), 1.15),
+        ("asked twice", grows(&[1, 1]), 1.15),
         ("asked nine times", grows(&[1; 9]), 0.5),
         ("grows", grows(&(0..30).map(|turn| 2 * turn + 1).collect::<Vec<_>>()), 0.25),
         ("a state at the end", (0..30).map(|turn| with(&talk[..=2 * turn], state(turn))).collect(), 0.5),
@@ -118,7 +118,7 @@ fn marks_cost_little_and_save_much() {
             let direct: Vec<Received> =
                 requests[..end].iter().map(|body| Received { body: body.clone().into_bytes() }).collect();
             let ratio = bill(&arrived[..end]) / bill(&direct);
-            assert!(ratio <= 1.1, "{case}, {end}: {ratio}");
+            assert!(ratio <= 1.15, "{case}, {end}: {ratio}");
             assert!(end < arrived.len() || ratio <= most, "{case}: {ratio}");
         }
     }
