@@ -2,35 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use moka::sync::Cache;
-use plimsoll::conversation::{Memo, MessageIndex, Trail};
+use plimsoll::conversation::{Hashed, Memo, MessageIndex, Trail};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// A fixed seed: the same keys in every run.
 const SEED: u64 = 7;
 
-/// Keys are hashes already.
-#[derive(Default)]
-pub(crate) struct Same(u64);
-
-impl Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 ^= u64::from_le_bytes(word);
-        }
-    }
-}
-
-pub(crate) type Map = HashMap<u128, Arc<MessageIndex>, BuildHasherDefault<Same>>;
+pub(crate) type Map = HashMap<u128, Arc<MessageIndex>, Hashed>;
 
 /// What is known when a request comes.
 pub(crate) struct Known {
