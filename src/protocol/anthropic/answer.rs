@@ -1,7 +1,8 @@
 //! Usage and endings of answers.
 //!
 //! In a stream, `message_start` states the prompt figures and the split of cache writes by lifetime, and every
-//! `message_delta` repeats cumulative figures. Server-side compactions are billed beside the top-level figures.
+//! `message_delta` repeats cumulative figures. Server-side compactions are billed beside the top-level figures, and so
+//! is what a model put out before it declined and the provider went on with another: the figures are the other's.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -37,6 +38,10 @@ impl Messages {
     fn common(&mut self, holder: &Value) {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
+            // A stream has begun with the name of the model that declined.
+            if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
+                self.answer.model = Some(model.to_owned());
+            }
         }
         let changes = holder
             .get("input_transformations")
@@ -89,8 +94,8 @@ impl Fold for Messages {
 }
 
 fn usage(figures: &Value) -> Partial {
-    let iterations = figures.get("iterations").and_then(Value::as_array);
-    let last = iterations.and_then(|steps| steps.iter().rev().find(|step| kind(step) == Some("message")));
+    let is_message = |step: &&Value| matches!(kind(step), Some("message" | "fallback_message"));
+    let last = steps(figures).iter().rev().find(is_message);
     let word = |key: &str| figures.get(key).and_then(Value::as_str);
     Partial {
         reasoning: count(figures, &["output_tokens_details", "thinking_tokens"]).map(Reasoning::Inside),
@@ -99,7 +104,7 @@ fn usage(figures: &Value) -> Partial {
         tier: word("service_tier").map(Tier::from_wire),
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),
-        extra: iterations.map(|steps| extra(steps)),
+        extra: figures.get("iterations").and_then(Value::as_array).map(|steps| extra(steps)),
         ..counts(figures)
     }
 }
@@ -122,10 +127,32 @@ fn kind(step: &Value) -> Option<&str> {
     step.get("type").and_then(Value::as_str)
 }
 
+/// The calls that an answer is made of, where they are told.
+fn steps(figures: &Value) -> &[Value] {
+    figures.get("iterations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The model of a call that answers in place of one that declined.
+fn fallback(step: &Value) -> Option<&str> {
+    step.get("model").and_then(Value::as_str).filter(|_| kind(step) == Some("fallback_message"))
+}
+
 /// The calls that are not inside the top-level figures.
 fn extra(steps: &[Value]) -> Vec<Extra> {
-    let beside = steps.iter().filter(|step| matches!(kind(step), Some("compaction" | "advisor_message")));
+    let answering = steps.iter().rev().find_map(fallback);
+    let is_beside = |step: &&Value| match kind(step) {
+        Some("compaction" | "advisor_message") => true,
+        Some("message") => answering.is_some_and(|answering| is_billed_decline(step, answering)),
+        _ => false,
+    };
+    let beside = steps.iter().filter(is_beside);
     beside.map(|step| Extra { model: text(step, &["model"]), tokens: tokens(step) }).collect()
+}
+
+/// Whether a call was made of another model than the one that answers, which declined. It is billed if it had begun.
+fn is_billed_decline(step: &Value, answering: &str) -> bool {
+    let model = step.get("model").and_then(Value::as_str);
+    model.is_some_and(|model| model != answering) && count(step, &["output_tokens"]).unwrap_or(0) > 0
 }
 
 fn tokens(step: &Value) -> Tokens {
@@ -197,6 +224,38 @@ mod tests {
         );
         assert_eq!((usage.tokens, usage.last_prompt), (call(20, 5), Some(15)));
         assert_eq!((answer.complete, answer.reasoning_dropped), (true, 1));
+    }
+
+    /// Each model's call is billed at its own price, and one that declined before it said anything is not.
+    #[test]
+    fn a_model_that_declines_is_billed_for_what_it_said() {
+        const STARTS: &str = r#"{"type":"message_start","message":{"id":"m","model":"fable","usage":{"input_tokens":12,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
+        const ENDS: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":STATED}"#;
+        let call = |input, output| Tokens { input, output, ..Tokens::default() };
+        let fable = |output| Extra { model: Some("fable".into()), tokens: call(15, output) };
+        let declines = |output: u64| {
+            format!(r#"{{"type":"message","model":"fable","input_tokens":15,"output_tokens":{output}}},"#)
+        };
+        let earlier = r#"{"type":"message","model":"opus","input_tokens":8,"output_tokens":2},"#;
+        for (before, expected) in [
+            (declines(299), &[fable(299)][..]),
+            (declines(0), &[]),
+            (declines(4) + earlier, &[fable(4)]),
+            (earlier.to_owned(), &[]),
+        ] {
+            let stated = format!(
+                r#"{{"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":5,"iterations":[{before}{{"type":"fallback_message","model":"opus","input_tokens":18,"output_tokens":5}}]}}"#
+            );
+            let whole = format!(r#"{{"id":"m","model":"opus","stop_reason":"end_turn","usage":{stated}}}"#);
+            let mut document = reader(Framing::Document);
+            document.push(whole.as_bytes());
+            let streamed = stream(&[STARTS, &ENDS.replace("STATED", &stated)]);
+            for answer in [document.finish(), streamed] {
+                let usage = answer.usage.unwrap();
+                assert_eq!((answer.model.as_deref(), usage.tokens), (Some("opus"), call(20, 5)), "{before}");
+                assert_eq!((&*usage.extra, usage.last_prompt), (expected, Some(18)), "{before}");
+            }
+        }
     }
 
     #[test]
