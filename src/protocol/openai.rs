@@ -9,10 +9,9 @@ use serde_json::Value;
 
 use super::answer::{AtFault, Fault, Refused};
 use super::body::Document;
-use super::reader::count;
 use super::refusal::{self, Counts, Wording};
 use crate::json::{Edit, Edits, scan, string};
-use crate::usage::{Charge, Money};
+use crate::usage::Charge;
 
 /// The body with a cache key, unless it has one.
 pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
@@ -24,24 +23,6 @@ pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Byte
     let end = scan::document(body).ok()?.span.end - 1;
     let member = format!(r#","{NAME}":{}"#, string::encode(key));
     Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
-}
-
-/// Pico-dollars in one of the ticks that xAI states its costs in.
-const TICK: i128 = 100;
-
-/// What the provider says that it cost, whatever for: OpenRouter does, and xAI. With a key of the caller's own,
-/// OpenRouter's is only its fee, beside what the provider behind it takes.
-pub(super) fn stated_cost(figures: &Value) -> Option<Money> {
-    if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
-        return Some(Money::from_picodollars(i128::from(ticks) * TICK));
-    }
-    let usd = |value: &Value| Money::from_usd_str(&value.as_number()?.to_string()).ok();
-    let cost = usd(figures.get("cost")?)?;
-    if figures.get("is_byok").and_then(Value::as_bool) != Some(true) {
-        return Some(cost);
-    }
-    let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
-    Some(cost + usd(behind)?)
 }
 
 /// What the figures show of tools that the provider ran. It does not charge for those of others' servers.

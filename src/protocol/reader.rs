@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::frames::Frames;
 use super::{Answer, AnswerReader, Framing};
 use crate::sse::{self, BOM, Framer};
+use crate::usage::Money;
 
 /// The largest JSON answer that is read for its usage, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
@@ -170,6 +171,24 @@ pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
     let value = at(value, path)?;
     let float = || value.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
     value.as_u64().or_else(|| float().map(|number| number as u64))
+}
+
+/// Pico-dollars in one of the ticks that xAI states its costs in.
+const TICK: i128 = 100;
+
+/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the caller's own,
+/// OpenRouter's is only its fee, beside what the provider behind it takes.
+pub(crate) fn stated_cost(figures: &Value) -> Option<Money> {
+    if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
+        return Some(Money::from_picodollars(i128::from(ticks) * TICK));
+    }
+    let usd = |value: &Value| Money::from_usd_str(&value.as_number()?.to_string()).ok();
+    let cost = usd(figures.get("cost")?)?;
+    if figures.get("is_byok").and_then(Value::as_bool) != Some(true) {
+        return Some(cost);
+    }
+    let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
+    Some(cost + usd(behind)?)
 }
 
 /// A text at a path of keys.

@@ -104,6 +104,7 @@ fn usage(figures: &Value) -> Partial {
         tier: word("service_tier").map(Tier::from_wire),
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),
+        provider_cost: reader::stated_cost(figures),
         extra: figures.get("iterations").and_then(Value::as_array).map(|steps| extra(steps)),
         ..counts(figures)
     }
@@ -162,7 +163,7 @@ fn tokens(step: &Value) -> Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::Usage;
+    use crate::usage::{Money, Usage};
 
     fn stream(events: &[&str]) -> Answer {
         let mut reader = reader(Framing::Events);
@@ -254,6 +255,30 @@ mod tests {
                 let usage = answer.usage.unwrap();
                 assert_eq!((answer.model.as_deref(), usage.tokens), (Some("opus"), call(20, 5)), "{before}");
                 assert_eq!((&*usage.extra, usage.last_prompt), (expected, Some(18)), "{before}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sellers_own_cost_is_kept_exactly() {
+        const START: &str = r#"{"type":"message_start","message":{"id":"m","model":"glm","usage":{"input_tokens":0,"output_tokens":0}}}"#;
+        for (stated, expected) in [
+            (r#""cost":0.00012345"#, Some("0.00012345")),
+            (
+                r#""cost":0.0002,"is_byok":true,"cost_details":{"upstream_inference_cost":0.0045}"#,
+                Some("0.0047"),
+            ),
+            (r#""cost_in_usd_ticks":37756000"#, Some("0.0037756")),
+            (r#""cost":null"#, None),
+        ] {
+            let figures = format!(r#"{{"input_tokens":9,"output_tokens":5,{stated}}}"#);
+            let whole = format!(r#"{{"id":"m","model":"glm","stop_reason":"end_turn","usage":{figures}}}"#);
+            let end = format!(r#"{{"type":"message_delta","delta":{{}},"usage":{figures}}}"#);
+            let mut document = reader(Framing::Document);
+            document.push(whole.as_bytes());
+            for answer in [document.finish(), stream(&[START, &end])] {
+                let expected = expected.map(|usd| Money::from_usd_str(usd).unwrap());
+                assert_eq!(answer.usage.unwrap().provider_cost, expected, "{stated}");
             }
         }
     }

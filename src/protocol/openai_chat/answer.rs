@@ -125,7 +125,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         total,
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
-        provider_cost: openai::stated_cost(figures),
+        provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),

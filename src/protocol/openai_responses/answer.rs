@@ -120,7 +120,7 @@ fn usage(figures: &Value) -> Partial {
         cache_write_12h: written("ttl_12h_tokens"),
         total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
-        provider_cost: openai::stated_cost(figures),
+        provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["input_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
