@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::store::Bodies;
 use plimsoll::store::bodies::Form;
@@ -138,6 +139,27 @@ fn what_is_not_known_is_null() {
 }
 
 /// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its prompt.
+/// What was refused is in no cache, so that what it is followed by is known from its beginning.
+#[test]
+fn what_is_asked_again_after_a_refusal_is_known() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => (529, json!({"type": "error", "error": {"type": "overloaded_error"}}).to_string()),
+        _ => answer(request),
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request(&["a short result"]);
+    let statuses: Vec<u16> = (0..3).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
+    gateway.stop();
+    let found: Vec<(u16, Value)> = statuses.into_iter().zip(nets(home.path())).collect();
+    assert_eq!(found, [(529, Value::Null), (529, Value::Null), (200, json!(0))]);
+}
+
+fn nets(home: &Path) -> Vec<Value> {
+    records(home).into_iter().map(|record| record["net_saved"].clone()).collect()
+}
+
 #[test]
 fn output_that_is_not_stated_is_unknown() {
     const MODEL: &str = "claude-sonnet-4-6";

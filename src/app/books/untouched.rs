@@ -24,6 +24,8 @@ const THREADS: usize = 4096;
 pub(super) struct Untouched {
     /// The one that was used last stands last.
     caches: Vec<Caches>,
+    /// Threads that have begun with a request that was refused: no cache has seen anything of them.
+    unseen: HashSet<String>,
 }
 
 struct Caches {
@@ -56,10 +58,12 @@ impl Untouched {
         }
         // What was refused is not in any cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
+            self.refused(&ended.record, measured.prior);
             return;
         }
+        let is_unseen = ended.record.thread.as_ref().is_some_and(|id| self.unseen.remove(id));
         let caches = self.caches(ended, prices);
-        let is_known = caches.knows(&ended.record, measured.prior);
+        let is_known = caches.knows(&ended.record, measured.prior) || is_unseen;
         let uses = caches.observe(ended, measured, sent, scale);
         let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
@@ -76,6 +80,17 @@ impl Untouched {
             Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
         };
         net(ended);
+    }
+
+    /// Remembers a thread that no answered request belongs to.
+    fn refused(&mut self, record: &Record, prior: u32) {
+        if prior > 0 {
+            return;
+        }
+        if self.unseen.len() >= THREADS {
+            self.unseen.clear();
+        }
+        self.unseen.extend(record.thread.clone());
     }
 
     fn caches(&mut self, ended: &Ended, prices: &Catalogue) -> &mut Caches {
