@@ -5,19 +5,21 @@
 //! labels threads; it is never trusted to mean that two histories are the same.
 
 mod client;
+mod ends;
 mod memory;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Conversation, Digest, Message, PartId, Role};
+use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
 use crate::planner::{Applied, Decision, Ending, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
 
+use ends::{answered, chains, ends, first_end, may_end};
 use memory::{Decided, Known, Senders};
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
@@ -391,7 +393,8 @@ impl Lineage {
     }
 
     /// The thread that a request belongs to, of those that sent its first `sent` messages: one of its own session
-    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or in another session, begins one.
+    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or
+    /// in another session, begins one.
     fn thread_of(
         &self,
         threads: &[String],
@@ -456,39 +459,6 @@ impl Lineage {
 /// What stands for a history that the provider keeps.
 fn kept(root: Chain, name: &str) -> Digest {
     Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
-}
-
-/// The messages up to the model's last answer; 0 if there is none.
-fn answered(messages: &[Message]) -> usize {
-    let mut messages = messages.iter();
-    messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
-}
-
-/// Whether a request may be taken to end with the first so many messages: seldom with the model's words.
-fn may_end(conversation: &Conversation, count: usize) -> bool {
-    conversation.messages[count - 1].index.role != Role::Assistant
-}
-
-/// The shortest history of so many messages or more that a request may be taken to end with, or all of it.
-fn first_end(conversation: &Conversation, least: usize) -> usize {
-    let all = conversation.messages.len();
-    (least..=all).find(|count| may_end(conversation, *count)).unwrap_or(all)
-}
-
-fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {
-    let fresh = sent + 1..chains.len();
-    fresh.filter(|count| may_end(conversation, *count)).map(|count| chains[count]).collect()
-}
-
-fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
-    let mut chains = Vec::with_capacity(conversation.messages.len() + 1);
-    let mut chain = root;
-    chains.push(chain);
-    for message in &conversation.messages {
-        chain = chain.then(message.index.fingerprint);
-        chains.push(chain);
-    }
-    chains
 }
 
 #[cfg(test)]
