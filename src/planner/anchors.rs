@@ -1,6 +1,6 @@
 //! Where a request is marked for the provider's cache.
 
-use crate::conversation::{Conversation, Marks, PartId, Role};
+use crate::conversation::{Conversation, Marks, PartId};
 use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Chosen};
 
@@ -29,9 +29,7 @@ pub(super) fn place(
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
         let end = end.and_then(|end| within(conversation, (entry, end), rates, standing));
         chosen.add(conversation, end, &gone);
-        // Where words are left out each time, no more is known than where the request before was marked, then.
-        let before = || (ending == Ending::LeftOut).then(|| before_answer(conversation, sent)).flatten();
-        chosen.add(conversation, entry.or_else(before), &gone);
+        chosen.add(conversation, entry, &gone);
     }
     let entries = standing.entries();
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
@@ -46,14 +44,6 @@ pub(super) fn place(
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
     chosen
-}
-
-/// The last part in front of the last answer among the first so many messages.
-fn before_answer(conversation: &Conversation, messages: usize) -> Option<PartId> {
-    let is_answer = |at: &usize| conversation.messages[*at].index.role == Role::Assistant;
-    let last = (0..messages).rev().find(is_answer)?;
-    let first = (0..last).rev().take_while(is_answer).last().unwrap_or(last);
-    marks::end_of(conversation, first.checked_sub(1)?)
 }
 
 /// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no

@@ -276,8 +276,9 @@ fn old_parts(
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
     let known = (&*outcome.applied, past.sent);
+    let is_first = !standing.is_departed();
     standing.advance(conversation, known, facts.hidden_bytes, rates, &policy.clear);
-    if past.ending == Ending::Branches {
+    if past.ending == Ending::Branches && is_first {
         standing.branch();
     }
     if let Some(splice) = outcome.splice.as_deref() {

@@ -1,7 +1,8 @@
 //! A thread's history, folded message by message as its requests went by.
 //!
 //! The fold gives the same result whether it goes on from the last request or starts anew, so what is kept
-//! between requests is for speed only.
+//! between requests is for speed only; but for what marks hold in the provider's cache, and what they have cost: that
+//! stands in no history, and is reckoned with as long as it is remembered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
+    /// What the requests before this one would have cost without marks, where that is known from another history than
+    /// its own.
+    before: Option<f64>,
     /// Bytes around the messages that the client has cached itself.
     framed: u64,
     /// Bytes of the last request, as they came and as they were sent.
@@ -96,7 +100,22 @@ impl Standing {
 
     /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
     pub(super) fn branch(&mut self) {
-        self.stake = Stake { plain: self.stake.plain.min(2.0 * self.plain()), spent: 0.0 };
+        let Stake { plain, spent } = self.stake;
+        self.stake = Stake { plain: plain.min(2.0 * self.plain()), spent: spent.max(0.0) };
+    }
+
+    /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
+    /// holds of these, and what marks have cost.
+    #[must_use]
+    pub fn departed(&self, messages: usize) -> Self {
+        let mut entries = self.entries.clone();
+        entries.cut(PartId { message: messages as u32, part: 0 });
+        Self { entries, stake: self.stake, before: Some(self.stake.plain), ..Self::default() }
+    }
+
+    /// Whether no more is known than what marks have left.
+    pub(super) fn is_departed(&self) -> bool {
+        self.before.is_some()
     }
 
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
@@ -172,7 +191,8 @@ impl Standing {
         self.messages = conversation.messages.len();
         self.count(rates, settings);
         // One that is made again is paid again. What was before the thread was known, nobody knows.
-        self.stake.plain = if sent == 0 { 0.0 } else { self.stake.plain } + self.plain();
+        let before = if sent == 0 { 0.0 } else { self.stake.plain };
+        self.stake.plain = self.before.take().unwrap_or(before) + self.plain();
         self.history.settle();
     }
 

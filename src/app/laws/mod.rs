@@ -5,6 +5,7 @@ mod client;
 mod faulty;
 mod rig;
 mod room;
+mod stakes;
 mod unmark;
 mod witness;
 

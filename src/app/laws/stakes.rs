@@ -1,0 +1,113 @@
+//! Marks of the gateway's own, and time: what is written to the cache is gone after a while, read or not.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::rig::{Rig, headers, prices, wait};
+use crate::planner::Policy;
+use crate::protocol;
+
+/// How long an entry is kept that nobody reads, in milliseconds.
+const KEPT_MS: i64 = 300_000;
+const MINUTE: i64 = 60_000;
+/// Blocks before a mark among which an entry is looked for.
+const LOOKBACK: usize = 20;
+
+/// A provider's cache with marks, and what it bills, in bytes of plain input.
+#[derive(Default)]
+struct Provider {
+    kept: HashMap<String, i64>,
+    now: i64,
+}
+
+impl Provider {
+    /// What a prompt costs now.
+    fn bill(&mut self, body: &[u8]) -> f64 {
+        let mut body: Value = serde_json::from_slice(body).unwrap();
+        let (mut prompts, mut marked) = (vec![String::new()], Vec::new());
+        for message in body["messages"].as_array_mut().unwrap() {
+            if let Some(text) = message["content"].as_str() {
+                message["content"] = json!([{"type": "text", "text": text}]);
+            }
+            for block in message["content"].as_array_mut().unwrap() {
+                let mark = block.as_object_mut().unwrap().remove("cache_control");
+                prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
+                marked.extend(mark.map(|_| prompts.len() - 1));
+            }
+        }
+        let is_kept = |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
+        let entry = marked
+            .iter()
+            .filter_map(|mark| (mark.saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
+            .max();
+        let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
+        let (read, whole) = (len(entry), len(Some(prompts.len() - 1)));
+        let written = len(marked.last().copied()).max(read);
+        for at in marked.into_iter().chain(entry) {
+            self.kept.insert(prompts[at].clone(), self.now);
+        }
+        0.1 * read + 1.25 * (written - read) + whole - written
+    }
+}
+
+/// Requests of sessions, each after a pause: the most that any beginning of them cost, and all of them, as shares of what
+/// they cost without marks.
+fn shares(requests: &[(i64, String, Bytes)]) -> (f64, f64) {
+    let rig = Rig::new();
+    let core = rig.core(rig.store("store"), Policy::default(), prices(0));
+    let anthropic = protocol::named("anthropic").unwrap();
+    let (mut provider, mut direct) = (Provider::default(), Provider::default());
+    let (mut paid, mut plain, mut most) = (0.0, 0.0, 0.0_f64);
+    for (pause, session, body) in requests {
+        wait(*pause);
+        (provider.now, direct.now) = (provider.now + pause, direct.now + pause);
+        let sent = rig.send(&core, anthropic, &headers("k", session), body);
+        paid += provider.bill(sent.body.as_ref().unwrap_or(body));
+        plain += direct.bill(body);
+        most = most.max(paid / plain);
+    }
+    (most, paid / plain)
+}
+
+/// A client's requests, of one session or each of its own.
+type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
+
+/// Whatever the client sends that marks nothing, and whenever it stops: it has paid a tenth more than without marks at
+/// most, and much less where it pauses for no longer than its provider keeps what it marks.
+#[test]
+fn what_nobody_reads_is_seldom_written() {
+    let words = |role: &str, text: String| json!({"role": role, "content": text});
+    let said = |at: usize| words(["user", "assistant"][at % 2], format!("{at} {}", "words ".repeat(200)));
+    let talk: Vec<Value> = (0..80).map(said).collect();
+    let body = |messages: usize, last: Option<(&str, usize)>| {
+        let last =
+            last.map(|(text, at)| words("user", format!("{text} {at} {}", "now ".repeat(9 + 97 * at % 151))));
+        let messages: Vec<&Value> = talk[..messages].iter().chain(&last).collect();
+        Bytes::from(json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string())
+    };
+    let cases: [Requests<'_>; 9] = [
+        ("goes on", true, &|at| body(2 * at + 1, None)),
+        ("goes on from half-way", true, &|at| body(2 * at + 31, None)),
+        ("a state at the end", true, &|at| body(2 * at + 1, Some(("state", at)))),
+        ("a state at the end, from half-way", true, &|at| body(2 * at + 31, Some(("state", at)))),
+        ("the same", true, &|_| body(9, None)),
+        ("the same in other sessions", false, &|_| body(9, None)),
+        ("examples", true, &|at| body(36, Some(("question", at)))),
+        ("examples in other sessions", false, &|at| body(36, Some(("question", at)))),
+        ("another session each time", false, &|at| body(2 * at + 1, None)),
+    ];
+    // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
+    for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.101), (10, 1, 1.101)] {
+        for (case, is_one, body) in cases {
+            let request = |at: usize| {
+                let session = if is_one { "one".to_owned() } else { at.to_string() };
+                (MINUTE * if at.is_multiple_of(5) { fifth } else { pause }, session, body(at))
+            };
+            let requests: Vec<_> = (0..20).map(request).collect();
+            let (worst, all) = shares(&requests);
+            assert!(worst <= 1.101 && all <= most, "{case}, {pause} {fifth}: {worst:.3} {all:.3}");
+        }
+    }
+}
