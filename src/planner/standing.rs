@@ -54,6 +54,11 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// How many messages are in it.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// The parts and what is noted about them.
     pub fn history(&self) -> &History {
         &self.history

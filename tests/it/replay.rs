@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::cli::{json as printed, run};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// A conversation of a file read, some commands and two turns, as far as `count` results of it are there.
-fn request(count: usize) -> String {
+/// A conversation of a file read, some commands and two turns, as far as `count` results of it are there, and words
+/// that the next request leaves out.
+fn request(count: usize, last: Option<&str>) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for at in 0..count {
         let id = format!("toolu_{at}");
@@ -25,6 +26,7 @@ fn request(count: usize) -> String {
             messages.push(json!({"role": "user", "content": "and now the rest"}));
         }
     }
+    messages.extend(last.map(|last| json!({"role": "user", "content": format!("{last} {count}")})));
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
@@ -41,7 +43,9 @@ fn a_recording_is_played_as_it_was_sent() {
     const EAGER: &str =
         "[clear]\npolicy = 'oldest'\ngate = ['eager']\nprotect_tokens = { view = 500, other = 500 }\n";
     const WHEN_IT_PAYS: &str = "[clear]\nsettle = 2\nmost_loss = 0.5\npatience = 0.3\n";
-    for clear in [EAGER, WHEN_IT_PAYS, ""] {
+    for (clear, last) in
+        [(EAGER, None), (WHEN_IT_PAYS, None), ("", None), (EAGER, Some("state")), ("", Some("state"))]
+    {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
         let config = format!(
@@ -50,7 +54,7 @@ fn a_recording_is_played_as_it_was_sent() {
         );
         let gateway = Gateway::start(home.path(), &config, &upstream.url());
         for count in 0..12 {
-            assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(count)).0, 200);
+            assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(count, last)).0, 200);
         }
         gateway.stop();
         fs::write(home.path().join("read.toml"), config).unwrap();

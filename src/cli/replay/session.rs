@@ -11,7 +11,7 @@ use super::price::{self, Found};
 use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::conversation::{Conversation, Memo, MessageIndex};
-use crate::planner::{self, Applied, Facts, Past, Policy, Recall, Splice, Standing};
+use crate::planner::{self, Applied, Ending, Facts, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
@@ -188,9 +188,15 @@ impl<'a> Session<'a> {
         thread: &mut Thread,
         tally: &mut Tally,
     ) -> Option<Conversation> {
-        let standing = thread.standing.take();
-        let splice = thread.splice.take();
-        let past = Past { sent: asked.sent, applied: &thread.applied, standing, splice, ..Past::nothing() };
+        let (standing, ending) = match thread.standing.take() {
+            // What the request before ended with does not stand in this one.
+            Some(standing) if standing.messages() > asked.sent => {
+                (Some(standing.departed(asked.sent)), Ending::LeftOut)
+            }
+            standing => (standing, Ending::Stands),
+        };
+        let (sent, splice) = (asked.sent, thread.splice.take());
+        let past = Past { sent, ending, applied: &thread.applied, standing, splice, ..Past::nothing() };
         let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);
         thread.standing = Some(std::mem::take(&mut outcome.standing));
         let mut edited = self.carry_out(original, &outcome);
