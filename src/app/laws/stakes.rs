@@ -52,8 +52,8 @@ impl Provider {
     }
 }
 
-/// Requests of sessions, each after a pause: the most that any beginning of them cost, and all of them, as shares of what
-/// they cost without marks.
+/// Requests of sessions, each after a pause: the most that any beginning of them cost, and all of them, as shares of
+/// what they cost without marks.
 fn shares(requests: &[(i64, String, Bytes)]) -> (f64, f64) {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
@@ -74,7 +74,7 @@ fn shares(requests: &[(i64, String, Bytes)]) -> (f64, f64) {
 /// A client's requests, of one session or each of its own.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
 
-/// Whatever the client sends that marks nothing, and whenever it stops: it has paid a tenth more than without marks at
+/// Whatever the client sends that marks nothing, and whenever it stops: it has paid 15 % more than without marks at
 /// most, and much less where it pauses for no longer than its provider keeps what it marks.
 #[test]
 fn what_nobody_reads_is_seldom_written() {
@@ -99,7 +99,7 @@ fn what_nobody_reads_is_seldom_written() {
         ("another session each time", false, &|at| body(2 * at + 1, None)),
     ];
     // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
-    for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.101), (10, 1, 1.101)] {
+    for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.151), (10, 1, 1.151)] {
         for (case, is_one, body) in cases {
             let request = |at: usize| {
                 let session = if is_one { "one".to_owned() } else { at.to_string() };
@@ -107,7 +107,7 @@ fn what_nobody_reads_is_seldom_written() {
             };
             let requests: Vec<_> = (0..20).map(request).collect();
             let (worst, all) = shares(&requests);
-            assert!(worst <= 1.101 && all <= most, "{case}, {pause} {fifth}: {worst:.3} {all:.3}");
+            assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth}: {worst:.3} {all:.3}");
         }
     }
 }
