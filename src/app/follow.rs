@@ -348,8 +348,8 @@ impl Exchange for Follow {
         self.resent |= form == Form::Original && self.facts.state == State::Edited;
     }
 
-    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with the
-    /// answer: then the original is even longer.
+    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with
+    /// the answer: then the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match self.protocol.refused(status.as_u16(), body) {

@@ -1,6 +1,7 @@
 //! The counters, in Prometheus' text format.
 //!
-//! All of this process: it begins with 0. Costs are those that are known; what they say nothing about is counted beside.
+//! All of this process: it begins with 0. Costs are those that are known; what they say nothing about is counted
+//! beside.
 
 use std::fmt::{Display, Write as _};
 

@@ -49,8 +49,8 @@ pub(super) fn read(
 pub(super) const COLUMNS: [&str; 7] =
     ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
 
-/// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower bound,
-/// `~` an estimate, `–` what is not known.
+/// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower
+/// bound, `~` an estimate, `–` what is not known.
 pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
     let at_least = |is_bound| if is_bound { "≥ " } else { "" };

@@ -1,7 +1,7 @@
 //! Where a history may be cut, and what a splice up to there would take.
 //!
-//! A walk from the head of the conversation on, place by place: what goes there goes as a whole, and what stays behind a
-//! gap follows what providers let it follow. Nothing here says which cut is the best one.
+//! A walk from the head of the conversation on, place by place: what goes there goes as a whole, and what stays behind
+//! a gap follows what providers let it follow. Nothing here says which cut is the best one.
 
 use std::ops::Range;
 

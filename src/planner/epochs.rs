@@ -12,8 +12,9 @@ use crate::strategy::clear::tests::forty_and_twenty;
 use crate::strategy::gate::Reason;
 use crate::usage::Binding;
 
-/// A conversation in short: `u` the user, `a` an answer without calls, and steps of the model with the results of
-/// its calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results, `~` a thought before the calls.
+/// A conversation in short: `u` the user, `a` an answer without calls, and steps of the model with the results of its
+/// calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results, `~` a
+/// thought before the calls.
 fn body(words: &[&str]) -> Bytes {
     let mut call = 0;
     let mut messages = Vec::new();

@@ -322,8 +322,9 @@ fn old_parts(
             standing.refold(conversation, known, splice, rates, &policy.clear);
         }
     }
-    // What is written to the cache costs more than what is not. A client that marks nothing of the history may well send
-    // another one each time (the newest messages alone, a transcript to be judged), and never read what was written.
+    // What is written to the cache costs more than what is not. A client that marks nothing of the history may well
+    // send another one each time (the newest messages alone, a transcript to be judged), and never read what was
+    // written.
     let is_due = if is_marked {
         past.sent > 0 || conversation.messages.iter().any(|message| message.index.has_results())
     } else {

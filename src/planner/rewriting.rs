@@ -91,9 +91,9 @@ mod tests {
         protocol::named("openai-chat").expect("it is one of them")
     }
 
-    /// What a thread of results of a thousand bytes costs, in which all may go, and what it costs untouched, in bytes of
-    /// plain input, where no beginning is kept that is shorter than the least. For an event upon a pause there is one
-    /// before each fourth request.
+    /// What a thread of results of a thousand bytes costs, in which all may go, and what it costs untouched, in bytes
+    /// of plain input, where no beginning is kept that is shorter than the least. For an event upon a pause there is
+    /// one before each fourth request.
     fn bills(reason: Reason, facts: &Facts) -> (f64, f64) {
         let policy = policy(reason);
         let (mut thread, mut so_far) = (Thread::default(), words("u"));

@@ -1,9 +1,9 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
 //! Hashes and lengths only: it is made twice for every request, of the original and of what was sent. A message is
-//! hashed and weighed once and remembers what came of it. Neither a block's key nor its weight depends on the cache mark
-//! that it carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still is a
-//! block; nothing here fails.
+//! hashed and weighed once and remembers what came of it. Neither a block's key nor its weight depends on the cache
+//! mark that it carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still
+//! is a block; nothing here fails.
 
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;

@@ -176,8 +176,8 @@ pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 
-/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the caller's own,
-/// OpenRouter's is only its fee, beside what the provider behind it takes.
+/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the
+/// caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));

@@ -26,8 +26,8 @@ use super::socket::Socket;
 const MAX_HEADERS: usize = 256;
 /// Bytes of header lines accepted in an HTTP/2 request; HTTP/1 is bounded by hyper's read buffer, about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so that
-/// one that waits holds up no other.
+/// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so
+/// that one that waits holds up no other.
 const CONNECTION_WINDOW: u32 = 8 << 20;
 /// What HTTP/2 connections begin with, and no HTTP/1 request.
 const HTTP_2_BEGINS: &[u8] = b"PRI";

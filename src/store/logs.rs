@@ -74,8 +74,8 @@ pub fn file_name(conversation: &str) -> String {
     format!("{}.jsonl", stem(conversation))
 }
 
-/// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are kept; an id that
-/// loses some also gets a digest, so that two conversations never share a file.
+/// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are
+/// kept; an id that loses some also gets a digest, so that two conversations never share a file.
 pub fn stem(conversation: &str) -> String {
     let harmless =
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');

@@ -66,8 +66,8 @@ impl Entries {
 /// second and third request of an agent to be written to the cache as a whole; without it, it would be up to a quarter.
 const LOSS: f64 = 0.15;
 
-/// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the cache
-/// costs more than what is not, and nobody knows whether there will be a next request that reads it.
+/// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the
+/// cache costs more than what is not, and nobody knows whether there will be a next request that reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stake {
     /// What its requests would have cost so far, nothing of them being cached.

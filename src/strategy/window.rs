@@ -98,8 +98,8 @@ pub fn guessed(max_output: u64) -> u64 {
     max_output.saturating_mul(4).max(LEAST_GUESS)
 }
 
-/// Tokens that are left of a window for the history: what instructions, a summary, the definitions of tools and the answer
-/// do not take.
+/// Tokens that are left of a window for the history: what instructions, a summary, the definitions of tools and the
+/// answer do not take.
 pub fn history_budget(window: u64, system: u64, summary: u64, tools: u64, answer: u64) -> u64 {
     window.saturating_sub(system + summary + tools + answer)
 }

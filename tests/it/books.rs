@@ -138,8 +138,8 @@ fn what_is_not_known_is_null() {
     }
 }
 
-/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its prompt.
-/// What was refused is in no cache, so that what it is followed by is known from its beginning.
+/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its
+/// prompt. What was refused is in no cache, so that what it is followed by is known from its beginning.
 #[test]
 fn what_is_asked_again_after_a_refusal_is_known() {
     let home = tempfile::tempdir().unwrap();
@@ -258,7 +258,8 @@ fn charges_without_a_price_are_told() {
     }
 }
 
-/// The model that is billed is the one that answered, unless its name says nothing or the one that was asked for hides it.
+/// The model that is billed is the one that answered, unless its name says nothing or the one that was asked for hides
+/// it.
 #[test]
 fn who_is_billed() {
     const KNOWN: &str = "claude-sonnet-4-6";

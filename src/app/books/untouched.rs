@@ -169,8 +169,8 @@ fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue
     window.is_some_and(|window| (real.context_tokens()..untouched.context_tokens()).contains(&window))
 }
 
-/// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the provider
-/// states a cost of its own.
+/// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the
+/// provider states a cost of its own.
 fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
     let known = ended.record.cost.as_ref()?.total;
     if untouched.tokens == real.tokens {

@@ -130,8 +130,8 @@ impl From<String> for Unplayed {
     }
 }
 
-/// Reads the files one after the other. Among others, one without bodies is left out: not all of what a gateway logs was
-/// ever a prompt.
+/// Reads the files one after the other. Among others, one without bodies is left out: not all of what a gateway logs
+/// was ever a prompt.
 fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     for file in &options.files {

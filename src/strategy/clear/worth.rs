@@ -271,7 +271,8 @@ mod tests {
         assert!((diff / rates[4].1 - 1.0).abs() < 0.01, "a diff is a view: {diff}, {rates:?}");
     }
 
-    /// What happens in a thread: the model answers and calls a tool, and a result comes, or a pointer to an earlier one.
+    /// What happens in a thread: the model answers and calls a tool, and a result comes, or a pointer to an earlier
+    /// one.
     #[derive(Debug, Clone)]
     struct Happens {
         class: Class,

@@ -124,7 +124,8 @@ pub fn is_wrapped(text: &str) -> bool {
 const NAMES: &[&str] =
     &["path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file", "absolute_path"];
 
-/// The files that the calls of these messages name, in the order of their first mention; the last ones, if there are many.
+/// The files that the calls of these messages name, in the order of their first mention; the last ones, if there are
+/// many.
 fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     let (mut seen, mut files) = (HashSet::new(), Vec::new());
     for &message in messages {
