@@ -2,7 +2,9 @@
 //!
 //! The provider pairs by name and order within one exchange: the calls of the model, and the results right
 //! behind them. A result without an id takes that of the first open call of its name. A call without one has
-//! an id that was made up from what it says; only those that say the same in one exchange are numbered.
+//! an id that was made up from what it says; only those that say the same in one exchange are numbered, each with
+//! the first number that is free. So no id is given twice, and messages that were paired before stay as they are
+//! where others among them are read anew.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ pub(super) fn pair(messages: &mut [Message]) {
 
 #[derive(Default)]
 struct Exchange {
-    /// How often an id was given to a call.
+    /// The ids that were given to calls, each with the last number that was tried for it.
     given: HashMap<Box<str>, u32>,
     /// The calls of each tool that may have no result yet, in order.
     open: HashMap<Option<Box<str>>, VecDeque<Box<str>>>,
@@ -44,10 +46,9 @@ impl Exchange {
     fn new_id(&mut self, part: &Part) -> Option<Box<str>> {
         match (part.kind, &part.call_id) {
             (PartKind::ToolCall, Some(own)) => {
-                let times = self.given.entry(own.clone()).or_default();
-                *times += 1;
-                let new: Option<Box<str>> = (*times > 1).then(|| format!("{own}/{times}").into());
+                let new = self.numbered(own);
                 let id = new.as_ref().unwrap_or(own).clone();
+                self.given.insert(id.clone(), 1);
                 self.open.entry(part.tool.clone()).or_default().push_back(id);
                 new
             }
@@ -60,6 +61,77 @@ impl Exchange {
                 std::iter::from_fn(|| open.pop_front()).find(|id| !self.answered.contains(id))
             }
             _ => None,
+        }
+    }
+
+    /// A call's own id with a number, if it was given before.
+    fn numbered(&mut self, own: &str) -> Option<Box<str>> {
+        let mut number = *self.given.get(own)?;
+        let free = loop {
+            number += 1;
+            let id: Box<str> = format!("{own}/{number}").into();
+            if !self.given.contains_key(&id) {
+                break id;
+            }
+        };
+        self.given.insert(own.into(), number);
+        Some(free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::conversation::NoMemo;
+    use crate::conversation::{Conversation, PartId, PartKind};
+    use crate::plan::{LeafEdit, Op, Plan};
+    use crate::protocol::gemini::Gemini;
+    use crate::protocol::{self, Protocol as _};
+
+    /// Messages of calls by their ids, and `.` for a result that has none.
+    fn read(messages: &[(&str, &str)]) -> Conversation {
+        let part = |word: &str| match word {
+            "." => r#"{"functionResponse":{"response":{"output":"long"}}}"#.to_owned(),
+            id => format!(r#"{{"functionCall":{{"id":"{id}"}}}}"#),
+        };
+        let message = |(role, parts): &(&str, &str)| {
+            let parts: Vec<String> = parts.split_whitespace().map(part).collect();
+            format!(r#"{{"role":"{role}","parts":[{}]}}"#, parts.join(","))
+        };
+        let messages: Vec<String> = messages.iter().map(message).collect();
+        Gemini.index(&format!(r#"{{"contents":[{}]}}"#, messages.join(",")).into(), &NoMemo).unwrap()
+    }
+
+    fn ids(conversation: &Conversation) -> String {
+        let parts = conversation.messages.iter().flat_map(|message| &*message.index.parts);
+        parts.map(|part| part.call_id.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Ids stay what they are, whichever message is read anew beside those that were paired before.
+    #[test]
+    fn ids_are_given_once_and_stay() {
+        for (messages, expected) in [
+            (&[("model", "a b"), ("user", ". .")][..], "a b a b"),
+            (&[("model", "a a a"), ("user", ". . . .")], "a a/2 a/3 a a/2 a/3 -"),
+            (&[("model", "a a"), ("user", ". a .")], "a a/2 a a/3 a/2"),
+            (&[("model", "a a/2 a a"), ("user", ".")], "a a/2 a/3 a/4 a"),
+            (&[("model", "a a a/2"), ("user", ". a/2 a")], "a a/2 a/2/2 a a/2/3 a/3"),
+            (
+                &[("model", "a a"), ("model", "a a"), ("user", ". a"), ("user", "a .")],
+                "a a/2 a/3 a/4 a a/5 a/6 a/2",
+            ),
+            (&[("model", "a"), ("user", "."), ("model", "a"), ("user", ".")], "a a a a"),
+        ] {
+            let talk = read(messages);
+            assert_eq!(ids(&talk), expected, "{messages:?}");
+            let results = talk.messages.iter().enumerate().flat_map(|(at, _)| talk.parts_of(at));
+            let results: Vec<PartId> =
+                results.filter(|(_, part)| part.kind == PartKind::ToolResult).map(|(id, _)| id).collect();
+            for part in results {
+                let leaves = vec![(0, LeafEdit::Replace("cut".into()))];
+                let plan = Plan { ops: vec![Op::Text { part, leaves }] };
+                let sent = protocol::rewritten(&Gemini, &talk, &plan, &NoMemo).unwrap();
+                assert_eq!(ids(&sent), expected, "{messages:?} {part:?}");
+            }
         }
     }
 }
