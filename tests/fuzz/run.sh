@@ -10,7 +10,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-CARGO_TARGET_DIR=target RUSTFLAGS="$flags" cargo build --release --target "$host" --quiet
+CARGO_TARGET_DIR=target RUSTFLAGS="$flags" cargo build --locked --release --target "$host" --quiet
 mkdir -p artifacts
 fuzz() {
     local target=$1 corpus=corpus/$1
