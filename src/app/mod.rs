@@ -92,7 +92,7 @@ struct Core {
     observe: bool,
     /// Histories of different credentials are different.
     isolate: bool,
-    /// Batches that were dropped because too many were waiting.
+    /// The sums of what was booked, and what was lost.
     tally: Arc<Tally>,
     /// How long a request waits for its decisions to be stored; then it leaves with those that were stored before.
     /// `None`: as long as that takes.

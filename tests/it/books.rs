@@ -138,8 +138,7 @@ fn what_is_not_known_is_null() {
     }
 }
 
-/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its
-/// prompt. What was refused is in no cache, so that what it is followed by is known from its beginning.
+/// What was refused is in no cache, so that what it is followed by is known from its beginning.
 #[test]
 fn what_is_asked_again_after_a_refusal_is_known() {
     let home = tempfile::tempdir().unwrap();
@@ -160,6 +159,8 @@ fn nets(home: &Path) -> Vec<Value> {
     records(home).into_iter().map(|record| record["net_saved"].clone()).collect()
 }
 
+/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its
+/// prompt.
 #[test]
 fn output_that_is_not_stated_is_unknown() {
     const MODEL: &str = "claude-sonnet-4-6";
