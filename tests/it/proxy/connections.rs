@@ -67,6 +67,7 @@ async fn closed_by_the_upstream_are_replaced_unnoticed() {
             server.message().await;
             server.send(OK).await;
             client.expect(OK).await;
+            server.hang_up();
         }
     }
 }

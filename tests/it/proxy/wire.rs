@@ -136,6 +136,13 @@ impl Peer {
         self.stream.set_zero_linger().unwrap();
     }
 
+    /// Closes the connection. When this returns, the other side has been told: under load the system may else bring it
+    /// what others send later before that.
+    pub(super) fn hang_up(self) {
+        #[expect(deprecated, reason = "it is asked for because it waits")]
+        self.stream.set_linger(Some(PATIENCE)).unwrap();
+    }
+
     /// Nothing more will be sent, but answers are read.
     pub(super) async fn finish(&mut self) {
         self.stream.shutdown().await.unwrap();
