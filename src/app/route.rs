@@ -184,21 +184,18 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 }
 
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
-    let speaks = |name: &str| all.iter().find(|served| served.speaks(name));
-    if let Some((protocol, _)) = dialect(&head.method, head.uri.path()) {
-        return speaks(protocol.name());
-    }
-    hint(head).and_then(speaks).or_else(|| if all.len() == 1 { all.first() } else { None })
+    let path = head.uri.path();
+    let read = || Some(dialect(&head.method, path)?.0.name());
+    // First the place: a provider may take another dialect than its own below its own paths.
+    let name = place(path).or_else(read).or_else(|| sender(head));
+    let found = name.and_then(|name| all.iter().find(|served| served.speaks(name)));
+    found.or_else(|| if let [only] = all { Some(only) } else { None })
 }
 
 /// A signature is of the very bytes of the body.
 fn is_signed(headers: &HeaderMap) -> bool {
     let scheme = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     scheme.is_some_and(|scheme| scheme.starts_with(b"AWS4-"))
-}
-
-fn hint(head: &Parts) -> Option<&'static str> {
-    place(head.uri.path()).or_else(|| sender(head))
 }
 
 fn place(path: &str) -> Option<&'static str> {
@@ -278,6 +275,12 @@ mod tests {
             ("POST", "/v1beta/models/m:countTokens", "", "read gemini /v1beta/models/m:countTokens"),
             ("POST", "/v1beta/models/m:embedContent", "", "forward gemini /v1beta/models/m:embedContent"),
             ("POST", "/v1beta/cachedContents", "", "forward gemini /v1beta/cachedContents"),
+            (
+                "POST",
+                "/v1beta/openai/chat/completions",
+                "authorization",
+                "forward gemini /v1beta/openai/chat/completions",
+            ),
             ("POST", "/gemini/v1internal:generateContent", "", "forward gemini /v1internal:generateContent"),
             ("POST", "/local/v1/chat/completions?x=%2F", "", "read local /v1/chat/completions?x=%2F"),
             ("POST", "/local/v1/messages", "", "forward local /v1/messages"),
