@@ -189,7 +189,7 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     // First the place: a provider may take another dialect than its own below its own paths.
     let name = place(path).or_else(read).or_else(|| sender(head));
     let found = name.and_then(|name| all.iter().find(|served| served.speaks(name)));
-    found.or_else(|| if let [only] = all { Some(only) } else { None })
+    found.or(if let [only] = all { Some(only) } else { None })
 }
 
 /// A signature is of the very bytes of the body.
