@@ -5,6 +5,7 @@
 //! reasoning is never changed, and left out only from the first on; no message stands where providers refuse it;
 //! nothing is named that is not there, and nothing twice.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -57,7 +58,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
         check_omitted(conversation, &omitted, &dropped)?;
     }
     if !marked.is_empty() || split_mark.is_some() {
-        check_marks(conversation, marked, split_mark)?;
+        check_marks(conversation, &marked, split_mark)?;
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;
@@ -103,9 +104,8 @@ impl Changes {
             }
             Op::Mark { part, long } => {
                 check_mark(conversation, *part)?;
-                let is_new = !is_dropped(part) && !self.marked.contains(&(*part, !long));
                 self.marked.push((*part, *long));
-                is_new
+                !is_dropped(part)
             }
             Op::Insert { before, text, role } => {
                 check_insert(conversation, *before, text, *role)?;
@@ -197,25 +197,32 @@ fn check_split(conversation: &Conversation, bytes: u32) -> Result<(), Refusal> {
     if first.trim().is_empty() || second.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
 }
 
-/// All marks of a request together: each part has one, there are no more than a request may have, and those that
+/// All marks of a request together: none is added twice, there are no more than a request may have, and those that
 /// last for long come first. `split` is the one on the instructions.
 fn check_marks(
     conversation: &Conversation,
-    mut marked: Vec<(PartId, bool)>,
+    marked: &[(PartId, bool)],
     split: Option<bool>,
 ) -> Result<(), Refusal> {
     let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
     if marked.len() + usize::from(split.is_some()) > own.free() {
         return Err(Refusal::Conflict);
     }
-    marked.extend(&own.parts);
-    if split == Some(false) && (own.frame > 0 || marked.iter().any(|(_, long)| *long)) {
+    let is_long = |(_, long): &(PartId, bool)| *long;
+    if split == Some(false) && (own.frame > 0 || own.parts.iter().chain(marked).any(is_long)) {
         return Err(Refusal::Conflict);
     }
-    marked.sort_unstable();
-    let twice = marked.windows(2).any(|pair| pair[0].0 == pair[1].0);
-    let late = marked.windows(2).any(|pair| !pair[0].1 && pair[1].1);
-    if twice || late { Err(Refusal::Conflict) } else { Ok(()) }
+    // Those that last for long come first. How the client's own stand to each other is the client's: one part may have
+    // several, in blocks within it.
+    let fits = |at: usize| {
+        let (part, long) = marked[at];
+        own.parts.iter().chain(&marked[..at]).all(|(other, other_long)| match other.cmp(&part) {
+            Ordering::Less => *other_long || !long,
+            Ordering::Equal => false,
+            Ordering::Greater => long || !other_long,
+        })
+    };
+    if (0..marked.len()).all(fits) { Ok(()) } else { Err(Refusal::Conflict) }
 }
 
 fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusal> {

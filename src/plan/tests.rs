@@ -227,6 +227,35 @@ fn messages_that_stay() {
     );
 }
 
+/// Marks that last for long come first, and none stands twice; whatever the client's own are like.
+#[test]
+fn marks_stand_where_providers_take_them() {
+    const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
+    const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+    let mark = |message, long| Op::Mark { part: PartId { message, part: 0 }, long };
+    let (good, bad) = (Ok(()), Err(Refusal::Conflict));
+    for (first, block, result, last, plan, expected) in [
+        ("", "", "", "", &[mark(0, false), mark(2, false)][..], good),
+        ("", "", "", "", &[mark(2, false), mark(0, true)], good),
+        ("", "", "", "", &[mark(0, false), mark(2, true)], bad),
+        ("", "", "", "", &[mark(2, true), mark(0, false)], bad),
+        ("", "", "", "", &[mark(2, false), mark(2, false)], bad),
+        ("", "", "", "", &[mark(2, false), mark(2, true)], bad),
+        ("", LONG, SHORT, "", &[mark(0, true), mark(4, false)], good),
+        ("", LONG, SHORT, "", &[mark(0, false)], bad),
+        ("", LONG, SHORT, "", &[mark(4, true)], bad),
+        ("", LONG, SHORT, "", &[mark(2, true)], bad),
+        ("", SHORT, LONG, "", &[mark(0, true), mark(4, false)], good),
+        (SHORT, SHORT, SHORT, SHORT, &[mark(3, false)], bad),
+        (SHORT, SHORT, SHORT, "", &[mark(3, false)], good),
+    ] {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"goal"{first}}}]}},{{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"x","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":[{{"type":"text","text":"one"{block}}}]{result}}}]}},{{"role":"assistant","content":"hm"}},{{"role":"user","content":[{{"type":"text","text":"last"{last}}}]}}]}}"#
+        );
+        refusals("anthropic", &body, &[(plan, expected)]);
+    }
+}
+
 #[test]
 fn messages_stand_where_providers_take_them() {
     refusals(
