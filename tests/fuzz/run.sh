@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?usage: run.sh SECONDS [TARGET...]}
 shift
-targets=${*:-json sse index_anthropic index_openai_chat index_openai_responses index_gemini}
+targets=${*:-json sse answers index_anthropic index_openai_chat index_openai_responses index_gemini}
 host=$(rustc -vV | sed -n 's/^host: //p')
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::protocol;
 
+#[path = "../fuzz/judges/answers.rs"]
+mod answers;
 #[path = "../fuzz/judges/index.rs"]
 mod index;
 #[path = "../fuzz/judges/json.rs"]
@@ -33,6 +35,7 @@ fn fixtures_and_fixtures_cut_short() {
             let text = &whole[..end];
             json::check(text);
             sse::check(text);
+            answers::check(text);
             for protocol in protocol::ALL {
                 index::check(*protocol, text);
             }

@@ -1,15 +1,20 @@
 //! What holds for every dialect and every body.
 
 use bytes::Bytes;
-use plimsoll::conversation::NoMemo;
-use plimsoll::planner::{self, Applied, Facts, Past, Policy};
+use plimsoll::conversation::{Conversation, NoMemo};
+use plimsoll::planner::cuts::cuts;
+use plimsoll::planner::splice::SUMMARY;
+use plimsoll::planner::{self, Applied, Facts, Layout, Overflow, Past, Policy, Splice};
 use plimsoll::protocol::{self, Protocol};
 use plimsoll::shape::settings::{Keep, Settings, Tools, TruncateRule};
 use plimsoll::strategy::clear;
 use plimsoll::strategy::gate::Reason;
+use plimsoll::usage::Binding;
 
 /// What cache marks may add.
 const MARKS: usize = 4 * 64;
+/// What may be said around a summary.
+const WORDS: usize = 512;
 
 /// Limits that even small inputs exceed.
 fn policy() -> Policy {
@@ -26,28 +31,80 @@ fn policy() -> Policy {
     Policy { shape, clear, ..Policy::default() }
 }
 
+/// What a request meets, besides what it says.
+struct Scene {
+    policy: Policy,
+    facts: Facts,
+    opening: Option<&'static str>,
+    /// A summary that is ready is to stand so.
+    layout: Option<Layout>,
+}
+
+/// Results are shortened and cleared; everything has to make room; a summary takes the place of what is old.
+fn scenes(body: &[u8]) -> [Scene; 3] {
+    const LAYOUTS: [fn() -> Layout; 5] = [
+        || Layout::Answer,
+        || Layout::Appended,
+        || Layout::User,
+        || Layout::Acknowledged("I see.".into()),
+        || Layout::Asked("What was that?".into()),
+    ];
+    let full = Facts { window: Some(1), bound: Some(Binding::Dropped), ..Facts::default() };
+    let refused = Facts { overflow: Some(Overflow::default()), ..full };
+    let layout = LAYOUTS[body.len() % LAYOUTS.len()]();
+    [
+        Scene { policy: policy(), facts: Facts::default(), opening: None, layout: None },
+        Scene { policy: policy(), facts: refused, opening: Some("Be brief."), layout: None },
+        Scene { policy: Policy::default(), facts: full, opening: None, layout: Some(layout) },
+    ]
+}
+
 /// Reads, plans, rewrites: with nothing sent before, then with all but the last message. A panic is a find; so is
 /// a plan that cannot be carried out.
 pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     let Ok(conversation) = protocol.index(&body, &NoMemo) else { return };
-    let recall = |id: &str| format!("full output: /{id}");
-    let mut applied = Vec::new();
-    for sent in [0, conversation.messages.len().saturating_sub(1)] {
-        applied.retain(|applied: &Applied| (applied.part.message as usize) < sent);
-        let past = || Past { sent, applied: &applied, ..Past::nothing() };
-        let outcome = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
-        let again = planner::plan(&conversation, past(), &policy(), &Facts::default(), &recall);
-        assert_eq!(outcome.plan, again.plan, "plans are determined by their input");
-        if !outcome.plan.is_empty() {
-            let edited = protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo)
-                .expect("a plan can be carried out");
-            assert!(
-                edited.len() < body.len() + 64 * outcome.applied.len() + MARKS,
-                "an edit does not inflate"
-            );
-            protocol.index(&edited, &NoMemo).expect("an edited body can be read");
-        }
-        applied = outcome.applied;
+    for scene in scenes(&body) {
+        scene.play(protocol, &conversation);
     }
+}
+
+impl Scene {
+    fn play(&self, protocol: &dyn Protocol, conversation: &Conversation) {
+        let recall = |id: &str| format!("full output: /{id}");
+        let (mut applied, mut splice) = (Vec::new(), None);
+        for sent in [0, conversation.messages.len().saturating_sub(1)] {
+            applied.retain(|applied: &Applied| (applied.part.message as usize) < sent);
+            let ready = self.layout.as_ref().and_then(|layout| summary(conversation, layout));
+            let past = || Past {
+                sent,
+                applied: &applied,
+                splice: splice.clone(),
+                ready: ready.clone(),
+                opening: self.opening,
+                ..Past::nothing()
+            };
+            let plan = || planner::plan(conversation, past(), &self.policy, &self.facts, &recall);
+            let (outcome, again) = (plan(), plan());
+            assert_eq!(outcome.plan, again.plan, "plans are determined by their input");
+            if !outcome.plan.is_empty() {
+                let edited = protocol::rewrite(protocol, conversation, &outcome.plan, &NoMemo)
+                    .expect("a plan can be carried out");
+                let more = outcome.splice.as_ref().map_or(0, |splice| splice.bytes_after as usize + WORDS);
+                assert!(
+                    edited.len() < conversation.body.len() + 64 * outcome.applied.len() + MARKS + more,
+                    "an edit does not inflate"
+                );
+                protocol.index(&edited, &NoMemo).expect("an edited body can be read");
+            }
+            splice = outcome.splice.filter(|splice| splice.end() <= sent);
+            applied = outcome.applied;
+        }
+    }
+}
+
+/// The splice that a summary of about half of the history makes.
+fn summary(conversation: &Conversation, layout: &Layout) -> Option<Splice> {
+    let cuts = cuts(conversation, None, usize::MAX);
+    cuts.get(cuts.len() / 2)?.splice(conversation, SUMMARY, "This and that was done.", layout, None)
 }

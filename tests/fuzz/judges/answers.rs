@@ -1,0 +1,27 @@
+//! Answers: whatever comes, something is learned of it or nothing, and where it is split makes no difference.
+
+use plimsoll::protocol::{self, Answer, Framing, Protocol};
+
+/// The bytes of a piece; the last one may have fewer.
+const PIECE: usize = 7;
+
+fn read<'b>(protocol: &dyn Protocol, framing: Framing, pieces: impl Iterator<Item = &'b [u8]>) -> Answer {
+    let mut reader = protocol.answer(framing);
+    pieces.for_each(|piece| reader.push(piece));
+    reader.finish()
+}
+
+/// A panic is a find.
+pub(super) fn check(bytes: &[u8]) {
+    for protocol in protocol::ALL {
+        for framing in [Framing::Events, Framing::Document] {
+            let whole = read(*protocol, framing, [bytes].into_iter());
+            assert_eq!(
+                read(*protocol, framing, bytes.chunks(PIECE)),
+                whole,
+                "{} {framing:?}",
+                protocol.name()
+            );
+        }
+    }
+}
