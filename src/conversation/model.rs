@@ -61,6 +61,20 @@ pub struct Leaf {
     pub span: Span,
     /// Which slot of the part's list goes when the leaf is removed; without one it can only be replaced.
     pub slot: Option<u32>,
+    /// Its block carries a cache mark, which would go with it.
+    pub is_marked: bool,
+}
+
+impl Leaf {
+    /// One that stands by itself.
+    pub const fn alone(span: Span) -> Self {
+        Self { span, slot: None, is_marked: false }
+    }
+
+    /// One that is an item of its part's list.
+    pub const fn in_slot(span: Span, slot: u32) -> Self {
+        Self { span, slot: Some(slot), is_marked: false }
+    }
 }
 
 /// The list that a part's leaves stand in, when they are blocks of an array; for reasoning, the list that it stands

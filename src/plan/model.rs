@@ -169,13 +169,32 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
         (PartId { part: id.part - before, ..id }, long)
     };
-    // A part may have several, as blocks within a result do: then their order is the bytes'.
+    // A part may have several, as blocks within a result do: their order is the bytes'.
     let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).map(moved).collect();
     let mut found = new.parts.clone();
     expected.sort_unstable();
     found.sort_unstable();
+    // One that stands in a block that goes, goes too.
+    let fewer: Vec<PartId> = losing(before, plan).map(|part| moved((part, false)).0).collect();
+    if !fewer.is_empty() && found.len() <= expected.len() {
+        let is_whole = |(part, _): &(PartId, bool)| !fewer.contains(part);
+        expected.retain(is_whole);
+        found.retain(is_whole);
+    }
     let split = plan.ops.iter().filter(|op| matches!(op, Op::Split { mark: Some(_), .. })).count();
     old.frame + split == new.frame && (!stays || expected == found)
+}
+
+/// The parts of which a block goes that carries a mark.
+fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = PartId> + 'a {
+    plan.ops.iter().filter_map(|op| {
+        let Op::Text { part, leaves } = op else { return None };
+        let of = &before.part(*part)?.leaves;
+        let goes = |(leaf, edit): &(u32, LeafEdit)| {
+            *edit == LeafEdit::Remove && of.get(*leaf as usize).is_some_and(|leaf| leaf.is_marked)
+        };
+        leaves.iter().any(goes).then_some(*part)
+    })
 }
 
 fn same_head(old: &Part, new: &Part) -> bool {

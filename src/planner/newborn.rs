@@ -93,13 +93,13 @@ fn repeat(
     })
 }
 
-/// What stands where a text was that cannot be removed, because no block goes with it.
+/// What stands where a text was that is not removed: no block goes with it, or one that the client has marked.
 const GONE: &str = "…";
 
 pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
-    let removed = |at: usize| match part.leaves.get(at)?.slot {
-        Some(_) => Some(LeafEdit::Remove),
-        None => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
+    let removed = |at: usize| match part.leaves.get(at)? {
+        leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
+        _ => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
     };
     let edits = leaves.into_iter().enumerate().filter_map(|(at, leaf)| match leaf {
         Leaf::Keep => None,

@@ -326,3 +326,42 @@ fn channels_stay_when_their_text_goes() {
     let kept = "ok".len();
     assert_eq!(decision.bytes_after as usize, texts.iter().map(|(_, bytes)| bytes).sum::<usize>() + kept);
 }
+
+/// A block that the client has marked stays, and its mark with it. Where the mark came later than the decision, the
+/// history stays as it was sent.
+#[test]
+fn marked_blocks_stay_when_their_text_goes() {
+    let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
+    let protocol = protocol::named("anthropic").unwrap();
+    let read = |mark: &str| {
+        let content = format!(
+            r#"[{{"type":"text","text":"{lines}"}},{{"type":"text","text":"more"}},{{"type":"text","text":"more"{mark}}}]"#
+        );
+        let results = format!(r#"{{"type":"tool_result","tool_use_id":"t1","content":{content}}}"#);
+        let body = format!(
+            r#"{{"messages":[{},{},{{"role":"user","content":[{results}]}}]}}"#,
+            message("u"),
+            message("c1")
+        );
+        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let mut settings = settings();
+    settings.truncate.base.keep = crate::shape::settings::Keep::Head;
+    let marked = read(r#","cache_control":{"type":"ephemeral"}"#);
+    let sent = |conversation: &Conversation, past: &Past<'_>| {
+        let outcome = plan_with(conversation, past, &settings);
+        let rewritten = protocol::rewritten(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
+        let texts: Vec<String> = (0..rewritten.parts_of(2).next().unwrap().1.leaves.len())
+            .map(|leaf| {
+                rewritten.text(PartId { message: 2, part: 0 }, leaf).unwrap().chars().take(4).collect()
+            })
+            .collect();
+        (texts.join(","), rewritten.marks.unwrap().parts.len(), outcome.applied)
+    };
+    let (texts, marks, decided) = sent(&read(""), &Past::nothing());
+    assert_eq!((texts.as_str(), marks), ("line", 0));
+    let (texts, marks, _) = sent(&marked, &Past { sent: 3, applied: &decided, ..Past::nothing() });
+    assert_eq!((texts.as_str(), marks), ("line", 0));
+    let (texts, marks, _) = sent(&marked, &Past::nothing());
+    assert_eq!((texts.as_str(), marks), ("line,…", 1));
+}

@@ -1,5 +1,7 @@
 //! What dialects share below the level of a message: text, the content of tool results, numbers in sentences.
 
+use memchr::memmem;
+
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Leaf, Part, PartKind, Slots};
 use crate::json::scan::{self, Kind, Value};
@@ -25,7 +27,7 @@ pub(crate) fn feed(raw: &[u8], value: Value, marks: &[&str], hash: &mut Hasher) 
 /// A text part whose only leaf is the literal `text`.
 pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) -> Part {
     feed_text(raw, text, hash);
-    Part { leaves: [Leaf { span: text.span, slot: None }].into(), ..Part::new(PartKind::Text, span) }
+    Part { leaves: [Leaf::alone(text.span)].into(), ..Part::new(PartKind::Text, span) }
 }
 
 /// Fills the text, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
@@ -42,7 +44,7 @@ pub(crate) fn fill_result(
     match content {
         Some(value) if value.kind == Kind::String => {
             feed_text(raw, value, &mut digest);
-            part.leaves = [Leaf { span: value.span, slot: None }].into();
+            part.leaves = [Leaf::alone(value.span)].into();
         }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
@@ -79,12 +81,20 @@ fn block_leaves(
         match block.of_kind("text", Kind::String).filter(|_| block.is_one_of(texts)) {
             Some(text) => {
                 feed_text(raw, text, digest);
-                leaves.push(Leaf { span: text.span, slot: Some(slot as u32) });
+                let is_marked = has_mark(raw, item.span, text.span, marks);
+                leaves.push(Leaf { is_marked, ..Leaf::in_slot(text.span, slot as u32) });
             }
             None => feed(raw, *item, marks, digest)?,
         }
     }
     Ok(leaves)
+}
+
+/// Whether a mark may stand in a block, around its text.
+fn has_mark(raw: &[u8], block: Span, text: Span, marks: &[&str]) -> bool {
+    let around = [Span { end: text.start, ..block }, Span { start: text.end, ..block }];
+    let stands_in = |bytes: &[u8]| marks.iter().any(|name| memmem::find(bytes, name.as_bytes()).is_some());
+    around.iter().any(|span| stands_in(span.of(raw)))
 }
 
 /// The number that a text starts with: `12000`, `12,000`, `12_000` or `12k`.

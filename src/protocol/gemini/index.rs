@@ -138,14 +138,14 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
 /// lies deeper is data, whose single texts make no sense when they are cut.
 fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
     let own = said.values().filter(|value| value.kind == Kind::String);
-    part.leaves = own.map(|value| Leaf { span: value.span, slot: None }).collect();
+    part.leaves = own.map(|value| Leaf::alone(value.span)).collect();
     if !part.leaves.is_empty() {
         return Ok(());
     }
     for list in said.values().filter(|value| value.kind == Kind::Array) {
         let items = scan::items(said.bytes, list.span)?;
         if !items.is_empty() && items.iter().all(|item| item.kind == Kind::String) {
-            let in_list = |(slot, item): (usize, &Value)| Leaf { span: item.span, slot: Some(slot as u32) };
+            let in_list = |(slot, item): (usize, &Value)| Leaf::in_slot(item.span, slot as u32);
             part.leaves = items.iter().enumerate().map(in_list).collect();
             let items = items.iter().map(|item| item.span).collect();
             part.slots = Some(Slots { array: list.span, items });

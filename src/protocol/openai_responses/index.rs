@@ -245,7 +245,7 @@ fn printed(object: &Object<'_>, output: Option<Value>) -> Result<Vec<Leaf>, Unre
     for entry in scan::items(object.bytes, list.span)? {
         let entry = Object::read(object.bytes, entry)?;
         let channels = ["stdout", "stderr"].into_iter().filter_map(|name| entry.of_kind(name, Kind::String));
-        leaves.extend(channels.map(|text| Leaf { span: text.span, slot: None }));
+        leaves.extend(channels.map(|text| Leaf::alone(text.span)));
     }
     Ok(leaves)
 }
