@@ -72,9 +72,13 @@ impl Memory {
     }
 
     pub(super) fn remember(&self, chain: Chain, known: Known, decided: Decided) {
-        let id = known.thread.id.clone();
-        self.remember_history(chain, &id, decided);
-        self.threads.insert(id, known);
+        self.remember_history(chain, &known.thread.id, decided);
+        self.know(known);
+    }
+
+    /// A thread as it is now.
+    pub(super) fn know(&self, known: Known) {
+        self.threads.insert(known.thread.id.clone(), known);
     }
 
     /// Of requests of one history that left at the same time, the one that decided most is the one that is stored.
@@ -89,7 +93,7 @@ impl Memory {
     pub(super) fn set_aside(&self, chain: Chain, known: Known) {
         let id = known.thread.id.clone();
         self.insert(chain, self.threads(chain).unwrap_or_default(), &id, Decided::default());
-        self.threads.insert(id, known);
+        self.know(known);
     }
 
     /// A history that these threads are known to have sent, and this one now.

@@ -346,7 +346,21 @@ impl Lineage {
         let stored = if longer.is_empty() { Vec::new() } else { self.store.boundaries(&longer)? };
         let Some(longest) = stored.first().map(|row| row.chain) else { return Ok(remembered) };
         let sent = chains.iter().rposition(|chain| *chain == longest).ok_or(StoreError::Damaged)?;
-        Ok(Some((sent, stored.into_iter().map(|row| row.thread).collect())))
+        let threads: Senders = stored.into_iter().map(|row| row.thread).collect();
+        for id in threads.iter() {
+            self.catch_up(id)?;
+        }
+        Ok(Some((sent, threads)))
+    }
+
+    /// Another gateway on the same store may have gone on with a thread: what it sent last counts.
+    fn catch_up(&self, id: &str) -> Result<(), StoreError> {
+        let Some(known) = self.memory.thread(id) else { return Ok(()) };
+        let stored = self.store.thread(id)?;
+        if let Some(newer) = stored.filter(|stored| stored.at_ms > known.thread.at_ms) {
+            self.memory.know(Known::of(newer));
+        }
+        Ok(())
     }
 
     /// The decisions in force for the first `sent` messages. Of several about one part, the newest that took

@@ -1,6 +1,7 @@
 //! Where requests belong, on a real store, before and after a restart.
 
 use std::cell::Cell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -211,6 +212,24 @@ fn principals_know_nothing_of_each_other() {
         let place = other.place(&session("s"), &talk("u c1 r1 a u"));
         assert_eq!((place.relation, place.sent, texts(&place)), (Relation::New, 0, vec![]));
         assert_eq!(other.lineage.recover(other.root, &[key]), [None]);
+    }
+}
+
+/// What one gateway has sent of a thread, another one on the same store goes on with, however much older what it
+/// remembers is.
+#[test]
+fn gateways_on_one_store_take_turns_in_a_thread() {
+    let one = Desk::new();
+    one.send(&session("s"), &talk("u:goal"), &[]);
+    let other = one.restarted();
+    let mut said = "u:goal".to_owned();
+    for step in 1..7_u32 {
+        let _ = write!(said, " c{step} r{step}");
+        let desk = if step % 3 == 0 { &one } else { &other };
+        desk.ids.set(10 * step);
+        let place = desk.send(&session("s"), &talk(&said), &[]);
+        let expected = (Relation::Continue, "thread-1", 2 * step as usize - 1);
+        assert_eq!((place.relation, &*place.thread.id, place.sent), expected, "{said}");
     }
 }
 

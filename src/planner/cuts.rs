@@ -250,17 +250,27 @@ impl<'c> Walk<'c> {
 
     /// Takes messages that belong together: all but notes of the system's own, or nothing where a part of them is not
     /// understood. What stays behind a gap follows what providers let it follow: neither an answer another one, nor the
-    /// user a note of the system's. Gives the messages that are needed for that.
+    /// user a note of the system's, nor such a note an answer. Gives the messages that are needed for that.
     fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
         if messages.clone().any(|at| is_opaque(at) || self.hosted.stuck[at]) {
             return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
         }
-        for at in messages.filter(|at| index(*at).role != Role::System) {
+        for at in messages.clone().filter(|at| index(*at).role != Role::System) {
             self.taken.add(self.conversation, at);
         }
-        None
+        self.heard(messages)
+    }
+
+    /// What the user said before the first note of the system's own, which stays, if without it the note would follow
+    /// an answer that stays.
+    fn heard(&self, mut messages: Range<usize>) -> Option<Range<usize>> {
+        let index = |at: usize| &self.conversation.messages[at].index;
+        let note = messages.find(|at| index(*at).role == Role::System)?;
+        let (mut gap, before) = self.taken.gap(self.conversation, note)?;
+        let said = gap.rfind(|at| index(*at).starts_turn()).filter(|_| before == Role::Assistant)?;
+        Some(said..said + 1)
     }
 
     /// What the user asked before an answer that stays, if without it the answer would follow another one that stays.

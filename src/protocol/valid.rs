@@ -50,7 +50,8 @@ pub(super) struct Rules {
     pub(super) unique_ids: bool,
     /// Which blank texts are refused.
     pub(super) blanks: Blanks,
-    /// Instructions stand at the end, or before an answer, and never first.
+    /// Instructions stand at the end, or before an answer; never first, and behind an answer only where that ends with
+    /// what the provider's own tools found.
     pub(super) instructions_before_answers: bool,
     /// Reasoning is signed: that of two answers must not run together in one message.
     pub(super) reasoning_apart: bool,
@@ -116,6 +117,10 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
     {
         return Err(Invalid::Instructions(at));
     }
+    if rules.instructions_before_answers && role(at) == Some(Role::System) && follows_an_answer(messages, at)
+    {
+        return Err(Invalid::Instructions(at));
+    }
     let merged = at > 0 && role(at) == Some(Role::Assistant) && role(at - 1) == role(at);
     if rules.reasoning_apart && merged && thinks(at - 1) && thinks(at) {
         return Err(Invalid::Reasoning(at));
@@ -124,6 +129,13 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
         return Err(Invalid::Reasoning(at));
     }
     Ok(())
+}
+
+/// Whether a message stands right behind an answer that does not end with what a tool of the provider's own found.
+fn follows_an_answer(messages: &[Message], at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).map(|before| &messages[before].index) else { return false };
+    let found = before.parts.last().is_some_and(|part| part.kind == PartKind::Hosted && part.tool.is_none());
+    before.role == Role::Assistant && !found
 }
 
 fn pairs<'a>(
@@ -206,6 +218,8 @@ mod tests {
         const HI: &str = r#"{"role":"user","content":"hi"}"#;
         const CALL: &str =
             r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}"#;
+        const SAID: &str = r#"{"role":"assistant","content":"well"}"#;
+        const FOUND: &str = r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]}]}"#;
         const THINKS: &str =
             r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"x"}]}"#;
         const RESULT: &str = r#"{"type":"tool_result","tool_use_id":"a","content":""}"#;
@@ -229,6 +243,9 @@ mod tests {
             (format!("{HI},{}", user(r#"{"type":"text","text":" \n"}"#)), Some(Invalid::Blank(1))),
             (format!("{HI},{system}"), None),
             (format!("{HI},{system},{HI}"), Some(Invalid::Instructions(1))),
+            (format!("{HI},{SAID},{system}"), Some(Invalid::Instructions(2))),
+            (format!("{HI},{FOUND},{system}"), None),
+            (format!("{HI},{system},{system},{SAID},{HI}"), None),
             (format!("{HI},{CALL},{system},{}", user(RESULT)), Some(Invalid::Instructions(2))),
             (format!("{HI},{THINKS},{THINKS},{HI}"), Some(Invalid::Reasoning(2))),
         ] {

@@ -122,6 +122,11 @@ impl Terms {
         level.gauge.is_some_and(|gauge| gauge.excess(&self.window) > 0) || level.is_crowded(&self.window)
     }
 
+    /// Whether a summary was written as it is to be, and stands for the beginning of a history.
+    fn takes(&self, summary: &Summary, place: &Place) -> bool {
+        summary.recipe == self.recipe && carries(place, summary)
+    }
+
     /// What one has to free. Where nothing is known of the window, whatever it can.
     fn demand(&self, level: Level) -> Demand {
         let Some(gauge) = level.gauge else {
@@ -193,7 +198,8 @@ impl Summaries {
             return None;
         }
         let (cut, bytes) = choose(seen, demand)?;
-        if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
+        let end = newest.as_ref().map_or(0, |newest| newest.end);
+        if end >= cut.end || self.is_made_elsewhere(terms, place, end) {
             return None;
         }
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
@@ -286,7 +292,20 @@ impl Summaries {
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [Some(&place.thread.id), place.thread.parent.as_ref()];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
-        summaries.into_iter().find(|summary| summary.recipe == terms.recipe && carries(place, summary))
+        summaries.into_iter().find(|summary| terms.takes(summary, place))
+    }
+
+    /// Whether another gateway on the same store has had one made since, beyond the first `end` messages: none is paid
+    /// for twice.
+    fn is_made_elsewhere(&self, terms: &Terms, place: &Place, end: usize) -> bool {
+        let threads = [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten();
+        let mut stored = threads.filter_map(|thread| self.store.summary(thread).ok()?);
+        let made = stored.find(|made| made.end > end && terms.takes(made, place));
+        let is_made = made.is_some();
+        if let Some(made) = made {
+            self.summarizer.remember(Arc::new(made));
+        }
+        is_made
     }
 
     /// The newest summary of a thread. The store is asked once.

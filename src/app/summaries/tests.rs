@@ -135,6 +135,16 @@ fn free(store: Arc<dyn Store>) -> Arc<Budget> {
     Arc::new(Budget::new(crate::config::Budget::default(), store))
 }
 
+/// A store of its own.
+fn on_disk() -> (tempfile::TempDir, Arc<dyn Store>) {
+    use crate::store::{Outputs, Sqlite};
+
+    let home = tempfile::tempdir().unwrap();
+    let outputs = Outputs::new(home.path().join("outputs"));
+    let store = Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap();
+    (home, Arc::new(store))
+}
+
 /// What is ready survives a restart, and is used by the instructions that it was written by only.
 #[test]
 fn a_restart_finds_what_was_ready() {
@@ -169,6 +179,56 @@ fn a_restart_finds_what_was_ready() {
     assert!(ready(&settings, &fork).is_none(), "nobody else's is looked for");
     let other = summary::Settings { focus: "Keep the weather".to_owned(), ..settings };
     assert!(ready(&other, &ours).is_none());
+}
+
+/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before.
+#[test]
+fn what_was_made_elsewhere_is_not_made_again() {
+    use crate::strategy::window::Gauge;
+
+    let (_home, store) = on_disk();
+    let summaries = || {
+        let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+        let budget = free(Arc::clone(&store));
+        Summaries::start(Limits::default(), Arc::clone(&store), prices, Arc::default(), budget).unwrap()
+    };
+    let (one, other) = (summaries(), summaries());
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let settings = summary::Settings { keep_tokens: 500, minimum_gain: 100, ..Default::default() };
+    let given = Summarize { settings, ..Summarize::default() };
+    let terms = Arc::new(Terms::new(&given, None, window::Settings::default()));
+    let gauge = Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
+    let level = Level {
+        prompt_tokens: gauge.prompt,
+        gauge: Some(gauge),
+        reading: None,
+        clearable_bytes: 0,
+        messages: conversation.messages.len() as u32,
+    };
+    let due = |summaries: &Summaries| {
+        summaries.due(Seen {
+            protocol: protocol::named("openai-chat").unwrap(),
+            conversation: &conversation,
+            place: &ours,
+            terms: &terms,
+            applied: &[],
+            splice: None,
+            level,
+            model: Some("m"),
+            bytes_per_token: 4.0,
+            now_ms: 0,
+        })
+    };
+    let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours).is_some();
+    assert!(!ready(&other), "there is none yet");
+    let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime
+        .block_on(store.commit(crate::store::Batch { summaries: vec![made], ..Default::default() }))
+        .unwrap();
+    assert!(due(&other).is_none(), "it is there");
+    assert!(ready(&other));
 }
 
 /// What a summary costs counts towards the limits at once, and once after a restart.

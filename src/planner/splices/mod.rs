@@ -119,6 +119,13 @@ fn cuts_and_what_is_left() {
             10,
             &["2 u aN u s a u a u x u", "5 u s aN u a u x u", "7 u s aN u x u", "9 u[N] s a u x u"],
         ),
+        // And with what the user said before a note, where it would follow an answer else.
+        ("u x u s a u a u", 7, &["5 u x u s aN u a u", "7 u x u s aN u"]),
+        (
+            "u x u c1 r1 u s s c2 r2 u a u",
+            12,
+            &["5 u[N] x u s s c r u a u", "10 u x u s s aN u a u", "12 u x u s s aN u"],
+        ),
         ("u s c1 r1 c2 r2 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
@@ -161,8 +168,8 @@ fn places_take_bounded_memory() {
 fn nothing_comes_back() {
     for (short, end, expected) in [
         ("u a u s a u a u x u a u", 5, "u s aN u x u"),
-        ("u c1 r1 s a u a u x u c2 r2 s a u a u", 7, "u s aN u x s a u"),
-        ("u c1 r1 s a u a u x u c2 r2 s a u c3 r3 c4 r4", 7, "u s aN u x s a u c r"),
+        ("u c1 r1 s a u a u x u c2 r2 s a u a u", 7, "u s aN u x u s a u"),
+        ("u c1 r1 s a u a u x u c2 r2 s a u c3 r3 c4 r4", 7, "u s aN u x u s a u c r"),
         // Two that stay, and what the user said between them.
         ("u a s u a u x u a u x u a u", 5, "u s aN u x u x u"),
     ] {

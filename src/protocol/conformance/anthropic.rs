@@ -256,6 +256,9 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
             if next.is_some_and(|next| next != "assistant" && next != "system") {
                 return Err(format!("message {at}: a system message before a user's"));
             }
+            if at > 0 && role(&messages[at - 1]) == "assistant" && !ends_with_a_find(&messages[at - 1]) {
+                return Err(format!("message {at}: a system message behind the model's"));
+            }
         }
         let merged = at > 0 && role(&messages[at - 1]) == role(message);
         if merged && role(message) == "assistant" && [at - 1, at].iter().all(|at| thinks(&messages[*at])) {
@@ -265,6 +268,12 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
     }
     turnover.nothing_running()?;
     turnover.nothing_open("the end")
+}
+
+/// Whether an answer ends with what a tool of the provider's own has found.
+fn ends_with_a_find(message: &Tree) -> bool {
+    let kind = message.get("content").and_then(|content| content.items().last()?.text_of("type"));
+    kind.is_some_and(|kind| kind != "tool_result" && kind.ends_with("_tool_result"))
 }
 
 fn thinks(message: &Tree) -> bool {
