@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Received, Upstream};
 
+/// However busy the machine is, no request leaves unread.
+const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
+
 /// A message of a history of calls.
 fn message(at: usize) -> Value {
     let id = format!("call_{}", at / 4);
@@ -61,7 +64,7 @@ fn arriving(requests: &[String]) -> Vec<Received> {
             "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 1}}).to_string())
     });
     let home = tempfile::tempdir().unwrap();
-    let gateway = Gateway::start(home.path(), "[listen]\nadmin = 'off'\n", &upstream.url());
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
     for request in requests {
         assert_eq!(gateway.post("/v1/messages", &[], request).0, 200);
     }
