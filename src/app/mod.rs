@@ -145,13 +145,13 @@ impl Gateway for Sidecar {
                 let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body, asked);
                 Prepared { body, ..Prepared::default() }
             }
-            Purpose::Generate => self.generate(protocol, inbound).await,
+            Purpose::Generate | Purpose::Compact => self.generate(protocol, inbound).await,
         }
     }
 
     async fn again(&self, inbound: Inbound, rejection: Rejection, attempt: u32) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
-        if purpose != Purpose::Generate || !self.core.recovers() || attempt > self.core.recover.max_attempts {
+        if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
             return None;
         }
         let refused = protocol.refused(rejection.status.as_u16(), &rejection.body);

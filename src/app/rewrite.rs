@@ -115,7 +115,7 @@ impl<'a> Request<'a> {
         let checkpoint = opening::asked(headers);
         sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
         let root = Chain::root(protocol.name(), &sender);
-        let compaction = compaction::of(&conversation);
+        let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let tuning = core.tunings.of(&config::Request {
             client: caller.client.as_deref(),
             model: conversation.model.as_deref().or(asked.model),

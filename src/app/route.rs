@@ -17,6 +17,8 @@ use crate::upstream::Upstream;
 pub(super) enum Purpose {
     /// An answer of the model.
     Generate,
+    /// The history in a form that the client goes on from in its place.
+    Compact,
     /// The length of the prompt.
     Count,
 }
@@ -33,6 +35,7 @@ const PATHS: &[(&str, &str, &str, Purpose)] = &[
     ("/model/", "/invoke-with-response-stream", "anthropic", Purpose::Generate),
     ("", "/chat/completions", "openai-chat", Purpose::Generate),
     ("", "/responses", "openai-responses", Purpose::Generate),
+    ("", "/responses/compact", "openai-responses", Purpose::Compact),
     ("", "/responses/input_tokens", "openai-responses", Purpose::Count),
     ("/models/", ":generateContent", "gemini", Purpose::Generate),
     ("/models/", ":streamGenerateContent", "gemini", Purpose::Generate),
@@ -263,7 +266,7 @@ mod tests {
             ("POST", "/v1/chat/completions", "", "read openai /v1/chat/completions"),
             ("POST", "/v1/responses", "", "read openai /v1/responses"),
             ("POST", "/v1/responses/input_tokens", "", "read openai /v1/responses/input_tokens"),
-            ("POST", "/v1/responses/compact", "", "forward openai /v1/responses/compact"),
+            ("POST", "/v1/responses/compact", "", "read openai /v1/responses/compact"),
             ("GET", "/v1/responses/resp_1", "", "forward openai /v1/responses/resp_1"),
             ("POST", "/v1/models/m:generateContent", "", "read gemini /v1/models/m:generateContent"),
             (

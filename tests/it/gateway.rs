@@ -380,6 +380,46 @@ fn prompts_are_counted_as_they_would_be_sent() {
     }
 }
 
+/// What was sent shortened fits; all of it may not.
+#[test]
+fn what_a_client_has_compacted_is_what_was_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        let usage = json!({"input_tokens": 100, "output_tokens": 7});
+        let answer = if received.text().contains("Found") {
+            json!({"id": "c", "object": "response.compaction", "output": [], "usage": usage})
+        } else {
+            json!({"id": "r", "status": "completed", "model": "m", "output": [], "usage": usage})
+        };
+        (200, answer.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let mut input = vec![
+        json!({"role": "user", "content": "Find the bug"}),
+        json!({"type": "function_call", "call_id": "c", "name": "grep", "arguments": "{}"}),
+        json!({"type": "function_call_output", "call_id": "c", "output": log("long", 4000)}),
+    ];
+    let said = json!({"role": "assistant", "content": "Found"});
+    for path in ["/v1/responses", "/v1/responses/compact"] {
+        gateway.post(path, &[], &json!({"model": "m", "input": input}).to_string());
+        input.push(said.clone());
+    }
+    gateway.stop();
+    let sent = upstream.received();
+    let [first, compacted] = [0, 1].map(|at| {
+        let body: Value = serde_json::from_slice(&sent[at].body).unwrap();
+        body["input"].as_array().unwrap().clone()
+    });
+    assert!(first[2].to_string().contains("bytes removed here"));
+    assert_eq!(compacted[..], [&first[..], &[said]].concat());
+    let records = records(home.path());
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0]["conversation"], records[1]["conversation"]);
+    let booked = ["/compaction", "/outcome", "/tokens/input", "/tokens/output", "/output_is_lower_bound"];
+    let booked = booked.map(|key| records[1].pointer(key).unwrap());
+    assert_eq!(booked, [&json!("asked"), &json!("complete"), &json!(100), &json!(7), &json!(false)]);
+}
+
 #[test]
 fn full_texts_can_be_fetched_from_the_admin_listener() {
     let home = tempfile::tempdir().unwrap();

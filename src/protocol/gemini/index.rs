@@ -39,7 +39,7 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::read(raw, scan::document(raw)?)?;
     let role = match object.text("role").as_deref() {
         Some("user" | "function") => Role::User,
-        None if object.get("role").is_none() => Role::User,
+        None if object.get("role").is_none_or(|role| role.kind == Kind::Null) => Role::User,
         Some("model") => Role::Assistant,
         _ => return Err(Unread::Shape),
     };
@@ -86,6 +86,7 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(if media.is_some() { PartKind::Media } else { PartKind::Opaque }, item.span))
 }
 
+/// Its id is no part of what it says: it may do without, and clients give it one of their own.
 fn call(call: &Object<'_>, item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolCall, item.span);
     part.tool = call.text("name");
@@ -94,7 +95,13 @@ fn call(call: &Object<'_>, item: Value, hash: &mut Hasher) -> Result<Part, Unrea
         None => made_up(&part, call)?,
     });
     part.arguments = call.get("args").map(|args| Arguments::Value(args.span));
-    feed(call.bytes, call.value, MARKS, hash)?;
+    for said in [call.get("name"), call.get("args")].map(|said| said.filter(|value| value.kind != Kind::Null))
+    {
+        hash.update(&[u8::from(said.is_some())]);
+        if let Some(value) = said {
+            feed(call.bytes, value, MARKS, hash)?;
+        }
+    }
     Ok(part)
 }
 
@@ -110,7 +117,6 @@ fn made_up(part: &Part, call: &Object<'_>) -> Result<Box<str>, Unread> {
 
 fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, item.span);
-    part.call_id = response.text("id");
     part.tool = response.text("name");
     let mut digest = Hasher::default();
     // What is signed is never edited, so it must not be taken for the same without its signature.
@@ -126,11 +132,13 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         feed(response.bytes, said, MARKS, &mut digest)?;
     }
     // Images of a result stand beside what it says.
-    if let Some(media) = response.get("parts") {
+    if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
         feed(response.bytes, media, MARKS, &mut digest)?;
     }
     hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
     seal_result(&mut part, digest, hash);
+    // Behind what makes the fingerprint: as a call, it is the same without.
+    part.call_id = response.text("id");
     Ok(part)
 }
 
@@ -183,6 +191,45 @@ mod tests {
                 assert_eq!(texts, expected);
             }
             assert_eq!(one.messages[0].index.fingerprint, other.messages[0].index.fingerprint);
+        }
+    }
+
+    /// Calls and results are the same with an id and without, and a content without a role is the user's.
+    #[test]
+    fn fingerprints_are_of_what_is_said() {
+        let of = |content: &str| {
+            let body = format!(r#"{{"contents":[{content}]}}"#);
+            super::super::Gemini.index(&body.into(), &NoMemo).unwrap().messages[0].index.fingerprint
+        };
+        let call = |call: &str| format!(r#"{{"role":"model","parts":[{{"functionCall":{{{call}}}}}]}}"#);
+        let result =
+            |result: &str| format!(r#"{{"role":"user","parts":[{{"functionResponse":{{{result}}}}}]}}"#);
+        let same = [
+            vec![
+                result(r#""name":"f","response":{"output":"a"}"#),
+                result(r#""id":"c","name":"f","response":{"output":"a"}"#),
+                result(r#""id":null,"name":"f","parts":null,"response":{"output":"a"}"#),
+            ],
+            vec![result(r#""name":"f","response":{"output":"b"}"#)],
+            vec![result(r#""name":"g","response":{"output":"a"}"#)],
+            vec![
+                call(r#""name":"f","args":{"a":1}"#),
+                call(r#""args":{"a":1},"name":"f","id":null"#),
+                call(r#""id":"c","name":"f","args":{ "a": 1 }"#),
+            ],
+            vec![call(r#""name":"f","args":{"a":1,"id":"x"}"#)],
+            vec![call(r#""name":"f","args":{"a":1,"id":"y"}"#)],
+            vec![call(r#""name":"g","args":{"a":1}"#)],
+            vec![call(r#""name":"f""#), call(r#""name":"f","args":null"#)],
+            vec![
+                r#"{"parts":[{"text":"x"}]}"#.to_owned(),
+                r#"{"role":null,"parts":[{"text":"x"}]}"#.to_owned(),
+                r#"{"role":"user","parts":[{"text":"x"}]}"#.to_owned(),
+            ],
+        ];
+        for (at, group) in same.iter().enumerate() {
+            assert!(group.iter().all(|one| of(one) == of(&group[0])), "{group:?}");
+            assert!(same[..at].iter().all(|other| of(&other[0]) != of(&group[0])), "{group:?}");
         }
     }
 

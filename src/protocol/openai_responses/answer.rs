@@ -13,6 +13,9 @@ use crate::usage::{Charge, Partial, Reasoning, Tier};
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
 
+/// What a compacted history calls itself.
+const COMPACTION: &str = "response.compaction";
+
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
 }
@@ -37,6 +40,8 @@ impl Responses {
                 self.answer.stop = text(response, &["incomplete_details", "reason"]).or(status);
             }
             Some("failed" | "cancelled") => self.answer.stop = status,
+            // A compacted history has no status: it is there, or there is an error.
+            None if text(response, &["object"]).as_deref() == Some(COMPACTION) => self.answer.complete = true,
             _ => {}
         }
         self.error(response);
@@ -193,6 +198,16 @@ mod tests {
                 assert_eq!((answer.error, answer.reasoning_dropped), (None, 0), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_compacted_history_is_complete() {
+        let text = format!(
+            r#"{{"id":"resp_1","object":"response.compaction","output":[{{"type":"compaction"}}],"usage":{FIGURES}}}"#
+        );
+        let answer = answer(Framing::Document, &text);
+        assert_eq!(answer.usage.map(|usage| usage.tokens), Some(TOKENS));
+        assert_eq!((answer.id.as_deref(), answer.complete), (Some("resp_1"), true));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
     });
     hash.update(kind.as_bytes());
     let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
-    for value in said {
+    for value in said.map(|value| value.filter(|value| value.kind != Kind::Null)) {
         hash.update(&[u8::from(value.is_some())]);
         if let Some(value) = value {
             feed(object.bytes, value, MARKS, hash)?;
@@ -317,6 +317,7 @@ mod tests {
             &[
                 r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#,
                 r#"{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"f","arguments":"{}"}"#,
+                r#"{"type":"function_call","namespace":null,"call_id":"c","name":"f","arguments":"{}"}"#,
             ],
             &[r#"{"type":"custom_tool_call","call_id":"c","name":"f","input":"{}"}"#],
             &[r#"{"type":"function_call","call_id":"c","name":"f","namespace":"n","arguments":"{}"}"#],
