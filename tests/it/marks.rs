@@ -1,5 +1,9 @@
 //! What is written to the cache costs more than what is not: a history is marked where the next request will read it.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
 use serde_json::{Value, json};
 
 use crate::support::{Gateway, Received, Upstream};
@@ -65,11 +69,26 @@ fn arriving(requests: &[String]) -> Vec<Received> {
     });
     let home = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    for request in requests {
+    for (at, request) in requests.iter().enumerate() {
         assert_eq!(gateway.post("/v1/messages", &[], request).0, 200);
+        booked(home.path(), at + 1);
     }
     gateway.stop();
     upstream.received()
+}
+
+/// Waits until so many requests are in the books: what is known of a history from its middle on is stored before that,
+/// but behind the request.
+fn booked(home: &Path, requests: usize) {
+    let began = Instant::now();
+    let lines = |log: fs::DirEntry| fs::read_to_string(log.path()).unwrap().lines().count();
+    let count = || -> Option<usize> {
+        Some(fs::read_dir(home.join("plimsoll/conversations")).ok()?.map(|log| lines(log.unwrap())).sum())
+    };
+    while count() != Some(requests) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{requests}: {:?}", count());
+        thread::yield_now();
+    }
 }
 
 fn grows(ends: &[usize]) -> Vec<String> {
