@@ -352,11 +352,12 @@ impl Exchange for Follow {
     /// the answer: then the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
-        match self.protocol.refused(status.as_u16(), body) {
+        match protocol::refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
                 self.overflowed();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
+            Refused::Malformed => Remedy::SendOriginal,
             Refused::Other if malformed => Remedy::SendOriginal,
             Refused::Answer | Refused::Other => Remedy::Deliver,
         }
@@ -377,17 +378,20 @@ impl Exchange for Follow {
             reader.push(body);
             self.is_cut_off(&reader.finish(), FULL)
         };
-        let is_refused = match (first, whole) {
+        let is_full = match (first, whole) {
             (Some(b'{'), false) => return Opening::Hold,
-            (Some(b'{'), true) => is_cut_off(),
             (_, false) if !protocol::has_opened(body) => return Opening::Hold,
-            (Some(b'['), true) if is_cut_off() => true,
-            _ => matches!(self.protocol.refused(200, body), Refused::Overflow { .. }),
+            (Some(b'{' | b'['), true) => is_cut_off(),
+            _ => false,
         };
-        if is_refused {
-            self.overflowed();
+        match protocol::refused(200, body) {
+            Refused::Malformed => return Opening::SendOriginal,
+            Refused::Overflow { .. } => {}
+            Refused::Answer | Refused::Other if is_full => {}
+            Refused::Answer | Refused::Other => return Opening::Deliver,
         }
-        if is_refused { Opening::Again } else { Opening::Deliver }
+        self.overflowed();
+        Opening::Again
     }
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {

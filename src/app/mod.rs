@@ -154,7 +154,7 @@ impl Gateway for Sidecar {
         if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
             return None;
         }
-        let refused = protocol.refused(rejection.status.as_u16(), &rejection.body);
+        let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
         let prompt = match refused {
             Refused::Overflow { limit, prompt } => {
                 let model = self.core.model(protocol, &inbound);
@@ -163,7 +163,7 @@ impl Gateway for Sidecar {
                 }
                 prompt
             }
-            Refused::Answer | Refused::Other => None,
+            Refused::Answer | Refused::Malformed | Refused::Other => None,
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };

@@ -85,6 +85,8 @@ pub enum Refused {
     },
     /// The prompt fits, but not together with the answer that was asked for: a shorter prompt is not what is missing.
     Answer,
+    /// The model's chat template does not take these messages, though the server calls it a fault of its own.
+    Malformed,
     /// Something else.
     Other,
 }

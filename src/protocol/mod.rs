@@ -20,6 +20,7 @@ mod splice;
 mod trail;
 mod valid;
 mod weight;
+mod wording;
 
 pub mod anthropic;
 pub mod gemini;
@@ -37,7 +38,7 @@ pub use answer::{Answer, AnswerReader, AtFault, Fault, Framing, Refused};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
 pub use prompt::{Prompt, Scale, Share};
-pub use refusal::has_opened;
+pub use refusal::{has_opened, refused};
 pub use sieve::Sieve;
 pub use splice::Lowering;
 pub use valid::Invalid;
@@ -99,9 +100,6 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// The body of an error that the gateway itself must report, in the shape that clients of this dialect read.
     fn fault(&self, fault: &Fault<'_>) -> String;
-
-    /// What a provider's refusal is about: a refused request, or the beginning of a stream that began well.
-    fn refused(&self, status: u16, body: &[u8]) -> Refused;
 
     /// A question of the gateway's own, as it is sent.
     fn ask(&self, ask: &Ask<'_>) -> Asked;

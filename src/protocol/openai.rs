@@ -7,9 +7,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
-use super::answer::{AtFault, Fault, Refused};
+use super::answer::{AtFault, Fault};
 use super::body::Document;
-use super::refusal::{self, Counts, Wording};
 use crate::json::{Edit, Edits, scan, string};
 use crate::usage::Charge;
 
@@ -75,44 +74,6 @@ pub(super) fn fault(fault: &Fault<'_>) -> String {
     )
 }
 
-/// Where the numbers stand, in one server's words or another's.
-const LIMITS: &[&str] = &[
-    "maximum context length is ",
-    "maximum context length of ",
-    "maximum prompt length is ",
-    "too large for model with ",
-    "available context size (",
-    "n_ctx=",
-];
-const PROMPTS: &[&str] = &[
-    "your messages resulted in ",
-    "you requested ",
-    "request (",
-    "request contains ",
-    "Prompt contains ",
-    "n_prompt_tokens=",
-];
-
-/// What means that the prompt is too long: the code where there is one, else the sentence.
-const OVERFLOW: &[Wording] = &[
-    Wording { says: "context_length_exceeded", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
-    Wording { says: "exceed_context_size_error", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
-    Wording { says: "maximum context length is", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
-    Wording { says: "maximum prompt length is", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
-    Wording { says: "too large for model with", limit: LIMITS, prompt: PROMPTS, counts: Counts::Request },
-    Wording {
-        says: "exceeds the context window of this model",
-        limit: &[],
-        prompt: &[],
-        counts: Counts::Request,
-    },
-];
-
-/// What a refusal is about.
-pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    refusal::read(status, body, OVERFLOW)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,73 +91,6 @@ mod tests {
         ] {
             let found = with_cache_key(&Bytes::from(body), "input", "k\"1");
             assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{body}");
-        }
-    }
-
-    #[test]
-    fn overflow_is_told_from_other_refusals() {
-        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
-        for (status, body, expected) in [
-            (
-                400,
-                r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, …","code":"context_length_exceeded"}}"#,
-                overflow(None, Some(128_000)),
-            ),
-            (
-                400,
-                r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"request (4476 tokens) exceeds the available context size (4096 tokens)","n_ctx":4096}}"#,
-                overflow(Some(4476), Some(4096)),
-            ),
-            (400, r#"{"error":{"code":"context_length_exceeded"}}"#, overflow(None, None)),
-            (
-                400,
-                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","param":"input"}}"#,
-                overflow(None, None),
-            ),
-            (
-                400,
-                r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130512 tokens. Please reduce the length of the messages.","code":"context_length_exceeded"}}"#,
-                overflow(Some(130_512), Some(128_000)),
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"This model's maximum context length is 8192 tokens.","code":400}"#,
-                overflow(None, Some(8192)),
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_prompt_too_long","param":null,"code":"3051"}"#,
-                overflow(Some(65_673), Some(32_768)),
-            ),
-            (
-                400,
-                r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
-                overflow(Some(537_812), Some(131_072)),
-            ),
-            (
-                400,
-                r#"{"error":{"message":"This model's maximum context length is 32768 tokens. However, you requested 33000 tokens (3000 in the messages, 30000 in the completion).","code":"context_length_exceeded"}}"#,
-                Refused::Answer,
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"This model's maximum context length is 32768 tokens. However, you requested 40000 tokens (36000 in the messages, 4000 in the completion).","code":400}"#,
-                overflow(Some(36_000), Some(32_768)),
-            ),
-            (
-                400,
-                r#"{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 30000. This model's maximum context length is 32768 tokens and your request has 3000 input tokens (30000 > 32768 - 3000).","code":400}"#,
-                Refused::Answer,
-            ),
-            (
-                400,
-                r#"{"error":{"message":"An assistant message with 'tool_calls' must be followed by tool messages","code":null}}"#,
-                Refused::Other,
-            ),
-            (400, r#"{"error":{"message":"max_tokens is too large","code":null}}"#, Refused::Other),
-            (429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other),
-        ] {
-            assert_eq!(refused(status, body.as_bytes()), expected, "{body}");
         }
     }
 }

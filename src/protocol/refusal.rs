@@ -12,39 +12,28 @@ use serde_json::Value;
 
 use super::answer::Refused;
 use super::content::{leading_number, trailing_number};
+use super::wording::{Counts, OVERFLOW, SAID_WITH_500, TEMPLATE};
 use crate::sse::Framer;
 
-/// A way to say that a prompt is too long.
-#[derive(Debug)]
-pub(super) struct Wording {
-    /// Stands in the error's message, code or type.
-    pub(super) says: &'static str,
-    /// Stands in front of the number of tokens that fit.
-    pub(super) limit: &'static [&'static str],
-    /// Stands in front of the number of tokens that came.
-    pub(super) prompt: &'static [&'static str],
-    /// Whose tokens these are.
-    pub(super) counts: Counts,
-}
-
-/// What the number of tokens that came is the sum of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counts {
-    /// The prompt, and perhaps the answer that was asked for.
-    Request,
-    /// The prompt alone, where it is the answer that may not fit beside it.
-    Prompt,
-}
-
-/// What the error in an answer means: of a refused request (400), or in the beginning of a stream that began well.
-pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
+/// What the error in an answer means: of a refused request, or in the beginning of an answer that began well (200).
+pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
-        400 => serde_json::from_slice(body).ok().and_then(|document: Value| error(&document)),
-        200 => events(body).into_iter().find_map(|event| error(&event)),
+        400 | 422 | 500 => whole(body),
+        200 => whole(body).or_else(|| events(body).into_iter().find_map(|event| error(&event))),
         _ => None,
     };
-    let Some(error) = error else { return Refused::Other };
-    let Some(wording) = wordings.iter().find(|wording| error.contains(wording.says)) else {
+    let Some(error) = error.map(|error| error.to_ascii_lowercase()) else { return Refused::Other };
+    let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    let known = if status == 500 && !says(SAID_WITH_500) { Refused::Other } else { overflow(&error) };
+    match known {
+        Refused::Other if matches!(status, 200 | 500) && says(TEMPLATE) => Refused::Malformed,
+        known => known,
+    }
+}
+
+/// Whether an error, in small letters, says that the prompt is too long.
+fn overflow(error: &str) -> Refused {
+    let Some(wording) = OVERFLOW.iter().find(|wording| error.contains(wording.says)) else {
         return Refused::Other;
     };
     let number = |before: &[&str]| {
@@ -54,7 +43,7 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
             .filter(|number| *number > 0)
     };
     let limit = number(wording.limit);
-    let alone = parts(&error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
+    let alone = parts(error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
     match (alone, limit) {
         // A prompt this small is not what is in the way: shortening it would cost history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
@@ -65,13 +54,25 @@ pub(super) fn read(status: u16, body: &[u8], wordings: &[Wording]) -> Refused {
 /// The tokens of a prompt whose parts are told apart from the answer's: `9 tokens (5 in the messages, 4 in the
 /// completion)`.
 fn parts(error: &str) -> Option<u64> {
-    const OF_PROMPT: [&str; 5] =
-        [" in the messages", " in the functions", " in your prompt", " of text input", " input tokens"];
+    const OF_PROMPT: [&str; 6] = [
+        " in the messages",
+        " in the functions",
+        " in your prompt",
+        " of text input",
+        " input tokens",
+        " tokens from the input messages",
+    ];
     let number = |words: &&str| trailing_number(error.split_once(words)?.0);
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
 }
 
-/// The words of an error: its message, code and type, and the numbers beside them.
+/// The words of an error that is all of an answer.
+fn whole(body: &[u8]) -> Option<String> {
+    error(&serde_json::from_slice(body).ok()?)
+}
+
+/// The words of an error: its message, code and type, the numbers beside them, and those of the error that it passes
+/// on.
 fn error(document: &Value) -> Option<String> {
     let document = document.as_array().and_then(|list| list.first()).unwrap_or(document);
     let error = document.get("error").or_else(|| document.get("response")?.get("error"));
@@ -90,6 +91,10 @@ fn error(document: &Value) -> Option<String> {
             _ => continue,
         }
         words.push('\n');
+    }
+    let passed_on = error.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
+    if let Some(passed_on) = passed_on.and_then(|raw| whole(raw.as_bytes())) {
+        words.push_str(&passed_on);
     }
     Some(words)
 }
@@ -169,54 +174,66 @@ mod tests {
 
     #[test]
     fn only_the_error_itself_counts() {
-        let wordings =
-            &[Wording { says: "too long", limit: &["> "], prompt: &["long: "], counts: Counts::Request }];
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
-            (400, r#"{"error":{"message":"too long: 12 > 9 x"}}"#, overflow(Some(12), Some(9))),
             (
                 400,
-                r#"{"error":{"message":"too long: 12 (3 in the messages, 9 in the completion) > 9"}}"#,
-                Refused::Answer,
+                r#"{"error":{"message":"prompt is too long: 12 tokens > 9 x"}}"#,
+                overflow(Some(12), Some(9)),
+            ),
+            (400, r#"[{"error":{"message":"prompt is too long"}}]"#, overflow(None, None)),
+            (400, r#"{"error":"Prompt is too long"}"#, overflow(None, None)),
+            (400, r#"{"message":"prompt is too long"}"#, overflow(None, None)),
+            (422, r#"{"error":{"message":"prompt is too long"}}"#, overflow(None, None)),
+            (
+                400,
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 12 tokens > 9\"}}"}}}"#,
+                overflow(Some(12), Some(9)),
             ),
             (
                 400,
-                r#"{"error":{"message":"too long: 12 (9 in the messages, 3 in the completion) > 9"}}"#,
-                overflow(Some(9), Some(9)),
+                r#"{"error":{"message":"Provider returned error","metadata":{"raw":"prompt is too long"}}}"#,
+                Refused::Other,
             ),
+            (400, r#"{"error":{"message":"bad"},"echo":"prompt is too long"}"#, Refused::Other),
+            (400, r#"{"error":null,"echo":"prompt is too long"}"#, Refused::Other),
+            (400, "prompt is too long", Refused::Other),
+            (413, r#"{"error":{"message":"prompt is too long"}}"#, Refused::Other),
+            (429, r#"{"error":{"message":"prompt is too long"}}"#, Refused::Other),
+            (500, r#"{"error":{"message":"prompt is too long"}}"#, Refused::Other),
+            (200, "data: {\"error\":{\"message\":\"prompt is too long\"}}\n\n", overflow(None, None)),
+            (200, "data: {\"error\":\rdata: {\"message\":\"prompt is too long\"}}\r\r", overflow(None, None)),
+            (200, "\u{feff}data: {\"error\":{\"message\":\"prompt is too long\"}}", overflow(None, None)),
+            (200, "data: {\"delta\":\"prompt is too long\"}\n\n", Refused::Other),
+            (200, r#"{"error":{"message":"prompt is too long"}}"#, overflow(None, None)),
+            (200, r#"{"text":"prompt is too long"}"#, Refused::Other),
             (
-                400,
-                r#"{"error":{"message":"too long: 12 (7 in the messages, 4 in the functions, and 1 in the completion) > 9"}}"#,
-                overflow(Some(11), Some(9)),
+                200,
+                "event: error\ndata: {\"error\":{\"message\":\"Error rendering prompt with jinja template\"}}\n\n",
+                Refused::Malformed,
             ),
-            (
-                400,
-                r#"{"error":{"message":"too long: 13,500 > 12,000"}}"#,
-                overflow(Some(13_500), Some(12_000)),
-            ),
-            (
-                400,
-                r#"{"error":{"message":"too long: 12,000 (3,000 in the messages, 9,000 in the completion) > 9k"}}"#,
-                Refused::Answer,
-            ),
-            (400, r#"{"error":{"message":"too long: (many in the messages)"}}"#, overflow(None, None)),
-            (400, r#"[{"error":{"message":"too long"}}]"#, overflow(None, None)),
-            (400, r#"{"error":"too long"}"#, overflow(None, None)),
-            (400, r#"{"message":"too long"}"#, overflow(None, None)),
-            (400, r#"{"error":{"message":"bad"},"echo":"too long"}"#, Refused::Other),
-            (400, r#"{"error":null,"echo":"too long"}"#, Refused::Other),
-            (400, "too long", Refused::Other),
-            (413, r#"{"error":{"message":"too long"}}"#, Refused::Other),
-            (200, "data: {\"error\":{\"message\":\"too long\"}}\n\n", overflow(None, None)),
-            (200, "data: {\"error\":\rdata: {\"message\":\"too long\"}}\r\r", overflow(None, None)),
-            (200, "\u{feff}data: {\"error\":{\"message\":\"too long\"}}", overflow(None, None)),
-            (200, "data: {\"delta\":\"too long\"}\n\n", Refused::Other),
-            (200, r#"{"text":"too long"}"#, Refused::Other),
-            (200, r#"[{"error":{"message":"too long"}}"#, overflow(None, None)),
-            (200, r#"[{"error":{"message":"too long"}"#, Refused::Other),
-            (200, r#"[{"text":"too long"}]"#, Refused::Other),
+            (400, r#"{"error":{"message":"Error rendering prompt with jinja template"}}"#, Refused::Other),
+            (200, r#"[{"error":{"message":"prompt is too long"}}"#, overflow(None, None)),
+            (200, r#"[{"error":{"message":"prompt is too long"}"#, Refused::Other),
+            (200, r#"[{"text":"prompt is too long"}]"#, Refused::Other),
         ] {
-            assert_eq!(read(status, body.as_bytes(), wordings), expected, "{status} {body}");
+            assert_eq!(refused(status, body.as_bytes()), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn events_of_a_stream_are_read() {
+        let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model. Please adjust your input and try again."}}}"#;
+        let limited = r#"{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"try again in 1.3s"}}}"#;
+        for (body, expected) in [
+            (
+                &*format!("event: response.failed\ndata: {failed}\n\n"),
+                Refused::Overflow { limit: None, prompt: None },
+            ),
+            (&format!("data: {limited}\n\n"), Refused::Other),
+            (r#"data: {"type":"response.completed","text":"context_length_exceeded"}"#, Refused::Other),
+        ] {
+            assert_eq!(refused(200, body.as_bytes()), expected, "{body}");
         }
     }
 }

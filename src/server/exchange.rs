@@ -120,7 +120,7 @@ pub trait Exchange: Send {
     /// The request is about to leave. Called a second time when the original is sent after a rejection.
     fn sent(&mut self, form: Form);
 
-    /// The request was answered 4xx. `body` is the decoded beginning of that answer, at most
+    /// The request was answered 4xx or 500. `body` is the decoded beginning of that answer, at most
     /// [`super::REJECTION_LIMIT`] bytes of it.
     fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
 
@@ -172,6 +172,8 @@ pub enum Opening {
     Hold,
     /// The answer goes to the client.
     Deliver,
+    /// It is a rejection of an edited request: the original is sent, once.
+    SendOriginal,
     /// It is a rejection: the request is prepared anew and sent again.
     Again,
 }

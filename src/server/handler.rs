@@ -211,8 +211,12 @@ impl<G: Gateway> Handler<G> {
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
         let (head, body) = response.into_parts();
-        let of_interest = is_edited || head.status == StatusCode::BAD_REQUEST;
-        if head.status.is_client_error() && of_interest && tap.is_live() {
+        // Some servers take what is wrong with a request for a fault of their own.
+        let of_interest = match head.status.as_u16() {
+            400 | 422 | 500 => true,
+            _ => is_edited && head.status.is_client_error(),
+        };
+        if of_interest && tap.is_live() {
             let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
             let reason = self.legible(&head.headers, body.read());
             let remedy = match tap.rejected(head.status, &head.headers, &reason) {
@@ -234,7 +238,11 @@ impl<G: Gateway> Handler<G> {
         if opening == Opening::Hold && body.as_whole().is_some() {
             opening = tap.opened(body.read(), true);
         }
-        let remedy = if opening == Opening::Again { Remedy::Again } else { Remedy::Deliver };
+        let remedy = match opening {
+            Opening::Again => Remedy::Again,
+            Opening::SendOriginal if is_edited => Remedy::SendOriginal,
+            Opening::SendOriginal | Opening::Hold | Opening::Deliver => Remedy::Deliver,
+        };
         (Response::from_parts(head, body), remedy)
     }
 

@@ -11,7 +11,7 @@ use super::line::{Line, Lost, Question};
 use super::purse::Purse;
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
-use crate::protocol::Refused;
+use crate::protocol::{self, Refused};
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::{Fidelity, Outline, text, transcript};
@@ -167,9 +167,9 @@ impl<L: Line> Errand<'_, L> {
         let reply = posted.map_err(|lost| self.lost(lost))?;
         self.calls.answered(&reply, self.job, self.books);
         if !reply.is_good() {
-            return Err(match call.protocol.refused(reply.status, &reply.body) {
+            return Err(match protocol::refused(reply.status, &reply.body) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
-                Refused::Other => {
+                Refused::Malformed | Refused::Other => {
                     let failure = Failure::Call(format!("status {}", reply.status));
                     if reply.may_pass() {
                         Missed::Perhaps(failure, reply.retry_after)

@@ -303,27 +303,48 @@ fn an_unknown_price_is_null() {
 
 #[test]
 fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
+    for (status, error) in [
+        (400, json!({"type": "invalid_request_error", "message": "no edits here"})),
+        (
+            500,
+            json!({"code": 500, "type": "server_error", "message": "\n---\nError: Jinja Exception: Conversation roles must alternate user/assistant"}),
+        ),
+        (200, json!({"message": "Error rendering prompt with jinja template: \"No user query found\""})),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received| {
+            if received.text().contains("plimsoll:") {
+                return (status, json!({"type": "error", "error": error}).to_string());
+            }
+            answer(received)
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let (first, second) = (log("first", 4000), log("second", 4000));
+        let one = request("m", &[&first]);
+        let two = request("m", &[&first, &second]);
+        assert_eq!(gateway.post("/v1/messages", &[], &one).0, 200);
+        assert_eq!(gateway.post("/v1/messages", &[], &two).0, 200);
+        gateway.stop();
+        let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+        assert_eq!(sent.len(), 3, "the edited one, its original, and the next request untouched");
+        assert!(sent[0].contains("plimsoll:") && sent[1] == one && sent[2] == two);
+        let records = records(home.path());
+        assert_eq!(records[0]["edits"]["original_resent"], json!(true));
+        assert_eq!(records[1]["edits"]["state"], json!("set_aside"));
+    }
+}
+
+/// Servers have faults of their own: an edit is not to blame, and the client is told.
+#[test]
+fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
+    const FAULT: &str = r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#;
     let home = tempfile::tempdir().unwrap();
-    let upstream = Upstream::start(|received| {
-        if received.text().contains("plimsoll:") {
-            let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no edits here"}});
-            return (400, body.to_string());
-        }
-        answer(received)
-    });
+    let upstream = Upstream::start(|_| (500, FAULT.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let (first, second) = (log("first", 4000), log("second", 4000));
-    let one = request("m", &[&first]);
-    let two = request("m", &[&first, &second]);
-    assert_eq!(gateway.post("/v1/messages", &[], &one).0, 200);
-    assert_eq!(gateway.post("/v1/messages", &[], &two).0, 200);
-    gateway.stop();
-    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
-    assert_eq!(sent.len(), 3, "the edited one, its original, and the next request untouched");
-    assert!(sent[0].contains("plimsoll:") && sent[1] == one && sent[2] == two);
-    let records = records(home.path());
-    assert_eq!(records[0]["edits"]["original_resent"], json!(true));
-    assert_eq!(records[1]["edits"]["state"], json!("set_aside"));
+    let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("long", 4000)]));
+    assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (500, FAULT));
+    let sent = upstream.received();
+    assert!(sent.len() == 1 && sent[0].text().contains("plimsoll:"), "{}", sent.len());
 }
 
 #[test]

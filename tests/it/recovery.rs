@@ -211,6 +211,60 @@ fn clients_never_see_an_overflow() {
     }
 }
 
+/// Servers say it in many ways, and some take it for a fault of their own.
+#[test]
+fn overflows_of_compatible_servers_are_not_seen_either() {
+    let overflows: [fn(usize) -> Answer; 5] = [
+        |_| {
+            (
+                400,
+                json!({"error": {"message": "invalid params, context window exceeds limit (2013)"}})
+                    .to_string(),
+            )
+        },
+        |tokens| {
+            let message = format!(
+                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {LIMIT}. Given: {tokens} \
+                 `inputs` tokens and 1024 `max_new_tokens`"
+            );
+            (422, json!({"error": message, "error_type": "validation"}).to_string())
+        },
+        |_| {
+            let message = "Context size has been exceeded.";
+            (500, json!({"error": {"code": 500, "message": message, "type": "server_error"}}).to_string())
+        },
+        |tokens| {
+            let message = format!("prompt is too long: {tokens} tokens > {LIMIT} maximum");
+            let raw = json!({"type": "error", "error": {"message": message}}).to_string();
+            let error = json!({"code": 400, "message": "Provider returned error", "metadata": {"raw": raw}});
+            (400, json!({"error": error}).to_string())
+        },
+        |_| {
+            let message = format!(
+                "Trying to keep the first 60000 tokens when context the overflows. However, the \
+                model is loaded with context length of only {LIMIT} tokens, which is not enough."
+            );
+            (200, json!({"error": {"message": message}}).to_string())
+        },
+    ];
+    let dialect = &DIALECTS[1];
+    for overflow in overflows {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received: &Received| {
+            let tokens = received.body.len() / 4;
+            if tokens > LIMIT { overflow(tokens) } else { (200, (dialect.answer)(tokens).to_string()) }
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        for steps in [14, 30, 31] {
+            let (status, body) = gateway.post(dialect.path, &[], &(dialect.request)(steps).to_string());
+            assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        }
+        let received = upstream.received();
+        let refused = too_long(&received);
+        assert!((1..3).contains(&refused) && received.len() == 3 + refused, "{refused} refused");
+    }
+}
+
 /// What was sent after an overflow is sent so ever after, restarts or not.
 #[test]
 fn recovered_requests_grow_on() {

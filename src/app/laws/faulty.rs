@@ -8,7 +8,7 @@ use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
-    AnswerReader, Ask, Asked, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Refused, Unread,
+    AnswerReader, Ask, Asked, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Unread,
 };
 use crate::store::{
     Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
@@ -154,10 +154,6 @@ impl Protocol for Clumsy {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         self.inner.fault(fault)
-    }
-
-    fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        self.inner.refused(status, body)
     }
 
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {

@@ -11,7 +11,7 @@ mod marks;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Refused, Unread, between};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -81,9 +81,5 @@ impl Protocol for Anthropic {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         error::body(fault)
-    }
-
-    fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        error::refused(status, body)
     }
 }

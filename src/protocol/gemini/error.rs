@@ -1,8 +1,7 @@
-//! Errors: reading the provider's, writing our own.
+//! Errors that the gateway itself must report.
 
 use crate::json::string;
-use crate::protocol::answer::{Fault, Refused};
-use crate::protocol::refusal::{self, Counts, Wording};
+use crate::protocol::answer::Fault;
 
 pub(super) fn body(fault: &Fault<'_>) -> String {
     let status = match fault.status {
@@ -22,70 +21,10 @@ pub(super) fn body(fault: &Fault<'_>) -> String {
     )
 }
 
-/// The sentence tells: the status is the same for all that is wrong with a request.
-const OVERFLOW: &[Wording] = &[
-    Wording {
-        says: "exceeds the maximum number of tokens allowed",
-        limit: &["tokens allowed (", "tokens allowed "],
-        prompt: &["input token count ("],
-        counts: Counts::Request,
-    },
-    Wording {
-        says: "the input token count is",
-        limit: &["only supports up to "],
-        prompt: &["the input token count is "],
-        counts: Counts::Request,
-    },
-];
-
-pub(super) fn refused(status: u16, body: &[u8]) -> Refused {
-    refusal::read(status, body, OVERFLOW)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::AtFault;
-
-    #[test]
-    fn overflow_is_told_from_other_refusals() {
-        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
-        let wrap = |message: &str| {
-            format!(r#"{{"error":{{"code":400,"message":"{message}","status":"INVALID_ARGUMENT"}}}}"#)
-        };
-        for (status, message, expected) in [
-            (
-                400,
-                "The input token count (1048999) exceeds the maximum number of tokens allowed (1048576).",
-                overflow(Some(1_048_999), Some(1_048_576)),
-            ),
-            (
-                400,
-                "The input token count exceeds the maximum number of tokens allowed 1048576.",
-                overflow(None, Some(1_048_576)),
-            ),
-            (
-                400,
-                "Unable to submit request because the input token count is 32821 but model only supports up to 32768. Reduce the input token count and try again.",
-                overflow(Some(32_821), Some(32_768)),
-            ),
-            (400, "Please use a valid role: user, model.", Refused::Other),
-            (
-                400,
-                "Please ensure that function call turn comes immediately after a user turn",
-                Refused::Other,
-            ),
-            (
-                429,
-                "The input token count (2) exceeds the maximum number of tokens allowed (1).",
-                Refused::Other,
-            ),
-        ] {
-            for body in [wrap(message), format!("[{}]", wrap(message))] {
-                assert_eq!(refused(status, body.as_bytes()), expected, "{body}");
-            }
-        }
-    }
 
     #[test]
     fn faults_have_the_shape_of_the_providers_errors() {

@@ -16,7 +16,7 @@ use super::body::Object;
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
-    AnswerReader, Ask, Asked, Document, Fault, Framing, Lowering, Protocol, Refused, Unread, between, splice,
+    AnswerReader, Ask, Asked, Document, Fault, Framing, Lowering, Protocol, Unread, between, splice,
 };
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::scan::{self, Kind};
@@ -110,10 +110,6 @@ impl Protocol for Gemini {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         error::body(fault)
-    }
-
-    fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        error::refused(status, body)
     }
 }
 

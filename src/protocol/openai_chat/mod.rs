@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -90,9 +90,5 @@ impl Protocol for OpenAiChat {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         openai::fault(fault)
-    }
-
-    fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        openai::refused(status, body)
     }
 }

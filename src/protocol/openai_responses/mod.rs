@@ -5,14 +5,13 @@
 
 mod answer;
 mod ask;
-mod error;
 mod index;
 
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Refused, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -85,9 +84,5 @@ impl Protocol for OpenAiResponses {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         openai::fault(fault)
-    }
-
-    fn refused(&self, status: u16, body: &[u8]) -> Refused {
-        error::refused(status, body)
     }
 }

@@ -24,4 +24,8 @@ pub(super) fn check(bytes: &[u8]) {
             );
         }
     }
+    for status in [200, 400, 500] {
+        protocol::refused(status, bytes);
+    }
+    protocol::has_opened(bytes);
 }

@@ -285,10 +285,23 @@ async fn only_rejections_are_held_back() {
     let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
     let mut server = scene.send("", TEXT.as_bytes()).await;
     server.message().await;
-    server.send("HTTP/1.1 500 Oh No\r\nContent-Length: 4\r\n\r\nab").await;
-    scene.client.expect("HTTP/1.1 500 Oh No\r\nContent-Length: 4\r\n\r\nab").await;
+    server.send("HTTP/1.1 503 Oh No\r\nContent-Length: 4\r\n\r\nab").await;
+    scene.client.expect("HTTP/1.1 503 Oh No\r\nContent-Length: 4\r\n\r\nab").await;
     server.send("cd").await;
     scene.client.expect("cd").await;
+}
+
+/// Some servers take what is wrong with a request for a fault of their own.
+#[tokio::test]
+async fn a_server_that_blames_itself_rejects_too() {
+    let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
+    let mut server = scene.send("", TEXT.as_bytes()).await;
+    server.message().await;
+    server.send("HTTP/1.1 500 Oh No\r\nContent-Length: 2\r\n\r\nab").await;
+    server.expect(request(&scene.upstream.address().to_string(), "", TEXT.as_bytes())).await;
+    server.send(REJECTION).await;
+    scene.client.expect(REJECTION).await;
+    assert!(scene.proxy.gateway.events().contains(&"rejected 500 ab".to_owned()));
 }
 
 #[tokio::test]
