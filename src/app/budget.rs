@@ -7,12 +7,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
-use moka::sync::Cache;
 
 use crate::config::{Budget as Settings, BudgetLimits as Limits, OnExceeded};
 use crate::ledger::{self, Record};
 use crate::server::Fault;
-use crate::store::{Spent, Store};
+use crate::store::{Recent, Spent, Store};
 use crate::usage::Money;
 
 /// Conversations whose spending is kept in memory.
@@ -24,7 +23,7 @@ const DAY_MS: i64 = 86_400_000;
 pub(super) struct Budget {
     settings: Settings,
     store: Arc<dyn Store>,
-    conversations: Cache<String, Arc<Mutex<Purse>>>,
+    conversations: Recent<String, Arc<Mutex<Purse>>>,
     today: Mutex<Option<(i64, Purse)>>,
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Reached {
 
 impl Budget {
     pub(super) fn new(settings: Settings, store: Arc<dyn Store>) -> Self {
-        let conversations = Cache::builder().max_capacity(CONVERSATIONS).build();
+        let conversations = Recent::of_entries(CONVERSATIONS);
         Self { settings, store, conversations, today: Mutex::default() }
     }
 
@@ -156,11 +155,10 @@ impl Budget {
     }
 
     fn with_conversation<T>(&self, conversation: &str, then: impl FnOnce(&mut Purse) -> T) -> T {
-        let read = || Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN)));
-        let purse = match self.conversations.get(conversation) {
-            Some(purse) => purse,
-            None => self.conversations.get_with(conversation.to_owned(), read),
-        };
+        let purse = self.conversations.get(conversation).unwrap_or_else(|| {
+            let read = Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN)));
+            self.conversations.get_or_insert(conversation.to_owned(), read)
+        });
         let mut purse = purse.lock().unwrap_or_else(PoisonError::into_inner);
         then(&mut purse)
     }

@@ -7,6 +7,7 @@ use moka::sync::Cache;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::conversation::{Hashed, Memo, MessageIndex, Step, Trail};
+use crate::store::Recent;
 
 /// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
 /// two messages collide.
@@ -14,7 +15,7 @@ pub(super) struct Indexes {
     seed: u64,
     known: Cache<u128, Arc<MessageIndex>, Hashed>,
     /// Lists by the key of their first message.
-    trails: Cache<u128, Trail, Hashed>,
+    trails: Recent<u128, Trail, Hashed>,
 }
 
 impl Indexes {
@@ -22,15 +23,14 @@ impl Indexes {
     pub(super) fn new(bytes: u64) -> Self {
         let message =
             |_: &u128, index: &Arc<MessageIndex>| u32::try_from(index.weight() + 64).unwrap_or(u32::MAX);
-        let list = |_: &u128, trail: &Trail| {
-            let weight = |step: &Step| std::mem::size_of::<Step>() + step.index.weight();
-            u32::try_from(trail.iter().map(weight).sum::<usize>()).unwrap_or(u32::MAX)
-        };
-        let (known, trails) = (Cache::builder().weigher(message), Cache::builder().weigher(list));
+        let known = Cache::builder().weigher(message).max_capacity(bytes - bytes / 2);
         Self {
             seed: RandomState::new().hash_one("memo"),
-            known: known.max_capacity(bytes - bytes / 2).build_with_hasher(Hashed::default()),
-            trails: trails.max_capacity(bytes / 2).build_with_hasher(Hashed::default()),
+            known: known.build_with_hasher(Hashed::default()),
+            trails: Recent::of_weight(bytes / 2, |trail| {
+                let weight = |step: &Step| std::mem::size_of::<Step>() + step.index.weight();
+                trail.iter().map(weight).sum()
+            }),
         }
     }
 }

@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use moka::sync::Cache;
-
 use crate::conversation::{Chain, Hashed};
+use crate::store::Recent;
 use crate::usage::BytesPerToken;
 
 /// Threads whose last prompt is remembered.
@@ -16,14 +15,13 @@ const MODELS: usize = 256;
 
 /// Figures of the past.
 pub(super) struct Meter {
-    prompts: Cache<Chain, (usize, u64), Hashed>,
+    prompts: Recent<Chain, (usize, u64), Hashed>,
     ratios: Mutex<HashMap<String, BytesPerToken>>,
 }
 
 impl Meter {
     pub(super) fn new() -> Self {
-        let prompts = Cache::builder().max_capacity(THREADS).build_with_hasher(Hashed::default());
-        Self { prompts, ratios: Mutex::default() }
+        Self { prompts: Recent::of_entries(THREADS), ratios: Mutex::default() }
     }
 
     /// Learns from an answer: a request that ended with `head`, had so many messages and `bytes`, was billed for

@@ -1,16 +1,16 @@
 //! When each thread's texts were last reported to be in use.
 
-use moka::sync::Cache;
+use crate::store::Recent;
 
 /// How often a thread reports, in milliseconds. Far below any sensible retention.
 const INTERVAL_MS: i64 = 3_600_000;
 
 /// A bounded memory of reports.
-pub(super) struct Touched(Cache<String, i64>);
+pub(super) struct Touched(Recent<String, i64>);
 
 impl Touched {
     pub(super) fn new() -> Self {
-        Self(Cache::builder().max_capacity(4096).build())
+        Self(Recent::of_entries(4096))
     }
 
     /// Whether a thread should report now; if so, it is taken to have done it.

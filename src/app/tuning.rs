@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use moka::sync::Cache;
-
 use super::build::counting;
 use super::summaries::Terms;
 use crate::config::{self, Matcher};
 use crate::planner::Policy;
+use crate::store::Recent;
 
 /// Threads whose profile is remembered.
 const CHOSEN: u64 = 65_536;
@@ -30,7 +29,7 @@ pub(super) struct Tuning {
 pub(super) struct Tunings {
     file: Arc<Tuning>,
     profiles: Vec<(Matcher, Arc<Tuning>)>,
-    chosen: Cache<String, Arc<Tuning>>,
+    chosen: Recent<String, Arc<Tuning>>,
 }
 
 impl Tuning {
@@ -43,7 +42,7 @@ impl Tuning {
 impl Tunings {
     pub(super) fn new(file: Tuning, profiles: Vec<(Matcher, Tuning)>) -> Self {
         let profiles = profiles.into_iter().map(|(matcher, tuning)| (matcher, Arc::new(tuning))).collect();
-        Self { file: Arc::new(file), profiles, chosen: Cache::new(CHOSEN) }
+        Self { file: Arc::new(file), profiles, chosen: Recent::of_entries(CHOSEN) }
     }
 
     /// The settings of a file without profiles.
@@ -63,7 +62,7 @@ impl Tunings {
         if self.profiles.is_empty() {
             return Arc::clone(own);
         }
-        self.chosen.entry_by_ref(thread).or_insert_with(|| Arc::clone(own)).into_value()
+        self.chosen.get_or_insert(thread.to_owned(), Arc::clone(own))
     }
 
     /// The same, without a choice.

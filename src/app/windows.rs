@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use moka::sync::Cache;
-
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Hashed};
+use crate::store::Recent;
 
 /// Models of upstreams that are remembered.
 const MODELS: usize = 256;
@@ -21,11 +20,11 @@ const LEAST: f64 = 0.05;
 pub(super) struct Windows {
     /// By upstream and model.
     learned: Mutex<HashMap<(String, String), Learned>>,
-    full: Cache<Chain, ()>,
+    full: Recent<Chain, (), Hashed>,
     /// Bytes of the shortest form of a history that was refused.
-    refused: Cache<Chain, u64>,
+    refused: Recent<Chain, u64, Hashed>,
     /// Held by the request of a history that room is being made for.
-    rooms: Cache<Chain, Arc<tokio::sync::Mutex<()>>>,
+    rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
 
 /// What is known of a model's window, in tokens.
@@ -41,9 +40,9 @@ impl Windows {
     pub(super) fn new() -> Self {
         Self {
             learned: Mutex::default(),
-            full: Cache::new(FULL),
-            refused: Cache::new(FULL),
-            rooms: Cache::new(FULL),
+            full: Recent::of_entries(FULL),
+            refused: Recent::of_entries(FULL),
+            rooms: Recent::of_entries(FULL),
         }
     }
 
@@ -86,7 +85,7 @@ impl Windows {
 
     /// Whether the answer to this history ended so.
     pub(super) fn is_full(&self, head: Chain) -> bool {
-        self.full.contains_key(&head)
+        self.full.get(&head).is_some()
     }
 
     /// This history was too long in a form of so many bytes.
@@ -102,7 +101,7 @@ impl Windows {
 
     /// Waits until room is made for nobody else with this history.
     pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
-        self.rooms.get_with(head, Arc::default).lock_owned().await
+        self.rooms.get_or_insert(head, Arc::default()).lock_owned().await
     }
 }
 

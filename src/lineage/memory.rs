@@ -3,13 +3,11 @@
 //! What was in force when a request left never changes afterwards, so an entry is true as long as it is kept,
 //! whatever another gateway does on the same store.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use moka::sync::Cache;
+use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::{Applied, Splice, Standing};
-use crate::store::Thread;
+use crate::store::{Recent, Thread};
 
 /// A thread as its newest request left it.
 #[derive(Clone)]
@@ -38,36 +36,28 @@ pub(super) struct Decided {
     pub(super) splice: Option<Arc<Splice>>,
 }
 
+/// Threads that are remembered, and answers that tell one.
+const THREADS: u64 = 4096;
+/// What an entry takes besides what it decides, in bytes.
+const OVERHEAD: usize = 256;
+
 /// A bounded memory of histories and threads.
 pub struct Memory {
-    sent: Cache<Chain, Sent, Hashed>,
-    threads: Cache<String, Known>,
+    sent: Recent<Chain, Sent, Hashed>,
+    threads: Recent<String, Known>,
     /// Which thread an answer was given in.
-    answers: Cache<Digest, String, Hashed>,
-    /// Taken out once, so that it need not be copied: a cache goes on holding what is removed for a while.
-    standings: Cache<Chain, Arc<Mutex<Option<Standing>>>, Hashed>,
+    answers: Recent<Digest, String, Hashed>,
+    standings: Recent<Chain, Standing, Hashed>,
 }
 
 impl Memory {
     /// Remembers decisions of about `bytes` in all.
     pub fn new(bytes: u64) -> Self {
-        let weigher = |_: &Chain, sent: &Sent| {
-            let texts: usize = sent.decided.applied.iter().map(|applied| applied.decision.weight()).sum();
-            let splice = sent.decided.splice.as_ref().map_or(0, |splice| splice.weight());
-            u32::try_from(texts + splice + 256).unwrap_or(u32::MAX)
-        };
         Self {
-            sent: Cache::builder().weigher(weigher).max_capacity(bytes).build_with_hasher(Hashed::default()),
-            threads: Cache::builder().max_capacity(4096).build(),
-            answers: Cache::builder().max_capacity(4096).build_with_hasher(Hashed::default()),
-            standings: Cache::builder()
-                .weigher(|_: &Chain, standing: &Arc<Mutex<Option<Standing>>>| {
-                    let standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
-                    let weight = standing.as_ref().map_or(0, Standing::weight);
-                    u32::try_from(weight + 256).unwrap_or(u32::MAX)
-                })
-                .max_capacity(bytes)
-                .build_with_hasher(Hashed::default()),
+            sent: Recent::of_weight(bytes, Sent::weight),
+            threads: Recent::of_entries(THREADS),
+            answers: Recent::of_entries(THREADS),
+            standings: Recent::of_weight(bytes, |standing| standing.weight() + OVERHEAD),
         }
     }
 
@@ -105,7 +95,7 @@ impl Memory {
 
     /// Drops what a longer history of the same thread replaces. The store still has it.
     pub(super) fn forget(&self, chain: Chain) {
-        self.sent.invalidate(&chain);
+        self.sent.remove(&chain);
     }
 
     pub(super) fn threads(&self, chain: Chain) -> Option<Senders> {
@@ -125,17 +115,23 @@ impl Memory {
     }
 
     pub(super) fn keep_standing(&self, chain: Chain, standing: Standing) {
-        self.standings.insert(chain, Arc::new(Mutex::new(Some(standing))));
+        self.standings.insert(chain, standing);
     }
 
     /// Hands out what the last request of a history left. It goes on with the next one only.
     pub(super) fn take_standing(&self, chain: Chain) -> Option<Standing> {
-        let standing = self.standings.remove(&chain)?;
-        standing.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.standings.remove(&chain)
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Known> {
         self.threads.get(id)
+    }
+}
+
+impl Sent {
+    fn weight(&self) -> usize {
+        let texts: usize = self.decided.applied.iter().map(|applied| applied.decision.weight()).sum();
+        texts + self.decided.splice.as_ref().map_or(0, |splice| splice.weight()) + OVERHEAD
     }
 }
 

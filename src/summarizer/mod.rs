@@ -20,13 +20,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::HeaderMap;
-use moka::sync::Cache;
 use tokio::sync::{mpsc, watch};
 
 use crate::conversation::{Chain, Conversation, Digest, PartId};
 use crate::plan::LeafEdit;
 use crate::protocol::Protocol;
-use crate::store::Summary;
+use crate::store::{Recent, Summary};
 use crate::strategy::summary;
 use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
@@ -204,9 +203,9 @@ struct Desk {
     purse: Purse,
     /// The threads that have a job now.
     running: Mutex<HashMap<String, Running>>,
-    ready: Cache<String, Arc<Summary>>,
+    ready: Recent<String, Arc<Summary>>,
     /// How often in a row it came to nothing, and since when.
-    resting: Cache<String, (u32, tokio::time::Instant)>,
+    resting: Recent<String, (u32, tokio::time::Instant)>,
 }
 
 /// A job, what closes when it ends, and whether it is wanted no more.
@@ -371,17 +370,14 @@ impl Drop for Free<'_> {
 
 impl Desk {
     fn new(limits: Limits, prices: Arc<Catalogue>, report: Report) -> Self {
-        let weigher = |thread: &String, summary: &Arc<Summary>| {
-            u32::try_from(thread.len() + summary.weight()).unwrap_or(u32::MAX)
-        };
         Self {
             purse: Purse::new(limits.per_hour),
             limits,
             prices,
             report,
             running: Mutex::default(),
-            ready: Cache::builder().weigher(weigher).max_capacity(READY).build(),
-            resting: Cache::new(RESTING),
+            ready: Recent::of_weight(READY, |summary| summary.weight()),
+            resting: Recent::of_entries(RESTING),
         }
     }
 
@@ -397,7 +393,7 @@ impl Desk {
         let thread = &done.job.thread;
         match &done.outcome {
             Ok(summary) => {
-                self.resting.invalidate(thread);
+                self.resting.remove(thread);
                 self.ready.insert(thread.clone(), Arc::clone(summary));
             }
             Err(failure) => {

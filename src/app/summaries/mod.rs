@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use moka::sync::Cache;
 
 use super::budget::Budget;
 use super::route::Served;
@@ -27,7 +26,7 @@ use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
 use crate::planner::{Applied, Cut, Layout, Level, Splice};
 use crate::protocol::{self, Protocol};
-use crate::store::{Store, Summary};
+use crate::store::{Recent, Store, Summary};
 use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::window;
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
@@ -58,7 +57,7 @@ pub(super) struct Summaries {
     summarizer: Summarizer,
     store: Arc<dyn Store>,
     prices: Arc<Catalogue>,
-    asked: Cache<String, ()>,
+    asked: Recent<String, ()>,
 }
 
 /// A request, as far as it matters here.
@@ -152,7 +151,7 @@ impl Summaries {
     ) -> io::Result<Self> {
         let report = bill::report(Arc::clone(&store), tally, budget);
         let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
-        Ok(Self { summarizer, store, prices, asked: Cache::new(ASKED) })
+        Ok(Self { summarizer, store, prices, asked: Recent::of_entries(ASKED) })
     }
 
     /// The splice that the newest summary of a request's history could be sent as.
@@ -313,7 +312,7 @@ impl Summaries {
         if let Some(summary) = self.summarizer.ready(thread) {
             return Some(summary);
         }
-        if self.asked.contains_key(thread) {
+        if self.asked.get(thread).is_some() {
             return None;
         }
         let stored = self.store.summary(thread).ok()?;

@@ -1,0 +1,155 @@
+//! What was used last, up to a bound: memories that may forget.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashlink::LruCache;
+
+/// A bounded memory. What was not used for longest goes first.
+pub struct Recent<K, V, S = RandomState> {
+    held: Mutex<Held<K, V, S>>,
+    /// What all values together may weigh.
+    most: u64,
+    weigh: fn(&V) -> usize,
+}
+
+/// Values with what they weighed when they came.
+struct Held<K, V, S> {
+    entries: LruCache<K, (V, u64), S>,
+    weight: u64,
+}
+
+impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
+    /// A memory of so many values.
+    pub fn of_entries(most: u64) -> Self {
+        Self::of_weight(most, |_| 1)
+    }
+
+    /// A memory of values that together weigh so much.
+    pub fn of_weight(most: u64, weigh: fn(&V) -> usize) -> Self {
+        let entries = LruCache::with_hasher(usize::MAX, S::default());
+        Self { held: Mutex::new(Held { entries, weight: 0 }), most, weigh }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held<K, V, S>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of a key, which is used now.
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Clone,
+    {
+        self.held().entries.get(key).map(|(value, _)| value.clone())
+    }
+
+    /// Keeps a value. One that weighs more than all may is not kept, and what was there goes.
+    pub fn insert(&self, key: K, value: V) {
+        let weight = (self.weigh)(&value) as u64;
+        if weight > self.most {
+            self.remove(&key);
+            return;
+        }
+        // What goes is dropped when nobody waits for it.
+        let replaced = self.held().insert(key, value, weight);
+        drop(replaced);
+        while self.excess().is_some() {}
+    }
+
+    /// Takes a value out.
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let mut held = self.held();
+        let (value, weight) = held.entries.remove(key)?;
+        held.weight -= weight;
+        Some(value)
+    }
+
+    /// The value of a key; from now on `own`, if there was none.
+    pub fn get_or_insert(&self, key: K, own: V) -> V
+    where
+        V: Clone,
+    {
+        let mut held = self.held();
+        if let Some((known, _)) = held.entries.get(&key) {
+            return known.clone();
+        }
+        let weight = (self.weigh)(&own) as u64;
+        held.insert(key, own.clone(), weight);
+        drop(held);
+        while self.excess().is_some() {}
+        own
+    }
+
+    fn excess(&self) -> Option<(K, V)> {
+        let mut held = self.held();
+        if held.weight <= self.most {
+            return None;
+        }
+        let (key, (value, weight)) = held.entries.remove_lru()?;
+        held.weight -= weight;
+        Some((key, value))
+    }
+}
+
+impl<K: Eq + Hash, V, S: BuildHasher> Held<K, V, S> {
+    fn insert(&mut self, key: K, value: V, weight: u64) -> Option<V> {
+        self.weight += weight;
+        let (replaced, weighed) = self.entries.insert(key, (value, weight))?;
+        self.weight -= weighed;
+        Some(replaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A memory of ten letters after some words came, of which one is asked for on the way.
+    #[track_caller]
+    fn check(words: &[&'static str], expected: &[&str]) {
+        let memory: Recent<&str, String> = Recent::of_weight(10, String::len);
+        for word in words {
+            match word.strip_prefix('?') {
+                Some(asked) => drop(memory.get(asked)),
+                None => memory.insert(&word[..1], (*word).to_owned()),
+            }
+        }
+        let held: Vec<String> = "abcdefg".split("").filter_map(|key| memory.get(key)).collect();
+        assert_eq!(held, expected);
+        let weight: usize = held.iter().map(String::len).sum();
+        assert_eq!(memory.held().weight, weight as u64);
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        check(&[], &[]);
+        check(&["aaaa", "bbbb"], &["aaaa", "bbbb"]);
+        check(&["aaaa", "bbbb", "cccc"], &["bbbb", "cccc"]);
+        check(&["aaaa", "bbbb", "?a", "cccc"], &["aaaa", "cccc"]);
+        check(&["a", "b", "c", "dddddddddd"], &["dddddddddd"]);
+        // A newer value takes the place of an older one.
+        check(&["aaaa", "aa", "bbbbbb", "cc"], &["aa", "bbbbbb", "cc"]);
+        check(&["aa", "aaaaaa", "bbbb", "c"], &["bbbb", "c"]);
+        // What is too heavy by itself is not kept, and costs no other its place.
+        check(&["aa", "bb", "bbbbbbbbbbb"], &["aa"]);
+    }
+
+    #[test]
+    fn values_are_taken_out_and_put_in_once() {
+        let memory: Recent<String, u8> = Recent::of_entries(2);
+        assert_eq!(memory.get_or_insert("a".to_owned(), 1), 1);
+        assert_eq!(memory.get_or_insert("a".to_owned(), 2), 1);
+        assert_eq!((memory.remove("a"), memory.remove("a")), (Some(1), None));
+        for (key, value) in [("a", 1), ("b", 2), ("c", 3)] {
+            memory.get_or_insert(key.to_owned(), value);
+        }
+        assert_eq!(["a", "b", "c"].map(|key| memory.get(key)), [None, Some(2), Some(3)]);
+    }
+}
