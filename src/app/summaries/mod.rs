@@ -25,11 +25,11 @@ use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
 use crate::lineage::Place;
 use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
-use crate::planner::{Applied, Cut, Layout, Level, Splice};
+use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Store, Summary};
 use crate::strategy::summary::{self, Demand, Split, cut, split};
-use crate::strategy::window;
+use crate::strategy::{ladder, window};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
@@ -51,6 +51,8 @@ pub(super) struct Terms {
     model: Option<String>,
     /// How full the window may get.
     window: window::Settings,
+    /// What frees too little to be used.
+    ladder: ladder::Settings,
 }
 
 /// The summaries of all conversations.
@@ -96,7 +98,7 @@ pub(super) struct Prospect {
 }
 
 impl Terms {
-    pub(super) fn new(given: &Summarize, writer: Option<Served>, window: window::Settings) -> Self {
+    pub(super) fn new(given: &Summarize, writer: Option<Served>, policy: &Policy) -> Self {
         let recipe = summary::prompt::recipe(&given.settings);
         Self {
             settings: Arc::new(given.settings.clone()),
@@ -105,7 +107,8 @@ impl Terms {
             max_wait: given.max_wait,
             writer,
             model: given.model.clone(),
-            window,
+            window: policy.window,
+            ladder: policy.ladder,
         }
     }
 }
@@ -130,11 +133,15 @@ impl Terms {
     /// What one has to free. Where nothing is known of the window, whatever it can.
     fn demand(&self, level: Level) -> Demand {
         let Some(gauge) = level.gauge else {
-            return Demand { wanted: u64::MAX, usable: level.prompt_tokens };
+            return Demand { wanted: u64::MAX, usable: level.prompt_tokens, least: 0 };
         };
         let (trigger, target) =
             (gauge.share(self.window.trigger, &self.window) as u64, gauge.target(&self.window));
-        Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable: gauge.usable() }
+        let (wanted, usable) = (gauge.prompt.max(trigger).saturating_sub(target), gauge.usable());
+        // What frees less is passed over where messages may be dropped instead; among too many messages nothing is.
+        let is_passed_over = self.ladder.enabled && !level.is_crowded(&self.window);
+        let least = if is_passed_over { self.ladder.least_of(usable).min(wanted) } else { 0 };
+        Demand { wanted, usable, least }
     }
 }
 
@@ -352,7 +359,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     } else {
         let messages = split_messages(conversation, &bytes, &tokens);
         let first = split::point(&messages, demand.usable, &terms.settings)?;
-        cut::before(&places, first, &terms.settings)
+        cut::before(&places, first, demand, &terms.settings)
     };
     let cut = all.swap_remove(chosen?);
     let bytes = freed(&cut);
