@@ -36,7 +36,7 @@ use crate::usage::{Catalogue, Vendor};
 
 /// Threads of which it is remembered that the store was asked for their summaries.
 const ASKED: u64 = 65_536;
-/// What a model is assumed to take, in tokens, where that is not known.
+/// What a model is assumed to take, in tokens, where nothing is known of it or set.
 const WINDOW: u64 = 32_000;
 
 /// What the summaries of a conversation are made by.
@@ -128,6 +128,14 @@ impl Terms {
     /// Whether a summary was written as it is to be, and stands for the beginning of a history.
     fn takes(&self, summary: &Summary, place: &Place) -> bool {
         summary.recipe == self.recipe && carries(place, summary)
+    }
+
+    /// Tokens that the model takes which is to write, of which so much is known. What is set for the conversation's
+    /// window binds its own model; about another one it says no more than that is better than nothing.
+    fn writers_window(&self, known: Option<u64>) -> u64 {
+        let set = || self.window.window(known, None);
+        let window = if self.model.is_some() { known.or_else(set) } else { set() };
+        window.unwrap_or(WINDOW)
     }
 
     /// What one has to free. Where nothing is known of the window, whatever it can.
@@ -278,9 +286,9 @@ impl Summaries {
             None => (upstream, prospect.protocol, like, credentials::of(headers)?),
         };
         let vendor = Vendor::of_host(upstream.base_url().domain());
-        let window = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
+        let known = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
         let upstream = Arc::clone(upstream);
-        Some(Call { upstream, protocol, model, like, headers, window: window.unwrap_or(WINDOW) })
+        Some(Call { upstream, protocol, model, like, headers, window: terms.writers_window(known) })
     }
 
     /// Begins a job, unless there is too much to do.

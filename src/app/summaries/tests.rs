@@ -267,6 +267,35 @@ fn what_would_not_be_used_is_not_made() {
     }
 }
 
+/// What is set for the conversation's window is about its own model, or better than nothing about another one.
+#[test]
+fn the_writer_takes_what_is_known_of_it() {
+    const KNOWN: &str = "claude-haiku-4-5";
+    let (_home, store) = on_disk();
+    let summaries = summaries(&store);
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
+    let upstream = Arc::new(Upstream::new(upstream));
+    for (own, writer, size, expected) in [
+        ("m", None, None, WINDOW),
+        ("m", None, Some(8_000), 8_000),
+        ("m", None, Some(100_000), 100_000),
+        (KNOWN, None, None, 200_000),
+        (KNOWN, None, Some(8_000), 8_000),
+        (KNOWN, None, Some(1_000_000), 200_000),
+        (KNOWN, Some("m"), None, WINDOW),
+        (KNOWN, Some("m"), Some(100_000), 100_000),
+        ("m", Some(KNOWN), Some(8_000), 200_000),
+    ] {
+        let window = window::Settings { size, ..window::Settings::default() };
+        let terms = terms(writer, &Policy { window, ..Policy::default() });
+        let prospect = due(&summaries, (&conversation, &ours), &terms, own).unwrap();
+        let call = summaries.call(&prospect, &upstream, None, &HeaderMap::new()).unwrap();
+        assert_eq!(call.window, expected, "{own} {writer:?} {size:?}");
+    }
+}
+
 /// What a summary costs counts towards the limits at once, and once after a restart.
 #[test]
 fn summaries_are_paid_from_the_budget() {
