@@ -178,14 +178,16 @@ impl Summaries {
         splice_of(&*self.newest(terms, place)?, conversation, place, &terms.layout)
     }
 
-    /// Waits for the summary that is being made of a thread, if one is, no longer than is allowed. Whether it is
-    /// there then must be looked up.
-    pub(super) async fn wait(&self, terms: &Terms, thread: &str) -> bool {
-        let waits = !terms.max_wait.is_zero() && self.summarizer.is_running(thread);
-        if waits {
+    /// Whether there may be a summary now, for a history that has no room left: waits for the one that is being made, no
+    /// longer than is allowed, and takes over what another gateway has had made. It must be looked up.
+    pub(super) async fn wait(&self, terms: &Terms, place: &Place) -> bool {
+        let thread = &place.thread.id;
+        if !terms.max_wait.is_zero() && self.summarizer.is_running(thread) {
             self.summarizer.wait(thread, terms.max_wait).await;
+            return true;
         }
-        waits
+        let used = place.splice.as_ref().map_or(0, |splice| splice.end());
+        terms.settings.enabled && self.take_over(terms, place, used)
     }
 
     /// The summary that is to be made now that this request is sent, if one is due.
@@ -213,8 +215,8 @@ impl Summaries {
             return None;
         }
         let (cut, bytes) = choose(seen, demand)?;
-        let end = newest.as_ref().map_or(0, |newest| newest.end);
-        if end >= cut.end || self.is_made_elsewhere(terms, place, end) {
+        let is_made = newest.as_ref().is_some_and(|newest| newest.end >= cut.end);
+        if is_made || self.take_over(terms, place, 0) {
             return None;
         }
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
@@ -310,12 +312,13 @@ impl Summaries {
         summaries.into_iter().find(|summary| terms.takes(summary, place))
     }
 
-    /// Whether another gateway on the same store has had one made since, beyond the first `end` messages: none is paid
-    /// for twice.
-    fn is_made_elsewhere(&self, terms: &Terms, place: &Place, end: usize) -> bool {
+    /// Takes over what another gateway on the same store has had made since, beyond the first `used` messages, if there
+    /// is such a summary: none is paid for twice.
+    fn take_over(&self, terms: &Terms, place: &Place, used: usize) -> bool {
+        let known = self.newest(terms, place).map_or(used, |newest| newest.end.max(used));
         let threads = [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten();
         let mut stored = threads.filter_map(|thread| self.store.summary(thread).ok()?);
-        let made = stored.find(|made| made.end > end && terms.takes(made, place));
+        let made = stored.find(|made| made.end > known && terms.takes(made, place));
         let is_made = made.is_some();
         if let Some(made) = made {
             self.summarizer.remember(Arc::new(made));

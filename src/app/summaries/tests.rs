@@ -222,24 +222,28 @@ fn due(
     })
 }
 
-/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before.
+/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and uses
+/// where there is no room left.
 #[test]
 fn what_was_made_elsewhere_is_not_made_again() {
     let (_home, store) = on_disk();
-    let (one, other) = (summaries(&store), summaries(&store));
+    let [one, other, full] = [(); 3].map(|()| summaries(&store));
     let conversation = talk("ucccccccc", &[]);
     let ours = place(&conversation, Chain::root("x", b""));
     let terms = terms(None, &Policy::default());
     let due = |summaries: &Summaries| due(summaries, (&conversation, &ours), &terms, "m");
     let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours).is_some();
-    assert!(!ready(&other), "there is none yet");
-    let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours));
+    assert!(!ready(&other) && !ready(&full) && !waited(&full), "there is none yet");
+    let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
     runtime
         .block_on(store.commit(crate::store::Batch { summaries: vec![made], ..Default::default() }))
         .unwrap();
     assert!(due(&other).is_none(), "it is there");
     assert!(ready(&other));
+    assert!(!ready(&full) && waited(&full) && ready(&full));
+    assert!(!waited(&full), "there is no other");
 }
 
 /// What would free less than the ladder asks for is not made, if the ladder would pass it over.
