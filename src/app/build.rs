@@ -178,7 +178,7 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     let tuning = |name: Option<&str>, tuning: &config::Tuning| {
         let config::Tuning { policy, summarize } = tuning;
         let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
-        let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy.window);
+        let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy);
         Tuning::new(name.map(str::to_owned), policy.clone(), terms)
     };
     let profiles = config.profiles.iter();

@@ -184,7 +184,8 @@ impl<'a> Request<'a> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may.
+    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may; one
+    /// that another gateway has had made is there.
     pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
@@ -196,10 +197,7 @@ impl<'a> Request<'a> {
         let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
         match summaries {
             Some(summaries)
-                if is_full
-                    && waits
-                    && !self.core.observe
-                    && summaries.wait(terms, &place.thread.id).await =>
+                if is_full && waits && !self.core.observe && summaries.wait(terms, place).await =>
             {
                 plan(None)
             }

@@ -190,9 +190,8 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
     let read = || Some(dialect(&head.method, path)?.0.name());
     // First the place: a provider may take another dialect than its own below its own paths.
-    let name = place(path).or_else(read).or_else(|| sender(head));
-    let found = name.and_then(|name| all.iter().find(|served| served.speaks(name)));
-    found.or(if let [only] = all { Some(only) } else { None })
+    let name = place(path).or_else(read).or_else(|| sender(head))?;
+    all.iter().find(|served| served.speaks(name))
 }
 
 /// A signature is of the very bytes of the body.

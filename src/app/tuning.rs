@@ -77,7 +77,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::strategy::window;
 
     const PROFILES: &str = "[profile.cheap]\nmatch.model = '*haiku*'\n[profile.review]\nmatch.client = 'review*'\n\
                             [profile.late]\nmatch.model = '*'";
@@ -86,7 +85,7 @@ mod tests {
         let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
         let config = Config::from_toml(text, &home).unwrap();
         let tuning = |name: Option<&str>| {
-            let terms = Terms::new(&config::Summarize::default(), None, window::Settings::default());
+            let terms = Terms::new(&config::Summarize::default(), None, &Policy::default());
             Tuning::new(name.map(str::to_owned), Policy::default(), terms)
         };
         let profiles = config.profiles.iter();

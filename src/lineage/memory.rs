@@ -1,7 +1,8 @@
 //! The newest histories, remembered above the store.
 //!
-//! What was in force when a request left never changes afterwards, so an entry is true as long as it is kept,
-//! whatever another gateway does on the same store.
+//! What was in force when a request left never changes afterwards, so what is known of a history is true as long as it
+//! is kept, whatever another gateway does on the same store. Where a thread stands is not: it is looked up again where
+//! the store knows of a longer history.
 
 use std::sync::Arc;
 

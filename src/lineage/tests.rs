@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{Caller, Lineage, Memory, Place, Relation};
@@ -531,5 +532,66 @@ fn a_kept_history_goes_on_in_its_thread() {
         let place = desk.place(caller, &continuing(answer, "y"));
         assert_eq!(place.relation, Relation::New);
         assert_ne!(place.thread.id, first.thread.id);
+    }
+}
+
+/// A request of a walk: by which gateway, from which earlier request on, without how many of its last messages, and with
+/// which words more.
+type Step = (bool, prop::sample::Index, usize, &'static str);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let more = prop::sample::select(vec!["a u", "c r", "c r a u", "c r c r", "u", "a", "c r u"]);
+    let back = prop_oneof![4 => Just(0_usize), 1 => 1..4_usize];
+    prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), back, more), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Of whatever one of several gateways on a store has sent, the others know what it was sent as.
+    #[test]
+    fn gateways_on_one_store_decide_as_one(steps in steps()) {
+        let alone = Desk::new();
+        let one = Desk::new();
+        let other = one.restarted();
+        let mut sent: Vec<Vec<String>> = vec![vec!["u:goal".to_owned()]];
+        for (at, (is_one, from, back, more)) in steps.into_iter().enumerate() {
+            // Most requests go on from the newest one.
+            let from = if from.index(3) > 0 { sent.len() - 1 } else { from.index(sent.len()) };
+            let mut words = sent[from].clone();
+            words.truncate(words.len().saturating_sub(back).max(1));
+            while words.last().is_some_and(|word| word.starts_with('c')) {
+                words.pop();
+            }
+            let mut id = words.len();
+            words.extend(more.split(' ').map(|word| {
+                id += usize::from(word != "r");
+                format!("{word}{id}:{at}")
+            }));
+            let request = talk(&words.join(" "));
+            let desk = if is_one { &one } else { &other };
+            let places = [&alone, desk].map(|desk| {
+                desk.ids.set(100 * at as u32 + 100);
+                let place = desk.place(&session("s"), &request);
+                // What is new is decided about with every second request, and what is old with every third.
+                let is_open = |message: usize| !place.applied.iter().any(|one| one.part.message as usize == message);
+                let is_due = |message: usize| {
+                    let is_new = message >= place.sent;
+                    is_open(message) && ((is_new && at % 2 == 0) || (!is_new && at % 3 == 2 && message < place.answered))
+                };
+                let results = words.iter().enumerate().filter(|(_, word)| word.starts_with('r'));
+                let fresh = results.filter(|(message, _)| is_due(*message));
+                let fresh: Vec<Applied> =
+                    fresh.map(|(message, _)| decided(&request, message as u32, &format!("by {at}"))).collect();
+                desk.send(&session("s"), &request, &fresh)
+            });
+            let [expected, found] = places.map(|place| {
+                let mut decided = texts(&place);
+                decided.sort();
+                (place.sent, decided)
+            });
+            prop_assert_eq!(expected, found, "{:?}", words);
+            sent.push(words);
+        }
     }
 }

@@ -150,7 +150,7 @@ fn says(
         })
 }
 
-/// Whether the marks are those from before and those of the plan. Where messages move, only their number counts.
+/// Whether the marks are those from before, as far as what carries them stays, and those of the plan.
 fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return before.marks.is_none() && after.marks.is_none();
@@ -159,30 +159,57 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         Op::Mark { part, long } => Some((*part, *long)),
         _ => None,
     });
-    let stays = !plan.ops.iter().any(|op| matches!(op, Op::Drop { .. } | Op::Insert { .. }));
     let omitted: Vec<PartId> = plan
         .ops
         .iter()
         .filter_map(|op| if let Op::Omit { part } = op { Some(*part) } else { None })
         .collect();
+    let places = places(before, plan);
     let moved = |(id, long): (PartId, bool)| {
+        let message = places.get(id.message as usize).copied().flatten()?;
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
-        (PartId { part: id.part - before, ..id }, long)
+        Some((PartId { message, part: id.part - before }, long))
     };
     // A part may have several, as blocks within a result do: their order is the bytes'.
-    let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).map(moved).collect();
+    let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).filter_map(moved).collect();
     let mut found = new.parts.clone();
     expected.sort_unstable();
     found.sort_unstable();
     // One that stands in a block that goes, goes too.
-    let fewer: Vec<PartId> = losing(before, plan).map(|part| moved((part, false)).0).collect();
+    let fewer: Vec<PartId> = losing(before, plan).filter_map(|part| Some(moved((part, false))?.0)).collect();
     if !fewer.is_empty() && found.len() <= expected.len() {
         let is_whole = |(part, _): &(PartId, bool)| !fewer.contains(part);
         expected.retain(is_whole);
         found.retain(is_whole);
     }
     let split = plan.ops.iter().filter(|op| matches!(op, Op::Split { mark: Some(_), .. })).count();
-    old.frame + split == new.frame && (!stays || expected == found)
+    old.frame + split == new.frame && expected == found
+}
+
+/// Which message each one becomes, if it stays.
+fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
+    let count = before.messages.len();
+    let (mut dropped, mut inserted) = (vec![false; count], vec![0_u32; count + 1]);
+    for op in &plan.ops {
+        match op {
+            Op::Drop { first, end } => {
+                dropped.get_mut(*first..*end).into_iter().for_each(|range| range.fill(true));
+            }
+            Op::Insert { before, .. } => {
+                inserted.get_mut(*before).into_iter().for_each(|inserted| *inserted += 1);
+            }
+            _ => {}
+        }
+    }
+    let mut next = 0;
+    let place = |(dropped, inserted): (bool, u32)| {
+        next += inserted;
+        (!dropped).then(|| {
+            next += 1;
+            next - 1
+        })
+    };
+    dropped.into_iter().zip(inserted).map(place).collect()
 }
 
 /// The parts of which a block goes that carries a mark.

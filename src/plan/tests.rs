@@ -340,6 +340,42 @@ fn insertions_and_drops_are_verified() {
     }
 }
 
+/// What goes takes its marks with it; all others stay, on what they stood on.
+#[test]
+fn marks_are_verified_where_messages_move() {
+    const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+    let message = |role: &str, text: &str, mark: &str| {
+        format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"{mark}}}]}}"#)
+    };
+    let body = |messages: &[String]| format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+    let (goal, more) = (message("user", "goal", ""), message("user", "more", ""));
+    let old = [message("assistant", "a", MARK), message("user", "b", MARK)];
+    let (said, asked) = (message("assistant", "c", MARK), message("user", "d", ""));
+    let before = read(
+        "anthropic",
+        &body(&[vec![goal.clone()], old.to_vec(), vec![said.clone(), more.clone(), asked.clone()]].concat()),
+    );
+    let plan = Plan {
+        ops: vec![
+            drop(1, 3),
+            insert(1, Role::User, "so far"),
+            Op::Mark { part: PartId { message: 4, part: 0 }, long: false },
+        ],
+    };
+    let note = r#"{"role":"user","content":"so far"}"#.to_owned();
+    let (marked, last) = (message("user", "more", MARK), message("user", "d", MARK));
+    for (after, expected) in [
+        ([&goal, &note, &said, &marked, &asked], Ok(())),
+        ([&goal, &note, &message("assistant", "c", ""), &marked, &asked], Err(Mismatch::Marks)),
+        ([&goal, &note, &said, &more, &asked], Err(Mismatch::Marks)),
+        ([&goal, &note, &said, &more, &last], Err(Mismatch::Marks)),
+        ([&goal, &note, &said, &marked, &last], Err(Mismatch::Marks)),
+    ] {
+        let after = body(&after.map(Clone::clone));
+        assert_eq!(verify(&before, &plan, &read("anthropic", &after)), expected, "{after}");
+    }
+}
+
 #[test]
 fn reasoning_stays_with_what_it_led_to() {
     refusals(

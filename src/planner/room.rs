@@ -104,8 +104,9 @@ impl Before<'_> {
         }
         let bytes = |tokens: f64| (tokens * self.facts.bytes_per_token) as u64;
         let wanted = bytes(excess as f64);
-        let over = gauge.prompt.saturating_sub(gauge.usable()) as f64;
-        let least = bytes((gauge.usable() as f64 * policy.ladder.least).max(over)).min(wanted).max(1);
+        let over = gauge.prompt.saturating_sub(gauge.usable());
+        let least = policy.ladder.least_of(gauge.usable()).max(over);
+        let least = bytes(least as f64).min(wanted).max(1);
         Some(Need { wanted, least, must: gauge.prompt >= gauge.usable() })
     }
 

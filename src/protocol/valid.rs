@@ -113,11 +113,8 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
     let thinks = |at: usize| messages[at].index.parts.iter().any(|part| part.kind == PartKind::Thinking);
     if rules.instructions_before_answers
         && role(at) == Some(Role::System)
-        && !matches!(role(at + 1), None | Some(Role::Assistant | Role::System))
-    {
-        return Err(Invalid::Instructions(at));
-    }
-    if rules.instructions_before_answers && role(at) == Some(Role::System) && follows_an_answer(messages, at)
+        && (follows_an_answer(messages, at)
+            || !matches!(role(at + 1), None | Some(Role::Assistant | Role::System)))
     {
         return Err(Invalid::Instructions(at));
     }

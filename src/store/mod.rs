@@ -118,8 +118,8 @@ pub enum StoreError {
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,
-    /// Another process decided about the same part first; what it decided stands.
-    #[error("another process was first")]
+    /// Another gateway decided about the same part first; what it decided stands.
+    #[error("another gateway on the same store was first")]
     Raced,
     /// A row that does not say what it should.
     #[error("a stored row is damaged")]

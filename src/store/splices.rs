@@ -60,7 +60,7 @@ pub(super) fn like(
     Ok(None)
 }
 
-/// Stores a batch's splices. If another process was first, its splice stands and the batch fails.
+/// Stores a batch's splices. If another gateway was first, its splice stands and the batch fails.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for stored in &batch.splices {
         let made = connection

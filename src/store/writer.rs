@@ -160,7 +160,7 @@ impl Desk {
                     stored.push(job.batch);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a batch could not be stored");
+                    tell(&error);
                     self.missing.add(&job.batch);
                     refuse(&mut job, error);
                 }
@@ -219,6 +219,16 @@ impl Desk {
         if let Err(error) = done {
             tracing::warn!(%error, "old outputs could not be removed");
         }
+    }
+}
+
+/// Only what nobody has an answer to is worth a warning.
+fn tell(error: &StoreError) {
+    match error {
+        StoreError::Raced => {
+            tracing::debug!("{error}: the request is planned again by what stands in the store");
+        }
+        _ => tracing::warn!(%error, "a batch could not be stored"),
     }
 }
 
@@ -291,7 +301,7 @@ fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError>
 
 /// A text that is decided on again, in another history, is stored once.
 ///
-/// A decision is made once: if another process was first, its decision stands and the batch fails, so that the
+/// A decision is made once: if another gateway was first, its decision stands and the batch fails, so that the
 /// request is planned again from what is stored.
 fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for stored in &batch.decisions {
@@ -329,4 +339,32 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+    use tracing::subscriber::with_default;
+
+    use super::*;
+
+    #[test]
+    fn who_comes_second_is_no_warning() {
+        for (error, level, expected) in [
+            (StoreError::Raced, Level::INFO, ""),
+            (
+                StoreError::Raced,
+                Level::DEBUG,
+                "another gateway on the same store was first: the request is planned again by what stands in the store",
+            ),
+            (StoreError::Busy, Level::WARN, "a batch could not be stored"),
+        ] {
+            let log = tempfile::NamedTempFile::new().unwrap();
+            let file = Arc::new(log.reopen().unwrap());
+            let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(file);
+            with_default(subscriber.finish(), || tell(&error));
+            let log = std::fs::read_to_string(log.path()).unwrap();
+            assert!(log.contains(expected) && log.is_empty() == expected.is_empty(), "{level}: {log}");
+        }
+    }
 }

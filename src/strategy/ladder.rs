@@ -54,6 +54,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Tokens that an event must free, of those that a prompt may have.
+    pub fn least_of(&self, usable: u64) -> u64 {
+        (usable as f64 * self.least) as u64
+    }
+}
+
 /// How much room is needed, in bytes of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {

@@ -94,7 +94,7 @@ impl Rig {
         limits: Option<Limits>,
     ) -> Core {
         let prices = Arc::new(prices);
-        let terms = Terms::new(terms, None, policy.window);
+        let terms = Terms::new(terms, None, &policy);
         let tally: Arc<Tally> = Arc::default();
         let budget = Arc::new(Budget::new(config::Budget::default(), Arc::clone(&store)));
         let summaries = limits.map(|limits| {

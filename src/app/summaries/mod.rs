@@ -24,18 +24,18 @@ use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
 use crate::lineage::Place;
 use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
-use crate::planner::{Applied, Cut, Layout, Level, Splice};
+use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
 use crate::strategy::summary::{self, Demand, Split, cut, split};
-use crate::strategy::window;
+use crate::strategy::{ladder, window};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
 
 /// Threads of which it is remembered that the store was asked for their summaries.
 const ASKED: u64 = 65_536;
-/// What a model is assumed to take, in tokens, where that is not known.
+/// What a model is assumed to take, in tokens, where nothing is known of it or set.
 const WINDOW: u64 = 32_000;
 
 /// What the summaries of a conversation are made by.
@@ -50,6 +50,8 @@ pub(super) struct Terms {
     model: Option<String>,
     /// How full the window may get.
     window: window::Settings,
+    /// What frees too little to be used.
+    ladder: ladder::Settings,
 }
 
 /// The summaries of all conversations.
@@ -95,7 +97,7 @@ pub(super) struct Prospect {
 }
 
 impl Terms {
-    pub(super) fn new(given: &Summarize, writer: Option<Served>, window: window::Settings) -> Self {
+    pub(super) fn new(given: &Summarize, writer: Option<Served>, policy: &Policy) -> Self {
         let recipe = summary::prompt::recipe(&given.settings);
         Self {
             settings: Arc::new(given.settings.clone()),
@@ -104,7 +106,8 @@ impl Terms {
             max_wait: given.max_wait,
             writer,
             model: given.model.clone(),
-            window,
+            window: policy.window,
+            ladder: policy.ladder,
         }
     }
 }
@@ -126,14 +129,26 @@ impl Terms {
         summary.recipe == self.recipe && carries(place, summary)
     }
 
+    /// Tokens that the model takes which is to write, of which so much is known. What is set for the conversation's
+    /// window binds its own model; about another one it says no more than that is better than nothing.
+    fn writers_window(&self, known: Option<u64>) -> u64 {
+        let set = || self.window.window(known, None);
+        let window = if self.model.is_some() { known.or_else(set) } else { set() };
+        window.unwrap_or(WINDOW)
+    }
+
     /// What one has to free. Where nothing is known of the window, whatever it can.
     fn demand(&self, level: Level) -> Demand {
         let Some(gauge) = level.gauge else {
-            return Demand { wanted: u64::MAX, usable: level.prompt_tokens };
+            return Demand { wanted: u64::MAX, usable: level.prompt_tokens, least: 0 };
         };
         let (trigger, target) =
             (gauge.share(self.window.trigger, &self.window) as u64, gauge.target(&self.window));
-        Demand { wanted: gauge.prompt.max(trigger).saturating_sub(target), usable: gauge.usable() }
+        let (wanted, usable) = (gauge.prompt.max(trigger).saturating_sub(target), gauge.usable());
+        // What frees less is passed over where messages may be dropped instead; among too many messages nothing is.
+        let is_passed_over = self.ladder.enabled && !level.is_crowded(&self.window);
+        let least = if is_passed_over { self.ladder.least_of(usable).min(wanted) } else { 0 };
+        Demand { wanted, usable, least }
     }
 }
 
@@ -162,14 +177,16 @@ impl Summaries {
         splice_of(&*self.newest(terms, place)?, conversation, place, &terms.layout)
     }
 
-    /// Waits for the summary that is being made of a thread, if one is, no longer than is allowed. Whether it is
-    /// there then must be looked up.
-    pub(super) async fn wait(&self, terms: &Terms, thread: &str) -> bool {
-        let waits = !terms.max_wait.is_zero() && self.summarizer.is_running(thread);
-        if waits {
+    /// Whether there may be a summary now, for a history that has no room left: waits for the one that is being made, no
+    /// longer than is allowed, and takes over what another gateway has had made. It must be looked up.
+    pub(super) async fn wait(&self, terms: &Terms, place: &Place) -> bool {
+        let thread = &place.thread.id;
+        if !terms.max_wait.is_zero() && self.summarizer.is_running(thread) {
             self.summarizer.wait(thread, terms.max_wait).await;
+            return true;
         }
-        waits
+        let used = place.splice.as_ref().map_or(0, |splice| splice.end());
+        terms.settings.enabled && self.take_over(terms, place, used)
     }
 
     /// The summary that is to be made now that this request is sent, if one is due.
@@ -197,8 +214,8 @@ impl Summaries {
             return None;
         }
         let (cut, bytes) = choose(seen, demand)?;
-        let end = newest.as_ref().map_or(0, |newest| newest.end);
-        if end >= cut.end || self.is_made_elsewhere(terms, place, end) {
+        let is_made = newest.as_ref().is_some_and(|newest| newest.end >= cut.end);
+        if is_made || self.take_over(terms, place, 0) {
             return None;
         }
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
@@ -270,9 +287,9 @@ impl Summaries {
             None => (upstream, prospect.protocol, like, credentials::of(headers)?),
         };
         let vendor = Vendor::of_host(upstream.base_url().domain());
-        let window = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
+        let known = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
         let upstream = Arc::clone(upstream);
-        Some(Call { upstream, protocol, model, like, headers, window: window.unwrap_or(WINDOW) })
+        Some(Call { upstream, protocol, model, like, headers, window: terms.writers_window(known) })
     }
 
     /// Begins a job, unless there is too much to do.
@@ -294,12 +311,13 @@ impl Summaries {
         summaries.into_iter().find(|summary| terms.takes(summary, place))
     }
 
-    /// Whether another gateway on the same store has had one made since, beyond the first `end` messages: none is paid
-    /// for twice.
-    fn is_made_elsewhere(&self, terms: &Terms, place: &Place, end: usize) -> bool {
+    /// Takes over what another gateway on the same store has had made since, beyond the first `used` messages, if there
+    /// is such a summary: none is paid for twice.
+    fn take_over(&self, terms: &Terms, place: &Place, used: usize) -> bool {
+        let known = self.newest(terms, place).map_or(used, |newest| newest.end.max(used));
         let threads = [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten();
         let mut stored = threads.filter_map(|thread| self.store.summary(thread).ok()?);
-        let made = stored.find(|made| made.end > end && terms.takes(made, place));
+        let made = stored.find(|made| made.end > known && terms.takes(made, place));
         let is_made = made.is_some();
         if let Some(made) = made {
             self.summarizer.remember(Arc::new(made));
@@ -351,7 +369,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     } else {
         let messages = split_messages(conversation, &bytes, &tokens);
         let first = split::point(&messages, demand.usable, &terms.settings)?;
-        cut::before(&places, first, &terms.settings)
+        cut::before(&places, first, demand, &terms.settings)
     };
     let cut = all.swap_remove(chosen?);
     let bytes = freed(&cut);

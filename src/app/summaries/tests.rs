@@ -165,7 +165,7 @@ fn a_restart_finds_what_was_ready() {
 
     let ready = |settings: &summary::Settings, place: &Place| {
         let given = Summarize { settings: settings.clone(), ..Summarize::default() };
-        let terms = Terms::new(&given, None, window::Settings::default());
+        let terms = Terms::new(&given, None, &Policy::default());
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
         let summaries =
             Summaries::start(Limits::default(), store(), prices, Arc::default(), free(store())).unwrap();
@@ -181,24 +181,26 @@ fn a_restart_finds_what_was_ready() {
     assert!(ready(&other, &ours).is_none());
 }
 
-/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before.
-#[test]
-fn what_was_made_elsewhere_is_not_made_again() {
-    use crate::strategy::window::Gauge;
+fn summaries(store: &Arc<dyn Store>) -> Summaries {
+    let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    let (store, budget) = (Arc::clone(store), free(Arc::clone(store)));
+    Summaries::start(Limits::default(), store, prices, Arc::default(), budget).unwrap()
+}
 
-    let (_home, store) = on_disk();
-    let summaries = || {
-        let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
-        let budget = free(Arc::clone(&store));
-        Summaries::start(Limits::default(), Arc::clone(&store), prices, Arc::default(), budget).unwrap()
-    };
-    let (one, other) = (summaries(), summaries());
-    let conversation = talk("ucccccccc", &[]);
-    let ours = place(&conversation, Chain::root("x", b""));
+fn terms(model: Option<&str>, policy: &Policy) -> Arc<Terms> {
     let settings = summary::Settings { keep_tokens: 500, minimum_gain: 100, ..Default::default() };
-    let given = Summarize { settings, ..Summarize::default() };
-    let terms = Arc::new(Terms::new(&given, None, window::Settings::default()));
-    let gauge = Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
+    let given = Summarize { settings, model: model.map(str::to_owned), ..Summarize::default() };
+    Arc::new(Terms::new(&given, None, policy))
+}
+
+/// What is to be made of a history whose prompt has passed the trigger, at four bytes to a token.
+fn due(
+    summaries: &Summaries,
+    (conversation, place): (&Conversation, &Place),
+    terms: &Arc<Terms>,
+    model: &str,
+) -> Option<Prospect> {
+    let gauge = window::Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
     let level = Level {
         prompt_tokens: gauge.prompt,
         gauge: Some(gauge),
@@ -206,29 +208,96 @@ fn what_was_made_elsewhere_is_not_made_again() {
         clearable_bytes: 0,
         messages: conversation.messages.len() as u32,
     };
-    let due = |summaries: &Summaries| {
-        summaries.due(Seen {
-            protocol: protocol::named("openai-chat").unwrap(),
-            conversation: &conversation,
-            place: &ours,
-            terms: &terms,
-            applied: &[],
-            splice: None,
-            level,
-            model: Some("m"),
-            bytes_per_token: 4.0,
-            now_ms: 0,
-        })
-    };
+    summaries.due(Seen {
+        protocol: protocol::named("openai-chat").unwrap(),
+        conversation,
+        place,
+        terms,
+        applied: &[],
+        splice: None,
+        level,
+        model: Some(model),
+        bytes_per_token: 4.0,
+        now_ms: 0,
+    })
+}
+
+/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and uses
+/// where there is no room left.
+#[test]
+fn what_was_made_elsewhere_is_not_made_again() {
+    let (_home, store) = on_disk();
+    let [one, other, full] = [(); 3].map(|()| summaries(&store));
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let terms = terms(None, &Policy::default());
+    let due = |summaries: &Summaries| due(summaries, (&conversation, &ours), &terms, "m");
     let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours).is_some();
-    assert!(!ready(&other), "there is none yet");
-    let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours));
+    assert!(!ready(&other) && !ready(&full) && !waited(&full), "there is none yet");
+    let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
     runtime
         .block_on(store.commit(crate::store::Batch { summaries: vec![made], ..Default::default() }))
         .unwrap();
     assert!(due(&other).is_none(), "it is there");
     assert!(ready(&other));
+    assert!(!ready(&full) && waited(&full) && ready(&full));
+    assert!(!waited(&full), "there is no other");
+}
+
+/// What would free less than the ladder asks for is not made, if the ladder would pass it over.
+#[test]
+fn what_would_not_be_used_is_not_made() {
+    let (_home, store) = on_disk();
+    let summaries = summaries(&store);
+    let usual = Policy::default;
+    let ladder =
+        |enabled, least| Policy { ladder: ladder::Settings { enabled, least, ..usual().ladder }, ..usual() };
+    let crowded = Policy { window: window::Settings { messages: Some(9), ..usual().window }, ..usual() };
+    for (letters, policy, expected) in [
+        ("ucccccccc", usual(), true),
+        ("uccccccc", usual(), false),
+        ("uccccccc", ladder(true, 0.1), true),
+        ("ucccccccc", ladder(true, 0.3), false),
+        ("uccccccc", ladder(false, 0.15), true),
+        ("uccccccc", crowded, true),
+    ] {
+        let conversation = talk(letters, &[]);
+        let ours = place(&conversation, Chain::root("x", b""));
+        let terms = terms(None, &policy);
+        let found = due(&summaries, (&conversation, &ours), &terms, "m");
+        assert_eq!(found.is_some(), expected, "{letters} {:?} {:?}", policy.ladder, policy.window);
+    }
+}
+
+/// What is set for the conversation's window is about its own model, or better than nothing about another one.
+#[test]
+fn the_writer_takes_what_is_known_of_it() {
+    const KNOWN: &str = "claude-haiku-4-5";
+    let (_home, store) = on_disk();
+    let summaries = summaries(&store);
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
+    let upstream = Arc::new(Upstream::new(upstream));
+    for (own, writer, size, expected) in [
+        ("m", None, None, WINDOW),
+        ("m", None, Some(8_000), 8_000),
+        ("m", None, Some(100_000), 100_000),
+        (KNOWN, None, None, 200_000),
+        (KNOWN, None, Some(8_000), 8_000),
+        (KNOWN, None, Some(1_000_000), 200_000),
+        (KNOWN, Some("m"), None, WINDOW),
+        (KNOWN, Some("m"), Some(100_000), 100_000),
+        ("m", Some(KNOWN), Some(8_000), 200_000),
+    ] {
+        let window = window::Settings { size, ..window::Settings::default() };
+        let terms = terms(writer, &Policy { window, ..Policy::default() });
+        let prospect = due(&summaries, (&conversation, &ours), &terms, own).unwrap();
+        let call = summaries.call(&prospect, &upstream, None, &HeaderMap::new()).unwrap();
+        assert_eq!(call.window, expected, "{own} {writer:?} {size:?}");
+    }
 }
 
 /// What a summary costs counts towards the limits at once, and once after a restart.

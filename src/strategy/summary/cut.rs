@@ -23,6 +23,15 @@ pub struct Demand {
     pub wanted: u64,
     /// Tokens that a prompt may have.
     pub usable: u64,
+    /// A summary that frees fewer tokens would not be used.
+    pub least: u64,
+}
+
+impl Demand {
+    /// Whether a summary in place of so many tokens is worth its price.
+    fn is_met(&self, tokens: u64, settings: &Settings) -> bool {
+        tokens.saturating_sub(settings.length) >= self.least.max(settings.minimum_gain).max(1)
+    }
 }
 
 /// The share of the usable window that may be kept at the end, whatever the settings ask for.
@@ -45,15 +54,14 @@ pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Setti
         all.iter().copied().find(|at| places[*at].is_turn == is_turn && gain(*at) >= demand.wanted)
     };
     let best = enough(true).or_else(|| enough(false)).or_else(|| all.last().copied())?;
-    (gain(best) >= settings.minimum_gain.max(1)).then_some(best)
+    demand.is_met(places[best].tokens, settings).then_some(best)
 }
 
 /// Which of the places (in order) is taken where message `first` should be the first one that stays: there, else at the
 /// nearest place before it, if that is worth it.
-pub fn before(places: &[Place], first: usize, settings: &Settings) -> Option<usize> {
+pub fn before(places: &[Place], first: usize, demand: Demand, settings: &Settings) -> Option<usize> {
     let at = places.iter().rposition(|place| place.end <= first)?;
-    let gain = places[at].tokens.saturating_sub(settings.length);
-    (gain >= settings.minimum_gain.max(1)).then_some(at)
+    demand.is_met(places[at].tokens, settings).then_some(at)
 }
 
 /// Behind which message nothing may be cut, so that the last tokens stay.
@@ -116,7 +124,7 @@ mod tests {
             ("s", 1_000, Settings { length: 2_000, minimum_gain: 0, ..settings(1, 0) }, None),
         ] {
             let (places, tokens) = places(letters);
-            let found = choose(&places, &tokens, Demand { wanted, usable: 25_000 }, &settings);
+            let found = choose(&places, &tokens, Demand { wanted, usable: 25_000, least: 0 }, &settings);
             assert_eq!(found, expected, "{letters} {wanted}");
         }
     }
@@ -125,16 +133,36 @@ mod tests {
     fn the_place_at_a_message_or_before_it() {
         let settings = |minimum_gain| Settings { length: 1_000, minimum_gain, ..Settings::default() };
         let (places, _) = places("ttss");
-        for (first, minimum_gain, expected) in [
-            (2, 1, None),
-            (3, 1, Some(0)),
-            (4, 1, Some(0)),
-            (5, 1, Some(1)),
-            (99, 1, Some(3)),
-            (3, 1_000, Some(0)),
-            (3, 1_001, None),
+        for (first, minimum_gain, least, expected) in [
+            (2, 1, 0, None),
+            (3, 1, 0, Some(0)),
+            (4, 1, 0, Some(0)),
+            (5, 1, 0, Some(1)),
+            (99, 1, 0, Some(3)),
+            (3, 1_000, 1_000, Some(0)),
+            (3, 1_001, 0, None),
+            (3, 1, 1_001, None),
         ] {
-            assert_eq!(before(&places, first, &settings(minimum_gain)), expected, "{first} {minimum_gain}");
+            let demand = Demand { wanted: 0, usable: 0, least };
+            let found = before(&places, first, demand, &settings(minimum_gain));
+            assert_eq!(found, expected, "{first} {minimum_gain} {least}");
+        }
+    }
+
+    /// What would not be used is not made, whatever else is worth it.
+    #[test]
+    fn what_frees_too_little_is_no_place() {
+        let settings = Settings {
+            keep_turns: 1,
+            keep_tokens: 0,
+            length: 1_000,
+            minimum_gain: 1_000,
+            ..Settings::default()
+        };
+        let (places, tokens) = places("ss");
+        for (least, expected) in [(0, Some(1)), (3_000, Some(1)), (3_001, None)] {
+            let demand = Demand { wanted: 9_000, usable: 25_000, least };
+            assert_eq!(choose(&places, &tokens, demand, &settings), expected, "{least}");
         }
     }
 
@@ -145,7 +173,7 @@ mod tests {
             let settings =
                 Settings { keep_turns: turns, keep_tokens: keep, length: 500, minimum_gain: 1, ..Settings::default() };
             let (places, tokens) = places(&letters);
-            let demand = Demand { wanted, usable: 100_000 };
+            let demand = Demand { wanted, usable: 100_000, least: 0 };
             let Some(taken) = choose(&places, &tokens, demand, &settings) else { return Ok(()) };
             let left: u64 = tokens[places[taken].end..].iter().sum();
             prop_assert!(left >= keep);

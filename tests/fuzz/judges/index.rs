@@ -60,7 +60,7 @@ fn scenes(body: &[u8]) -> [Scene; 3] {
 }
 
 /// Reads, plans, rewrites: with nothing sent before, then with all but the last message. A panic is a find; so is
-/// a plan that cannot be carried out.
+/// a plan that cannot be carried out, or makes what the provider accepts into what it refuses.
 pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     let Ok(conversation) = protocol.index(&body, &NoMemo) else { return };
@@ -95,7 +95,10 @@ impl Scene {
                     edited.len() < conversation.body.len() + 64 * outcome.applied.len() + MARKS + more,
                     "an edit does not inflate"
                 );
-                protocol.index(&edited, &NoMemo).expect("an edited body can be read");
+                let read = protocol.index(&edited, &NoMemo).expect("an edited body can be read");
+                if protocol.valid(conversation).is_ok() {
+                    assert_eq!(protocol.valid(&read), Ok(()), "what was accepted stays so");
+                }
             }
             splice = outcome.splice.filter(|splice| splice.end() <= sent);
             applied = outcome.applied;
