@@ -31,6 +31,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         keeps_ms: openai::keeps_ms(&frame),
         continues: None,
+        asks_for_summary: false,
         system: None,
         marks: None,
         body: frame.bytes,

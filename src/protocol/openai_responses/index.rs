@@ -80,6 +80,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     } else {
         frame.messages("openai-responses", memo, &item)?
     };
+    let newest = messages.last().map(|message| message.span.of(&frame.bytes));
+    let asks_for_summary = newest.is_some_and(is_trigger);
     Ok(Conversation {
         array: input.span,
         messages,
@@ -89,6 +91,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         keeps_ms: openai::keeps_ms(&frame),
         continues: continues(&frame)?,
+        asks_for_summary,
         system: None,
         marks: None,
         body: frame.bytes,
@@ -107,6 +110,12 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
         frame.inner_text("conversation", "id")?,
     ];
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
+}
+
+/// Whether an item asks for a compaction of all before it.
+fn is_trigger(item: &[u8]) -> bool {
+    let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
+    object.is_some_and(|object| object.says("type", "compaction_trigger"))
 }
 
 /// What is called a session is believed before the key of a cache, which may be shared.
