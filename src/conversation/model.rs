@@ -286,6 +286,8 @@ pub struct Conversation {
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,
+    /// The client asks the provider, with a word of the dialect's own, to sum up the history.
+    pub asks_for_summary: bool,
     /// The instructions around the messages, where they are one text that may be sent as two: its literal.
     pub system: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.

@@ -6,7 +6,7 @@
 
 use memchr::memchr;
 
-use super::Span;
+use super::{Span, string};
 
 /// The deepest nesting that is read; anything deeper is refused.
 pub const MAX_DEPTH: u32 = 127;
@@ -26,7 +26,7 @@ pub enum Odd {
     /// A key of an object that is read stands there twice.
     #[error("duplicate key")]
     DuplicateKey,
-    /// A key of an object that is read is written with escapes.
+    /// A key of an object that is read is written with escapes that it does not need.
     #[error("key with escapes")]
     EscapedKey,
     /// 4 GiB or more.
@@ -70,7 +70,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// The key without its quotes. Only meaningful for keys without escapes, which [`members`] guarantees.
+    /// The key without its quotes, as it is spelled: with escapes it is no name that is looked for, as [`members`]
+    /// guarantees.
     pub fn name(self, document: &[u8]) -> &[u8] {
         let literal = self.key.of(document);
         literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
@@ -155,13 +156,27 @@ pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
 }
 
 fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, Odd> {
-    if found.iter().any(|member| memchr(b'\\', member.name(document)).is_some()) {
-        return Err(Odd::EscapedKey);
+    let escaped = found.iter().any(|member| memchr(b'\\', member.name(document)).is_some());
+    let twice =
+        if escaped { has_duplicates_decoded(document, &found)? } else { has_duplicates(document, &found) };
+    if twice { Err(Odd::DuplicateKey) } else { Ok(found) }
+}
+
+/// Whether two keys are the same behind their escapes, none of which may be there for nothing: it could hide a name that
+/// is looked for. Words of other alphabets are written with escapes, and so are paths; no name that is looked for is.
+fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, Odd> {
+    let mut names = Vec::with_capacity(members.len());
+    for member in members {
+        let literal = member.key.of(document);
+        let name = string::decode(literal).ok_or(Odd::EscapedKey)?;
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'/');
+        if memchr(b'\\', literal).is_some() && name.bytes().all(is_plain) {
+            return Err(Odd::EscapedKey);
+        }
+        names.push(name);
     }
-    if has_duplicates(document, &found) {
-        return Err(Odd::DuplicateKey);
-    }
-    Ok(found)
+    names.sort_unstable();
+    Ok(names.windows(2).any(|pair| pair[0] == pair[1]))
 }
 
 /// The members of an object, in order, whatever their keys.
@@ -487,6 +502,21 @@ mod tests {
         assert_eq!(of("{\"a\":1,\"b\":{\"a\":1,\"a\":2}}"), Ok(2));
         assert_eq!(of("{\"a\":1,\"a\":2}"), Err(Odd::DuplicateKey));
         assert_eq!(of("{\"\\u0061\":1}"), Err(Odd::EscapedKey));
+        for (object, expected) in [
+            (r#"{"\u540d":1,"b":2}"#, Ok(2)),
+            (r#"{"src\\main.rs":1,"a\/b":2,"say \"x\"":3}"#, Ok(3)),
+            (r#"{"\u540d":1,"名":2}"#, Err(Odd::DuplicateKey)),
+            (r#"{"a\/b":1,"a/b":2}"#, Err(Odd::DuplicateKey)),
+            (r#"{"\u540d":1,"b":2,"b":3}"#, Err(Odd::DuplicateKey)),
+            (r#"{"\u540d":1,"\u0062":2}"#, Err(Odd::EscapedKey)),
+            (r#"{"call\u005fid":1}"#, Err(Odd::EscapedKey)),
+            (r#"{"x\u002did":1}"#, Err(Odd::EscapedKey)),
+            (r#"{"\u0020":1}"#, Err(Odd::EscapedKey)),
+            (r#"{"\ud800":1}"#, Err(Odd::EscapedKey)),
+            (r#"{"\x":1}"#, Err(Odd::EscapedKey)),
+        ] {
+            assert_eq!(of(object), expected, "{object}");
+        }
         assert_eq!(of("[1]"), Err(Odd::Syntax));
         let many: Vec<String> = (0..40).map(|index| format!("\"k{}\":0", index % 39)).collect();
         assert_eq!(of(&format!("{{{}}}", many.join(","))), Err(Odd::DuplicateKey));

@@ -2,6 +2,7 @@
 //!
 //! A body that was edited within its messages is not read anew: only these messages are.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -285,7 +286,10 @@ impl<'a> Object<'a> {
     /// The values of its members in the order of their names: clients may write members in any order.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
         let mut members: Vec<&Member> = self.members.iter().collect();
-        members.sort_by_key(|member| member.name(self.bytes));
+        members.sort_by_cached_key(|member| match string::decode(member.key.of(self.bytes)) {
+            Some(Cow::Owned(name)) => Cow::Owned(name.into_bytes()),
+            _ => Cow::Borrowed(member.name(self.bytes)),
+        });
         members.into_iter().map(|member| member.value)
     }
 

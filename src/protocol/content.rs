@@ -77,6 +77,10 @@ fn block_leaves(
 ) -> Result<Vec<Leaf>, Unread> {
     let mut leaves = Vec::new();
     for (slot, item) in items.iter().enumerate() {
+        if item.kind != Kind::Object {
+            feed(raw, *item, marks, digest)?;
+            continue;
+        }
         let block = Object::read(raw, *item)?;
         match block.of_kind("text", Kind::String).filter(|_| block.is_one_of(texts)) {
             Some(text) => {

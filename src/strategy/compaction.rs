@@ -75,7 +75,7 @@ const NEAR: usize = 400;
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
     let messages = &conversation.messages;
     let newest = messages.len().checked_sub(1)?;
-    if says(conversation, newest, &ASKED) {
+    if conversation.asks_for_summary || says(conversation, newest, &ASKED) {
         return Some(Compaction::Asked);
     }
     let head = messages.iter().position(|message| message.index.role == Role::Assistant);
@@ -187,6 +187,42 @@ mod tests {
         ] {
             let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
             let protocol = protocol::named("openai-chat").unwrap();
+            let conversation = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
+            assert_eq!(of(&conversation), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn providers_are_asked_in_their_own_words() {
+        let talk = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
+        for (dialect, body, expected) in [
+            (
+                "openai-responses",
+                format!(r#"{{"input":[{talk},{{"type":"compaction_trigger"}}]}}"#),
+                Some(Compaction::Asked),
+            ),
+            (
+                "openai-responses",
+                format!(
+                    r#"{{"input":[{talk},{{"type":"compaction_trigger"}},{{"role":"user","content":"c"}}]}}"#
+                ),
+                None,
+            ),
+            (
+                "openai-responses",
+                format!(r#"{{"input":[{talk},{{"role":"user","content":"\"compaction_trigger\""}}]}}"#),
+                None,
+            ),
+            ("openai-responses", r#"{"input":"compaction_trigger"}"#.to_owned(), None),
+            (
+                "anthropic",
+                format!(r#"{{"messages":[{talk}],"compaction":{{"type":"summarize"}}}}"#),
+                Some(Compaction::Asked),
+            ),
+            ("anthropic", format!(r#"{{"messages":[{talk}],"compaction":{{"type":"other"}}}}"#), None),
+            ("anthropic", format!(r#"{{"messages":[{talk}],"compaction":null}}"#), None),
+        ] {
+            let protocol = protocol::named(dialect).unwrap();
             let conversation = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             assert_eq!(of(&conversation), expected, "{body}");
         }

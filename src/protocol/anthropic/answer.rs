@@ -89,7 +89,12 @@ impl Fold for Messages {
     }
 
     fn answer(&mut self) -> Answer {
-        Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
+        let mut usage = std::mem::take(&mut self.usage);
+        // Some servers begin a stream with zeros and never say what the prompt was.
+        if usage.output > Some(0) && usage.has_empty_prompt() {
+            usage.prompt = None;
+        }
+        Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
     }
 }
 
@@ -195,6 +200,30 @@ mod tests {
         assert_eq!(answer.usage, Some(Usage { tokens, ..Usage::default() }));
         assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("msg_1"), Some("claude-x")));
         assert_eq!((answer.stop.as_deref(), answer.complete), (Some("tool_use"), true));
+    }
+
+    /// A prompt that other servers state late, or state and take back, is known; one that they never state is not.
+    #[test]
+    fn zeros_are_no_prompt() {
+        const NOTHING: &str = r#"{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}"#;
+        const PROMPT: &str = r#"{"input_tokens":30,"cache_read_input_tokens":70,"output_tokens":0}"#;
+        for (start, end, expected) in [
+            (NOTHING, r#"{"input_tokens":30,"cache_read_input_tokens":70,"output_tokens":7}"#, Some(100)),
+            (PROMPT, r#"{"input_tokens":0,"output_tokens":7}"#, Some(100)),
+            (PROMPT, r#"{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":7}"#, Some(100)),
+            (NOTHING, r#"{"output_tokens":7}"#, None),
+            (NOTHING, r#"{"input_tokens":0,"output_tokens":7}"#, None),
+            (NOTHING, NOTHING, Some(0)),
+        ] {
+            let answer = stream(&[
+                &format!(r#"{{"type":"message_start","message":{{"id":"m","model":"m","usage":{start}}}}}"#),
+                &format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{end}}}"#),
+                r#"{"type":"message_stop"}"#,
+            ]);
+            let usage = answer.usage.unwrap();
+            let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
+            assert_eq!(found, expected, "{start} {end}");
+        }
     }
 
     #[test]

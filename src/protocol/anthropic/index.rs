@@ -38,6 +38,9 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_tokens"),
         keeps_ms: (marks.long && marks.are_in_history()).then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
+        asks_for_summary: frame
+            .inner_text("compaction", "type")
+            .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),
         body: frame.bytes,

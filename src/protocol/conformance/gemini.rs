@@ -75,7 +75,11 @@ impl Subject for Contents {
     }
 
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
-        let Some(Tree::List(parts)) = message.get_mut("parts") else { panic!("no parts") };
+        let parts = match message.get_mut("parts") {
+            Some(Tree::List(parts)) => &mut parts[..],
+            Some(single) => std::slice::from_mut(single),
+            None => panic!("no parts"),
+        };
         let name = if parts[part].get("functionResponse").is_some() {
             "functionResponse"
         } else {

@@ -30,7 +30,11 @@ impl Subject for Completions {
             Said::Answer(answer) => {
                 let said = message("assistant", texts(&answer.text, dice));
                 let said = thinking(said, answer.thinking, dice);
-                vec![if answer.strange { strange(said, dice) } else { said }]
+                match answer.strange {
+                    true if dice.one_in(4) => vec![message("critic", Node::raw("[[7]]")), said],
+                    true => vec![strange(said, dice)],
+                    false => vec![said],
+                }
             }
         }
     }

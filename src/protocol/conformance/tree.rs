@@ -232,14 +232,15 @@ fn more_words(prompt: &Tree, plan: &Plan) -> Tree {
     Tree::Text(text)
 }
 
-/// Says more at the end of a text: of a string, or of a block's text.
+/// Says more at the end of a text: of a string, or of a block's text, be it in a list or alone.
 fn append(message: &mut Tree, part: usize, more: &str) {
     let list = ["content", "parts"].into_iter().find(|key| message.get(key).is_some()).expect("content");
     let content = message.get_mut(list).expect("content");
-    let text = match content {
-        Tree::List(blocks) => blocks[part].get_mut("text").expect("a text"),
-        text => text,
+    let block = match content {
+        Tree::List(blocks) => &mut blocks[part],
+        single => single,
     };
+    let text = if block.is_string() { block } else { block.get_mut("text").expect("a text") };
     *text = Tree::Text(format!("{}{more}", text.text().expect("a text")));
 }
 

@@ -28,6 +28,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         ),
         keeps_ms: None,
         continues: None,
+        asks_for_summary: false,
         system: None,
         marks: None,
         body: frame.bytes,
@@ -38,15 +39,22 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::read(raw, scan::document(raw)?)?;
     let role = match object.text("role").as_deref() {
-        Some("user" | "function") => Role::User,
+        // Results are sent in the name of the user, of the tool, or of nobody.
+        Some("user" | "function" | "tool" | "") => Role::User,
         None if object.get("role").is_none_or(|role| role.kind == Kind::Null) => Role::User,
         Some("model") => Role::Assistant,
         _ => return Err(Unread::Shape),
     };
-    let list = object.of_kind("parts", Kind::Array).ok_or(Unread::Shape)?;
+    let items = match object.get("parts") {
+        Some(list) if list.kind == Kind::Array => scan::items(raw, list.span)?,
+        // A list of one may be written as what stands in it, and an empty one may be left out.
+        Some(part) if part.kind == Kind::Object => vec![part],
+        None => Vec::new(),
+        Some(none) if none.kind == Kind::Null => Vec::new(),
+        Some(_) => return Err(Unread::Shape),
+    };
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
-    let items = scan::items(raw, list.span)?;
     let parts: Vec<Part> =
         items.into_iter().map(|item| part(raw, item, &mut hash)).collect::<Result<_, _>>()?;
     Ok(MessageIndex::new(role, parts, hash.finish()))

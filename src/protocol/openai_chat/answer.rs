@@ -1,6 +1,7 @@
 //! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
 //!
-//! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds.
+//! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds. What
+//! stands in a chunk as usage goes before what else stands there.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -48,6 +49,9 @@ impl Completion {
         }
         if let Some(tier) = text(document, &["service_tier"]) {
             self.usage.tier = Some(Tier::from_wire(&tier));
+        }
+        if let Some(figures) = document.get("timings").and_then(timed) {
+            self.usage.fold(figures);
         }
         for path in [&["x_groq", "usage"][..], &["usage"]] {
             if let Some(figures) = at(document, path).filter(|figures| figures.is_object()) {
@@ -131,6 +135,13 @@ fn usage(figures: &Value) -> Partial {
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(prompt, cached, written, output)
     }
+}
+
+/// What llama.cpp's server says beside the end of a stream, also unasked: tokens with their times.
+fn timed(timings: &Value) -> Option<Partial> {
+    let cached = count(timings, &["cache_n"])?;
+    let prompt = count(timings, &["prompt_n"])?.saturating_add(cached);
+    Some(Partial::from_inclusive(Some(prompt), Some(cached), None, count(timings, &["predicted_n"])))
 }
 
 /// Some servers leave reasoning out of the output figure; their total tells.

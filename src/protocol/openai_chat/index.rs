@@ -1,4 +1,7 @@
 //! Request bodies to conversations.
+//!
+//! Servers have roles of their own. A message of one that is not known is kept whole, and taken for the model's: then
+//! at worst something newborn before it is taken for old, and stays as it is.
 
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
@@ -28,6 +31,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         keeps_ms: openai::keeps_ms(&frame),
         continues: None,
+        asks_for_summary: false,
         system: None,
         marks: None,
         body: frame.bytes,
@@ -38,11 +42,12 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::read(raw, scan::document(raw)?)?;
     let role = match object.text("role").as_deref() {
-        Some("system" | "developer") => Role::System,
+        Some("system" | "developer" | "latest_reminder") => Role::System,
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("tool" | "function") => Role::Tool,
-        _ => return Err(Unread::Shape),
+        Some(_) => return stranger(&object),
+        None => return Err(Unread::Shape),
     };
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
@@ -55,6 +60,19 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         parts
     };
     Ok(MessageIndex::new(role, parts, hash.finish()))
+}
+
+/// A message in a role that nobody knows.
+fn stranger(object: &Object<'_>) -> Result<MessageIndex, Unread> {
+    let mut hash = Hasher::default();
+    hash.update(&[Role::Assistant as u8]);
+    let part = opaque(object.bytes, object.value, &mut hash)?;
+    Ok(MessageIndex::new(Role::Assistant, vec![part], hash.finish()))
+}
+
+fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    feed(raw, value, MARKS, hash)?;
+    Ok(Part::new(PartKind::Opaque, value.span))
 }
 
 /// Reasoning has no part in a fingerprint: clients drop it from old turns.
@@ -72,11 +90,17 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
             let items = scan::items(object.bytes, value.span)?;
             items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
         }
-        _ => Err(Unread::Shape),
+        _ => Ok(vec![opaque(object.bytes, value, hash)?]),
     }
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+    match item.kind {
+        Kind::Object => {}
+        // Some servers take texts alone.
+        Kind::String => return Ok(text_part(raw, item, item.span, hash)),
+        _ => return opaque(raw, item, hash),
+    }
     let block = Object::read(raw, item)?;
     let kind = match block.text("type").as_deref() {
         Some("text") => match block.of_kind("text", Kind::String) {
@@ -103,8 +127,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     // The old single call, a refusal, audio: kept as they are.
     for key in ["function_call", "refusal", "audio"] {
         if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
-            feed(object.bytes, value, MARKS, hash)?;
-            parts.push(Part::new(PartKind::Opaque, value.span));
+            parts.push(opaque(object.bytes, value, hash)?);
         }
     }
     Ok(parts)

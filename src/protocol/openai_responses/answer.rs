@@ -11,7 +11,7 @@ use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
-const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\""];
+const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
 
 /// What a compacted history calls itself.
 const COMPACTION: &str = "response.compaction";
@@ -176,6 +176,19 @@ mod tests {
              data: {{\"type\":\"response.output_text.delta\",\"delta\":\"\\\"response.completed\\\"\"}}\n\n\
              event: {end}\ndata: {{\"response\":{response},\"sequence_number\":9,\"type\":\"{end}\"}}\n\n"
         )
+    }
+
+    /// Some servers have a word of their own for the end, and leave out what is null.
+    #[test]
+    fn endings_by_other_names() {
+        for (end, status, complete) in
+            [("response.done", "completed", true), ("response.cancelled", "cancelled", false)]
+        {
+            let response = format!(r#"{{"id":"resp_1","status":"{status}","usage":{FIGURES}}}"#);
+            let answer = answer(Framing::Events, &stream(end, &response));
+            assert_eq!(answer.usage.as_ref().map(|usage| usage.tokens), Some(TOKENS), "{end}");
+            assert_eq!((answer.stop.as_deref(), answer.complete), (Some(status), complete), "{end}");
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
 
+/// Who may say something. What somebody else says is an item of an unknown type, and so is what says no more than its id.
+const ROLES: &[&str] = &["user", "assistant", "system", "developer", "latest_reminder"];
+
 /// What an item is.
 #[derive(Clone, Copy)]
 enum Item {
@@ -77,6 +80,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     } else {
         frame.messages("openai-responses", memo, &item)?
     };
+    let newest = messages.last().map(|message| message.span.of(&frame.bytes));
+    let asks_for_summary = newest.is_some_and(is_trigger);
     Ok(Conversation {
         array: input.span,
         messages,
@@ -86,6 +91,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         keeps_ms: openai::keeps_ms(&frame),
         continues: continues(&frame)?,
+        asks_for_summary,
         system: None,
         marks: None,
         body: frame.bytes,
@@ -104,6 +110,12 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
         frame.inner_text("conversation", "id")?,
     ];
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
+}
+
+/// Whether an item asks for a compaction of all before it.
+fn is_trigger(item: &[u8]) -> bool {
+    let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
+    object.is_some_and(|object| object.says("type", "compaction_trigger"))
 }
 
 /// What is called a session is believed before the key of a cache, which may be shared.
@@ -129,8 +141,12 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::read(raw, scan::document(raw)?)?;
     let kind = object.text("type");
     let kind = kind.as_deref().unwrap_or("message");
-    let item = ITEMS.iter().find(|(name, _)| *name == kind).map_or(Item::Unknown, |(_, item)| *item);
-    let role = role(&object, kind, item)?;
+    let known = ITEMS.iter().find(|(name, _)| *name == kind);
+    let item = match known.map_or(Item::Unknown, |(_, item)| *item) {
+        Item::Message if !ROLES.iter().any(|role| object.says("role", role)) => Item::Unknown,
+        item => item,
+    };
+    let role = role(&object, kind, item);
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
     let parts = match item {
@@ -145,13 +161,12 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
-fn role(object: &Object<'_>, kind: &str, item: Item) -> Result<Role, Unread> {
-    Ok(match item {
+fn role(object: &Object<'_>, kind: &str, item: Item) -> Role {
+    match item {
         Item::Message => match object.text("role").as_deref() {
             Some("user") => Role::User,
-            Some("assistant") => Role::Assistant,
-            Some("system" | "developer") => Role::System,
-            _ => return Err(Unread::Shape),
+            Some("system" | "developer" | "latest_reminder") => Role::System,
+            _ => Role::Assistant,
         },
         // What the provider ran by itself is the model's, with its result.
         Item::Output | Item::Printed | Item::Sealed(_) if object.says("execution", "server") => {
@@ -161,7 +176,7 @@ fn role(object: &Object<'_>, kind: &str, item: Item) -> Result<Role, Unread> {
         Item::Aside => Role::System,
         Item::Unknown if kind.ends_with("_call_output") => Role::System,
         _ => Role::Assistant,
-    })
+    }
 }
 
 fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
@@ -173,7 +188,7 @@ fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
             let items = scan::items(object.bytes, value.span)?;
             items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
         }
-        _ => Err(Unread::Shape),
+        _ => Ok(vec![opaque(object, hash)?]),
     }
 }
 

@@ -3,6 +3,8 @@
 //! A stream repeats its usage figures in several events, each with some of the fields, each cumulative. They
 //! are folded field by field, the last stated value winning, and only then turned into disjoint buckets:
 //! subtracting event by event would mix figures of different events. Nothing is ever added up over events.
+//!
+//! No prompt is empty: zeros for all of it, behind an event that says more, are what a server puts where it says nothing.
 
 #[cfg(test)]
 mod tests;
@@ -105,6 +107,7 @@ impl Partial {
                 *older = newer;
             }
         }
+        let newer = if self.has_prompt() && newer.has_empty_prompt() { newer.without_zeros() } else { newer };
         if newer.prompt.is_some() || newer.output.is_some() {
             // A total of older figures says nothing of newer ones.
             self.total = None;
@@ -129,6 +132,38 @@ impl Partial {
         self.unpriced.extend(newer.unpriced);
         last(&mut self.audio_input, newer.audio_input);
         last(&mut self.media_output, newer.media_output);
+    }
+
+    /// Whether anything was in the prompt.
+    fn has_prompt(&self) -> bool {
+        let (Some(Prompt::Uncached(prompt) | Prompt::Total(prompt)), read, written) =
+            (self.prompt, self.cache_read, self.cache_write)
+        else {
+            return false;
+        };
+        [Some(prompt), read, written].into_iter().flatten().any(|tokens| tokens > 0)
+    }
+
+    /// Whether a prompt is stated, and nothing was in it.
+    pub fn has_empty_prompt(&self) -> bool {
+        self.prompt.is_some() && !self.has_prompt()
+    }
+
+    /// The same without figures of tokens that are zero.
+    fn without_zeros(mut self) -> Self {
+        self.prompt = None;
+        for figure in [
+            &mut self.cache_read,
+            &mut self.cache_write,
+            &mut self.cache_write_5m,
+            &mut self.cache_write_1h,
+            &mut self.cache_write_12h,
+            &mut self.output,
+            &mut self.total,
+        ] {
+            *figure = figure.filter(|tokens| *tokens > 0);
+        }
+        self
     }
 
     /// The record, or `None` if no figure was ever stated: unknown usage is not zero usage.

@@ -67,6 +67,26 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
 }
 
 #[test]
+fn zeros_behind_a_prompt_say_nothing() {
+    let total = Some(107);
+    let stated = Partial { total, ..Partial::from_inclusive(Some(100), Some(60), None, Some(7)) };
+    let zeros = Partial { total: Some(0), ..Partial::from_inclusive(Some(0), Some(0), Some(0), Some(0)) };
+    let expected = Tokens { input: 40, cache_read: 60, output: 7, ..Tokens::default() };
+    check([stated.clone(), zeros.clone()], expected);
+    check([zeros.clone(), stated.clone()], expected);
+    check([zeros.clone(), zeros.clone()], Tokens::default());
+    check([zeros.clone()], Tokens::default());
+    // What is said beside them is said.
+    check([stated.clone(), Partial { output: Some(9), ..zeros }], Tokens { output: 9, ..expected });
+    // All of the prompt may come from the cache.
+    let start = Partial::from_disjoint(Some(40), Some(60), Some(0), Some(1));
+    let cached = Partial::from_disjoint(Some(0), Some(100), Some(0), Some(7));
+    check([start.clone(), cached], Tokens { cache_read: 100, output: 7, ..Tokens::default() });
+    let delta = Partial::from_disjoint(Some(0), None, None, Some(7));
+    check([start, delta], expected);
+}
+
+#[test]
 fn inclusive_streams_subtract_after_folding() {
     let first = Partial::from_inclusive(Some(5000), Some(4096), None, None);
     let last = Partial {
