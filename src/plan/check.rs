@@ -391,7 +391,7 @@ impl Pairs {
 }
 
 /// Nothing comes to stand where it did not stand before, unless every provider takes it there: the user first
-/// and last, no two answers of the model in a row, instructions only before an answer or at the end.
+/// and last, behind an answer the user alone, instructions only before an answer or at the end.
 fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let count = conversation.messages.len();
     let mut inserted: Vec<Vec<Role>> = vec![Vec::new(); count + 1];
@@ -413,7 +413,7 @@ fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
         let stood_so = matches!((pair[0].0, pair[1].0), (Some(one), Some(next)) if next == one + 1);
         stood_so
             || match (pair[0].1, pair[1].1) {
-                (Role::Assistant, next) => next != Role::Assistant,
+                (Role::Assistant, next) => next == Role::User,
                 (Role::System, next) => matches!(next, Role::Assistant | Role::System),
                 _ => true,
             }

@@ -280,6 +280,26 @@ fn messages_stand_where_providers_take_them() {
             (&[insert(4, Role::User, " ")], Err(Refusal::EmptyText)),
         ],
     );
+    let said = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+    let talk = [
+        ("user", "goal"),
+        ("assistant", "a"),
+        ("user", "b"),
+        ("system", "note"),
+        ("assistant", "c"),
+        ("user", "d"),
+    ];
+    let talk: Vec<String> = talk.iter().map(|(role, text)| said(role, text)).collect();
+    refusals(
+        "anthropic",
+        &format!(r#"{{"messages":[{}]}}"#, talk.join(",")),
+        &[
+            (&[drop(1, 3)], Ok(())),
+            (&[drop(2, 3)], Err(Refusal::Order)),
+            (&[drop(1, 3), insert(1, Role::Assistant, "summary")], Err(Refusal::Order)),
+            (&[drop(1, 3), insert(1, Role::User, "summary")], Ok(())),
+        ],
+    );
 }
 
 #[test]
