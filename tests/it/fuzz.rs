@@ -1,6 +1,7 @@
 //! What the fuzz targets check, on the fixtures and on fixtures cut short: the targets themselves are built apart,
 //! with instrumentation.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,38 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() { files(&path, out) } else { out.push(path) }
+    }
+}
+
+/// The packages of a lock file: what each is locked to, and what it depends on.
+fn locked(path: &str) -> BTreeMap<String, (String, Vec<String>)> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let packages = text.split("[[package]]").skip(1).map(|package| {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            line.unwrap_or_default().trim_matches('"').to_owned()
+        };
+        let (_, list) = package.split_once("dependencies = [").unwrap_or_default();
+        let list = list.split(']').next().unwrap_or_default().split(['"', ',', '\n', ' ']);
+        let dependencies = list.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        (value("name"), (value("version") + &value("checksum"), dependencies))
+    });
+    packages.collect()
+}
+
+/// The targets have a lock file of their own, and are built from it alone.
+#[test]
+fn targets_are_built_with_what_the_crate_is_built_with() {
+    let (own, targets) = (locked("Cargo.lock"), locked("tests/fuzz/Cargo.lock"));
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let (_, list) = manifest.split_once("[dependencies]\n").unwrap();
+    let list = list.split("\n[").next().unwrap().lines().filter_map(|line| line.split_once(" = "));
+    let needed: BTreeSet<&str> = list.map(|(name, _)| name).collect();
+    assert!(needed.len() > 20, "{needed:?}");
+    let known: BTreeSet<&str> = targets["plimsoll"].1.iter().map(String::as_str).collect();
+    assert_eq!(known, needed, "run `cargo metadata` in tests/fuzz");
+    for (name, (locked, _)) in &targets {
+        assert!(own.get(name).is_none_or(|(other, _)| other == locked), "{name}");
     }
 }
 
