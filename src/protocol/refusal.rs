@@ -19,7 +19,8 @@ use crate::sse::Framer;
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
         400 | 422 | 500 => whole(body),
-        200 => whole(body).or_else(|| events(body).into_iter().find_map(|event| error(&event))),
+        200 if is_error(body) => whole(body),
+        200 => events(body).into_iter().find_map(|event| error(&event)),
         _ => None,
     };
     let Some(error) = error.map(|error| error.to_ascii_lowercase()) else { return Refused::Other };
@@ -64,6 +65,12 @@ fn parts(error: &str) -> Option<u64> {
     ];
     let number = |words: &&str| trailing_number(error.split_once(words)?.0);
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
+}
+
+/// Whether an answer with a good status is an error by its own word: a message alone may be anything.
+fn is_error(body: &[u8]) -> bool {
+    let document: Option<Value> = serde_json::from_slice(body).ok();
+    document.is_some_and(|document| document.get("error").is_some_and(|error| !error.is_null()))
 }
 
 /// The words of an error that is all of an answer.
@@ -207,6 +214,8 @@ mod tests {
             (200, "data: {\"delta\":\"prompt is too long\"}\n\n", Refused::Other),
             (200, r#"{"error":{"message":"prompt is too long"}}"#, overflow(None, None)),
             (200, r#"{"text":"prompt is too long"}"#, Refused::Other),
+            (200, r#"{"message":"prompt is too long"}"#, Refused::Other),
+            (200, r#"{"error":null,"message":"prompt is too long"}"#, Refused::Other),
             (
                 200,
                 "event: error\ndata: {\"error\":{\"message\":\"Error rendering prompt with jinja template\"}}\n\n",

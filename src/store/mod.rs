@@ -2,7 +2,8 @@
 //!
 //! Reads are answered on the spot by the calling thread; writes go through one writer thread, which groups
 //! them into transactions. A decision is committed before the request that made it leaves. Bodies are stored only
-//! where the configuration says so, credentials never.
+//! where the configuration says so, credentials never. Above it stand memories that are bounded and lost with the
+//! process ([`Recent`]).
 
 pub mod bodies;
 mod checkpoints;

@@ -17,9 +17,6 @@ const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
 
-/// Who may say something. What somebody else says is an item of an unknown type, and so is what says no more than its id.
-const ROLES: &[&str] = &["user", "assistant", "system", "developer", "latest_reminder"];
-
 /// What an item is.
 #[derive(Clone, Copy)]
 enum Item {
@@ -143,7 +140,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let kind = kind.as_deref().unwrap_or("message");
     let known = ITEMS.iter().find(|(name, _)| *name == kind);
     let item = match known.map_or(Item::Unknown, |(_, item)| *item) {
-        Item::Message if !ROLES.iter().any(|role| object.says("role", role)) => Item::Unknown,
+        Item::Message if speaker(&object).is_none() => Item::Unknown,
         item => item,
     };
     let role = role(&object, kind, item);
@@ -161,13 +158,19 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
+/// Who says something. What nobody known says is an item of an unknown type, and so is what says no more than its id.
+fn speaker(object: &Object<'_>) -> Option<Role> {
+    match object.text("role")?.as_ref() {
+        "user" => Some(Role::User),
+        "assistant" => Some(Role::Assistant),
+        "system" | "developer" | "latest_reminder" => Some(Role::System),
+        _ => None,
+    }
+}
+
 fn role(object: &Object<'_>, kind: &str, item: Item) -> Role {
     match item {
-        Item::Message => match object.text("role").as_deref() {
-            Some("user") => Role::User,
-            Some("system" | "developer" | "latest_reminder") => Role::System,
-            _ => Role::Assistant,
-        },
+        Item::Message => speaker(object).unwrap_or(Role::Assistant),
         // What the provider ran by itself is the model's, with its result.
         Item::Output | Item::Printed | Item::Sealed(_) if object.says("execution", "server") => {
             Role::Assistant
