@@ -1,17 +1,19 @@
 //! Where requests belong, on a real store, before and after a restart.
 
+mod gateways;
+mod splices;
+
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{Caller, Lineage, Memory, Place, Relation};
 use crate::conversation::{Chain, Conversation, NoMemo, PartId};
 use crate::plan::LeafEdit;
-use crate::planner::{Applied, Decision, Layout, PartKey, Splice};
+use crate::planner::{Applied, Decision, PartKey};
 use crate::protocol;
 use crate::store::{Batch, Outputs, Sqlite, Store};
 
@@ -216,24 +218,6 @@ fn principals_know_nothing_of_each_other() {
     }
 }
 
-/// What one gateway has sent of a thread, another one on the same store goes on with, however much older what it
-/// remembers is.
-#[test]
-fn gateways_on_one_store_take_turns_in_a_thread() {
-    let one = Desk::new();
-    one.send(&session("s"), &talk("u:goal"), &[]);
-    let other = one.restarted();
-    let mut said = "u:goal".to_owned();
-    for step in 1..7_u32 {
-        let _ = write!(said, " c{step} r{step}");
-        let desk = if step % 3 == 0 { &one } else { &other };
-        desk.ids.set(10 * step);
-        let place = desk.send(&session("s"), &talk(&said), &[]);
-        let expected = (Relation::Continue, "thread-1", 2 * step as usize - 1);
-        assert_eq!((place.relation, &*place.thread.id, place.sent), expected, "{said}");
-    }
-}
-
 /// A new thread of a session does not take over that another one of it was set aside: the label may be anyone's.
 #[test]
 fn threads_are_set_aside_with_their_forks_only() {
@@ -396,89 +380,6 @@ fn what_decides_more_is_remembered() {
     }
 }
 
-/// A splice that takes the messages from 1 to `end`.
-fn splice(end: u32, text: &str) -> Arc<Splice> {
-    Arc::new(Splice {
-        rule: "note".into(),
-        drops: [(1, end)].into(),
-        layout: Layout::Answer,
-        at: PartId { message: end, part: 0 },
-        leaf: 0,
-        text: text.into(),
-        bytes_before: 100,
-        bytes_after: text.len() as u64,
-        output: None,
-    })
-}
-
-/// A splice does not hold where what it takes is in the step in progress, or is what the user said last.
-#[test]
-fn splices_take_nothing_from_who_goes_back() {
-    for (request, back, end) in [
-        ("u c1 r1 a u:more", "u c1 r1 u:other", 3),
-        ("u a u:b c1 r1 u:state", "u a u:b c1 r1 c2 r2", 3),
-        ("u a u:b c1 r1 u:state", "u a u:b c1 r1", 3),
-    ] {
-        let desk = Desk::new();
-        let body = talk(request);
-        let place = desk.place(&session("s"), &body);
-        let splice = splice(end, "note");
-        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        batch.splices.extend(desk.lineage.spliced(&body, &place, &splice));
-        desk.commit(batch);
-        desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
-        // Made again, it leaves no more behind.
-        desk.send(&session("s"), &body, &[]);
-        for desk in [&desk, &desk.restarted()] {
-            let next = format!("{request} a u:on");
-            let held =
-                [request, &next, back].map(|body| desk.place(&session("s"), &talk(body)).splice.is_some());
-            assert_eq!(held, [true, true, false], "{request}");
-        }
-    }
-}
-
-/// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
-/// replaces most counts.
-#[test]
-fn splices_hold_since_they_were_sent() {
-    let desk = Desk::new();
-    let send = |request: &str, splice: Option<Arc<Splice>>| {
-        let request = talk(request);
-        let place = desk.place(&session("s"), &request);
-        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        batch
-            .splices
-            .extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&request, &place, splice)));
-        desk.commit(batch);
-        desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
-    };
-    send("u a u:b", None);
-    send("u a u:b a u:c", Some(splice(2, "first")));
-    send("u a u:b a u:c a u:d", None);
-    send("u a u:b a u:c a u:d a u:e", Some(splice(4, "second")));
-    for desk in [&desk, &desk.restarted()] {
-        for (request, expected) in [
-            ("u a u:b a u:c a u:d a u:e a u:f", Some("second")),
-            ("u a u:b a u:c a u:d a u:e", Some("second")),
-            ("u a u:b a u:c a u:d a u:other", Some("first")),
-            ("u a u:b a u:c a u:d", Some("first")),
-            ("u a u:b a u:c", Some("first")),
-            ("u a u:b a u:other", None),
-            ("u a u:b", None),
-            ("u a u:x a u:c a u:d a u:e a u:f", None),
-            ("u:goal a u:b a u:c a u:d a u:e a u:f", None),
-            ("u:summary u:e a u:f", None),
-        ] {
-            let place = desk.place(&session("s"), &talk(request));
-            assert_eq!(place.splice.as_ref().map(|splice| &*splice.text), expected, "{request}");
-        }
-        let stranger = Desk { root: Chain::root("x", b"you"), ..Desk::on(Arc::clone(&desk.store), 100) };
-        let place = stranger.place(&session("s"), &talk("u a u:b a u:c a u:d a u:e a u:f"));
-        assert!(place.splice.is_none());
-    }
-}
-
 /// A request that never ended a request, but was the beginning of one, was sent all the same.
 #[test]
 fn beginnings_of_requests_were_sent() {
@@ -492,18 +393,6 @@ fn beginnings_of_requests_were_sent() {
             assert_eq!(desk.place(&session("s"), &talk(request)).sent, sent, "{request}");
         }
     }
-}
-
-/// Another gateway on the store sees what this one stored, and is not told what it remembers otherwise.
-#[test]
-fn gateways_share_a_store() {
-    let (one, request) = (Desk::new(), talk("u c1 r1"));
-    let two = one.restarted();
-    one.send(&session("s"), &request, &[decided(&request, 2, "one")]);
-    let place = two.send(&session("s"), &talk("u c1 r1 c2 r2"), &[]);
-    assert_eq!((place.relation, texts(&place)), (Relation::Continue, vec!["2:one".to_owned()]));
-    let place = one.place(&session("s"), &talk("u c1 r1 c2 r2 a u"));
-    assert_eq!((place.sent, texts(&place)), (5, vec!["2:one".to_owned()]));
 }
 
 /// A history that the provider keeps is not in the body: the name of what is continued stands for it.
@@ -532,66 +421,5 @@ fn a_kept_history_goes_on_in_its_thread() {
         let place = desk.place(caller, &continuing(answer, "y"));
         assert_eq!(place.relation, Relation::New);
         assert_ne!(place.thread.id, first.thread.id);
-    }
-}
-
-/// A request of a walk: by which gateway, from which earlier request on, without how many of its last messages, and with
-/// which words more.
-type Step = (bool, prop::sample::Index, usize, &'static str);
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let more = prop::sample::select(vec!["a u", "c r", "c r a u", "c r c r", "u", "a", "c r u"]);
-    let back = prop_oneof![4 => Just(0_usize), 1 => 1..4_usize];
-    prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), back, more), 1..12)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Of whatever one of several gateways on a store has sent, the others know what it was sent as.
-    #[test]
-    fn gateways_on_one_store_decide_as_one(steps in steps()) {
-        let alone = Desk::new();
-        let one = Desk::new();
-        let other = one.restarted();
-        let mut sent: Vec<Vec<String>> = vec![vec!["u:goal".to_owned()]];
-        for (at, (is_one, from, back, more)) in steps.into_iter().enumerate() {
-            // Most requests go on from the newest one.
-            let from = if from.index(3) > 0 { sent.len() - 1 } else { from.index(sent.len()) };
-            let mut words = sent[from].clone();
-            words.truncate(words.len().saturating_sub(back).max(1));
-            while words.last().is_some_and(|word| word.starts_with('c')) {
-                words.pop();
-            }
-            let mut id = words.len();
-            words.extend(more.split(' ').map(|word| {
-                id += usize::from(word != "r");
-                format!("{word}{id}:{at}")
-            }));
-            let request = talk(&words.join(" "));
-            let desk = if is_one { &one } else { &other };
-            let places = [&alone, desk].map(|desk| {
-                desk.ids.set(100 * at as u32 + 100);
-                let place = desk.place(&session("s"), &request);
-                // What is new is decided about with every second request, and what is old with every third.
-                let is_open = |message: usize| !place.applied.iter().any(|one| one.part.message as usize == message);
-                let is_due = |message: usize| {
-                    let is_new = message >= place.sent;
-                    is_open(message) && ((is_new && at % 2 == 0) || (!is_new && at % 3 == 2 && message < place.answered))
-                };
-                let results = words.iter().enumerate().filter(|(_, word)| word.starts_with('r'));
-                let fresh = results.filter(|(message, _)| is_due(*message));
-                let fresh: Vec<Applied> =
-                    fresh.map(|(message, _)| decided(&request, message as u32, &format!("by {at}"))).collect();
-                desk.send(&session("s"), &request, &fresh)
-            });
-            let [expected, found] = places.map(|place| {
-                let mut decided = texts(&place);
-                decided.sort();
-                (place.sent, decided)
-            });
-            prop_assert_eq!(expected, found, "{:?}", words);
-            sent.push(words);
-        }
     }
 }

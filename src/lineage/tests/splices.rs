@@ -1,0 +1,87 @@
+//! Where a splice holds.
+
+use super::*;
+use crate::planner::{Layout, Splice};
+
+/// A splice that takes the messages from 1 to `end`.
+fn splice(end: u32, text: &str) -> Arc<Splice> {
+    Arc::new(Splice {
+        rule: "note".into(),
+        drops: [(1, end)].into(),
+        layout: Layout::Answer,
+        at: PartId { message: end, part: 0 },
+        leaf: 0,
+        text: text.into(),
+        bytes_before: 100,
+        bytes_after: text.len() as u64,
+        output: None,
+    })
+}
+
+/// A splice does not hold where what it takes is in the step in progress, or is what the user said last.
+#[test]
+fn splices_take_nothing_from_who_goes_back() {
+    for (request, back, end) in [
+        ("u c1 r1 a u:more", "u c1 r1 u:other", 3),
+        ("u a u:b c1 r1 u:state", "u a u:b c1 r1 c2 r2", 3),
+        ("u a u:b c1 r1 u:state", "u a u:b c1 r1", 3),
+    ] {
+        let desk = Desk::new();
+        let body = talk(request);
+        let place = desk.place(&session("s"), &body);
+        let splice = splice(end, "note");
+        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        batch.splices.extend(desk.lineage.spliced(&body, &place, &splice));
+        desk.commit(batch);
+        desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
+        // Made again, it leaves no more behind.
+        desk.send(&session("s"), &body, &[]);
+        for desk in [&desk, &desk.restarted()] {
+            let next = format!("{request} a u:on");
+            let held =
+                [request, &next, back].map(|body| desk.place(&session("s"), &talk(body)).splice.is_some());
+            assert_eq!(held, [true, true, false], "{request}");
+        }
+    }
+}
+
+/// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
+/// replaces most counts.
+#[test]
+fn splices_hold_since_they_were_sent() {
+    let desk = Desk::new();
+    let send = |request: &str, splice: Option<Arc<Splice>>| {
+        let request = talk(request);
+        let place = desk.place(&session("s"), &request);
+        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        batch
+            .splices
+            .extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&request, &place, splice)));
+        desk.commit(batch);
+        desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
+    };
+    send("u a u:b", None);
+    send("u a u:b a u:c", Some(splice(2, "first")));
+    send("u a u:b a u:c a u:d", None);
+    send("u a u:b a u:c a u:d a u:e", Some(splice(4, "second")));
+    for desk in [&desk, &desk.restarted()] {
+        for (request, expected) in [
+            ("u a u:b a u:c a u:d a u:e a u:f", Some("second")),
+            ("u a u:b a u:c a u:d a u:e", Some("second")),
+            ("u a u:b a u:c a u:d a u:other", Some("first")),
+            ("u a u:b a u:c a u:d", Some("first")),
+            ("u a u:b a u:c", Some("first")),
+            ("u a u:b a u:other", None),
+            ("u a u:b", None),
+            ("u a u:x a u:c a u:d a u:e a u:f", None),
+            ("u:goal a u:b a u:c a u:d a u:e a u:f", None),
+            ("u:summary u:e a u:f", None),
+        ] {
+            let place = desk.place(&session("s"), &talk(request));
+            assert_eq!(place.splice.as_ref().map(|splice| &*splice.text), expected, "{request}");
+        }
+        let stranger = Desk { root: Chain::root("x", b"you"), ..Desk::on(Arc::clone(&desk.store), 100) };
+        let place = stranger.place(&session("s"), &talk("u a u:b a u:c a u:d a u:e a u:f"));
+        assert!(place.splice.is_none());
+    }
+}
