@@ -1,5 +1,7 @@
 //! The SQLite store: what goes in comes out, whoever else is at it and whatever fails.
 
+mod opening;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -364,31 +366,6 @@ fn records_are_booked_once_and_forgotten() {
     assert_eq!(count, 1);
 }
 
-#[test]
-fn a_newer_store_is_left_alone() {
-    let bench = Bench::new();
-    drop(bench.open());
-    bench.database().execute_batch("PRAGMA user_version = 4").unwrap();
-    assert!(matches!(bench.try_open().err(), Some(StoreError::Newer)));
-    bench.database().execute_batch("PRAGMA user_version = 1").unwrap();
-    assert!(bench.try_open().is_ok());
-}
-
-/// A store of the first version gets the tables that it lacks, and keeps what it holds.
-#[test]
-fn an_older_store_is_brought_up_to_date() {
-    let bench = Bench::new();
-    wait(bench.open().commit(decided(vec![stored("m", 0, "m", "kept")], 1))).unwrap();
-    bench
-        .database()
-        .execute_batch("DROP TABLE splices; DROP TABLE missing; PRAGMA user_version = 1")
-        .unwrap();
-    let store = bench.open();
-    assert_eq!(store.splices(&[chain("m")]).unwrap(), []);
-    assert_eq!(store.decisions(&[chain("m")]).unwrap(), [stored("m", 0, "m", "kept")]);
-    wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
-}
-
 fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {
     let splice = Splice {
         rule: "note".into(),
@@ -435,15 +412,6 @@ fn splices_are_found_by_what_they_replace() {
 }
 
 #[test]
-fn what_is_no_database_is_an_error() {
-    let bench = Bench::new();
-    std::fs::create_dir_all(bench.path().parent().unwrap()).unwrap();
-    std::fs::write(bench.path(), "this is not a database, and it is longer than a header of one would be")
-        .unwrap();
-    assert!(matches!(bench.try_open().err(), Some(StoreError::Database(_))));
-}
-
-#[test]
 fn damaged_rows_are_errors() {
     for (damage, broken) in [
         ("UPDATE replacements SET leaves = 'nonsense'", "decisions"),
@@ -466,49 +434,6 @@ fn damaged_rows_are_errors() {
         assert_eq!(store.decisions(&[chain("m")]).is_err(), broken == "decisions", "{damage}");
         assert_eq!(store.thread("t").is_err(), broken == "threads", "{damage}");
         assert_eq!(store.session("s").is_err(), broken == "threads", "{damage}");
-    }
-}
-
-/// Gateways that start at once on a new file all get it.
-#[test]
-fn a_new_store_is_made_once() {
-    for _ in 0..5 {
-        let bench = Bench::new();
-        let opened: Vec<_> = std::thread::scope(|scope| {
-            let openers: Vec<_> = (0..6).map(|_| scope.spawn(|| bench.try_open())).collect();
-            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
-        });
-        for (at, store) in opened.iter().enumerate() {
-            let store = store.as_ref().unwrap_or_else(|error| panic!("{at}: {error}"));
-            let name = at.to_string();
-            wait(store.commit(decided(vec![stored(&name, 0, &name, "x")], 1))).unwrap();
-        }
-        let last = opened.last().unwrap().as_ref().unwrap();
-        let all = (0..6).all(|at| last.decisions(&[chain(&at.to_string())]).unwrap().len() == 1);
-        assert!(all);
-    }
-}
-
-#[test]
-fn only_this_user_may_enter() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let bench = Bench::new();
-    drop(bench.open());
-    assert_eq!(mode(bench.path().parent().unwrap()), 0o700);
-
-    // Somebody else made the folder.
-    let bench = Bench::new();
-    let path = bench.path();
-    let dir = path.parent().unwrap();
-    std::fs::create_dir(dir).unwrap();
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let store = bench.open();
-    wait(store.commit(decided(vec![stored("a", 0, "a", "x")], 1))).unwrap();
-    let files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
-    assert_eq!(files.len(), 3, "{files:?}");
-    for file in files {
-        assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
 
@@ -546,20 +471,4 @@ fn the_newest_summary_of_a_thread_is_found() {
     assert_eq!(store.summary("t").unwrap(), Some(again));
     bench.database().execute_batch("UPDATE summaries SET chain = x'00' || hex(chain)").unwrap();
     assert!(store.summary("t").is_err());
-}
-
-/// A statement that runs for every result of a history is made once.
-#[test]
-fn statements_are_not_made_again_for_other_values() {
-    let bench = Bench::new();
-    wait(bench.open().commit(decided(vec![stored("m", 1, "m", "short")], 5))).unwrap();
-    let connection = bench.database();
-    schema::tune(&connection).unwrap();
-    let mut statement = connection.prepare(sqlite::RECOVER).unwrap();
-    for (root, found) in [("root", true), ("other", false), ("root", true)] {
-        let key = decision("", Some("call")).key.unwrap();
-        let mut rows = statement.query([chain(root).0.0, key.0.0]).unwrap();
-        assert_eq!(rows.next().unwrap().is_some(), found, "{root}");
-    }
-    assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
 }
