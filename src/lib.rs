@@ -35,7 +35,8 @@
 //!
 //! 1. [`server`] takes it, finds its upstream and its protocol by the path ([`app`]), and collects the body up to a
 //!    limit. What is of no known kind, or too long, streams through unread.
-//! 2. [`protocol`] indexes the body: a [`conversation::Conversation`] of messages and parts, each a span of the bytes.
+//! 2. [`protocol`] indexes the body: a [`conversation::Conversation`] of messages and parts, each a span of the bytes. A
+//!    request that stands in another body is taken out of it, and put back before it leaves.
 //! 3. [`lineage`] finds the thread that it continues, and what was decided in it, in [`store`].
 //! 4. [`planner`] applies that, has [`shape`] shorten what is new, and asks [`strategy`] whether an event is due. What
 //!    comes of it is a [`plan::Plan`].

@@ -12,6 +12,7 @@ mod follow;
 mod housekeeping;
 #[cfg(test)]
 mod laws;
+mod letter;
 mod memo;
 mod meter;
 mod metrics;
@@ -45,7 +46,7 @@ use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
-use crate::summarizer::Job;
+use crate::summarizer::{Job, Like};
 use crate::upstream::Upstream;
 use crate::usage::Catalogue;
 
@@ -56,6 +57,7 @@ use asked::Asked;
 use books::{Books, Name};
 use budget::{Budget, Reached};
 use follow::Attempt;
+use letter::Letter;
 use memo::Indexes;
 use meter::Meter;
 use rewritten::Rewritten;
@@ -113,10 +115,10 @@ impl Core {
     }
 
     /// The model that a request asks for.
-    fn model(&self, protocol: &'static dyn Protocol, inbound: &Inbound) -> Option<String> {
-        let read = protocol::read(protocol, &inbound.body, &self.memo).ok();
+    fn model(&self, protocol: &'static dyn Protocol, letter: &Letter) -> Option<String> {
+        let read = protocol::read(protocol, &letter.inbound.body, &self.memo).ok();
         let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
-        named.or_else(|| protocol.model_of_path(inbound.head.uri.path()).map(str::to_owned))
+        named.or_else(|| letter.model(protocol).map(str::to_owned))
     }
 
     fn keeps_outputs(&self) -> bool {
@@ -141,11 +143,15 @@ impl Gateway for Sidecar {
         };
         match purpose {
             Purpose::Count => {
-                let asked = Asked::of(protocol, &inbound);
-                let body = self.core.preview(protocol, &inbound.head.headers, &inbound.body, asked);
-                Prepared { body, ..Prepared::default() }
+                let letter = Letter::open(protocol, purpose, inbound);
+                let asked = letter.asked(protocol);
+                let head = &letter.inbound.head;
+                let body = self.core.preview(protocol, &head.headers, &letter.inbound.body, asked);
+                Prepared { body: body.map(|body| letter.sealed(body)), ..Prepared::default() }
             }
-            Purpose::Generate | Purpose::Compact => self.generate(protocol, inbound).await,
+            Purpose::Generate | Purpose::Compact => {
+                self.generate(protocol, Letter::open(protocol, purpose, inbound)).await
+            }
         }
     }
 
@@ -154,12 +160,13 @@ impl Gateway for Sidecar {
         if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
             return None;
         }
+        let letter = Letter::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
         let prompt = match refused {
             Refused::Overflow { limit, prompt } => {
-                let model = self.core.model(protocol, &inbound);
+                let model = self.core.model(protocol, &letter);
                 if let Some(limit) = limit {
-                    self.core.windows.learn(inbound.upstream.name(), model.as_deref(), limit);
+                    self.core.windows.learn(letter.inbound.upstream.name(), model.as_deref(), limit);
                 }
                 prompt
             }
@@ -167,7 +174,7 @@ impl Gateway for Sidecar {
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recovered(protocol, inbound, Overflow { prompt }, attempt).await
+        self.recovered(protocol, letter, Overflow { prompt }, attempt).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
@@ -206,95 +213,101 @@ impl Sidecar {
         protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &key)
     }
 
-    async fn generate(&self, protocol: &'static dyn Protocol, inbound: Inbound) -> Prepared {
-        let rewritten = self.rewrite(protocol, &inbound, None).await;
-        self.prepared(protocol, inbound, rewritten, Attempt::default())
+    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter) -> Prepared {
+        let rewritten = self.rewrite(protocol, &letter, None).await;
+        self.prepared(protocol, &letter, rewritten, Attempt::default())
     }
 
     /// The request once more, if room can be made in it.
     async fn recovered(
         &self,
         protocol: &'static dyn Protocol,
-        inbound: Inbound,
+        letter: Letter,
         overflow: Overflow,
         attempt: Attempt,
     ) -> Option<Prepared> {
-        let rewritten = self.rewrite(protocol, &inbound, Some(overflow)).await;
+        let rewritten = self.rewrite(protocol, &letter, Some(overflow)).await;
         if !rewritten.has_room {
             return None;
         }
         tracing::info!(attempt.before, "the prompt was too long: it is shortened and sent again");
-        Some(self.prepared(protocol, inbound, rewritten, attempt))
+        Some(self.prepared(protocol, &letter, rewritten, attempt))
     }
 
     async fn rewrite(
         &self,
         protocol: &'static dyn Protocol,
-        inbound: &Inbound,
+        letter: &Letter,
         overflow: Option<Overflow>,
     ) -> Rewritten {
-        let asked = Asked { overflow, ..Asked::of(protocol, inbound) };
-        self.core.rewrite(protocol, &inbound.head.headers, &inbound.body, asked).await
+        let asked = Asked { overflow, ..letter.asked(protocol) };
+        self.core.rewrite(protocol, &letter.inbound.head.headers, &letter.inbound.body, asked).await
     }
 
     fn prepared(
         &self,
         protocol: &'static dyn Protocol,
-        inbound: Inbound,
+        letter: &Letter,
         mut rewritten: Rewritten,
         attempt: Attempt,
     ) -> Prepared {
-        let Inbound { head, body, upstream, received_at } = inbound;
+        let overhead = letter.overhead();
+        let Inbound { head, body, upstream, received_at } = &letter.inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
         let refusal = spent.or_else(|| rewritten.fault.take());
-        if let Some(keyed) = self.keyed(protocol, &upstream, &rewritten, &body) {
+        if let Some(keyed) = self.keyed(protocol, upstream, &rewritten, body) {
             rewritten.body = Some(keyed);
         }
-        let asks = self.core.routes.include_usage(&upstream);
-        let leaving = rewritten.body.as_ref().unwrap_or(&body);
+        let asks = self.core.routes.include_usage(upstream);
+        let leaving = rewritten.body.as_ref().unwrap_or(body);
         let asked = if asks { protocol.ask_for_usage(leaving) } else { None };
         let filter = asked.is_some().then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
         rewritten.body = asked.or(rewritten.body);
         let start = follow::Start {
             id,
-            head: Arc::clone(&head),
-            received_at,
+            head: Arc::clone(head),
+            received_at: *received_at,
             prepared_at: Instant::now(),
             budget,
-            received: body.len() as u64,
-            sent: rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64,
+            received: (body.len() + overhead) as u64,
+            sent: (rewritten.body.as_ref().map_or(body.len(), Bytes::len) + overhead) as u64,
             attempt,
             rewritten_to,
         };
-        let job = rewritten.prospect.take().and_then(|prospect| self.job(prospect, &head, &upstream));
+        let job = rewritten.prospect.take().and_then(|prospect| self.job(prospect, letter));
         let slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let exchange = follow::Follow::new(
             Arc::clone(&self.core),
             protocol,
-            upstream,
+            Arc::clone(upstream),
             rewritten.facts,
             slot,
             start,
             job,
         );
-        Prepared { body: rewritten.body, exchange: Some(Box::new(exchange)), filter, refusal }
+        let body = rewritten.body.map(|body| letter.sealed(body));
+        Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 }
 
 impl Sidecar {
     /// What the summariser is to do when this request is answered.
-    fn job(&self, prospect: Prospect, head: &Parts, upstream: &Arc<Upstream>) -> Option<Job> {
+    fn job(&self, prospect: Prospect, letter: &Letter) -> Option<Job> {
         let summaries = self.core.summaries.as_ref()?;
+        let head = &letter.inbound.head;
         let like = match self.core.routes.route(head) {
-            Route::Read(target) => Some(target.path_and_query.as_str().to_owned()),
+            Route::Read(target) => Some(Like {
+                path: target.path_and_query.as_str().to_owned(),
+                within: letter.envelope.clone(),
+            }),
             _ => None,
         };
-        summaries.job(prospect, upstream, like, &head.headers)
+        summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)
     }
 }
 

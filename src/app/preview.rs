@@ -17,21 +17,6 @@ impl Core {
         body: &Bytes,
         asked: Asked<'_>,
     ) -> Option<Bytes> {
-        let Some(within) = protocol.counted(body) else {
-            return self.previewed(protocol, headers, body, asked);
-        };
-        let within = within.range();
-        let request = self.previewed(protocol, headers, &body.slice(within.clone()), asked)?;
-        Some([&body[..within.start], &*request, &body[within.end..]].concat().into())
-    }
-
-    fn previewed(
-        &self,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: Asked<'_>,
-    ) -> Option<Bytes> {
         let mut request = Request::read(self, protocol, headers, body, asked).ok()?;
         let place = request.place().ok()?;
         request.opening = request.begins_with(headers, &place);

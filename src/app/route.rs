@@ -40,10 +40,19 @@ const PATHS: &[(&str, &str, &str, Purpose)] = &[
     ("/models/", ":generateContent", "gemini", Purpose::Generate),
     ("/models/", ":streamGenerateContent", "gemini", Purpose::Generate),
     ("/models/", ":countTokens", "gemini", Purpose::Count),
+    // Code Assist: Google's own clients with a login.
+    ("", "/v1internal:generateContent", "gemini", Purpose::Generate),
+    ("", "/v1internal:streamGenerateContent", "gemini", Purpose::Generate),
+    ("", "/v1internal:countTokens", "gemini", Purpose::Count),
 ];
 
-/// What other paths of a dialect begin with. They are not read, but have to find their way.
-const PLACES: &[(&str, &str)] = &[("/v1/responses", "openai-responses"), ("/v1beta/", "gemini")];
+/// What other paths of a dialect begin with, and which of the upstreams that speak it they are for, if not the first.
+/// They are not read, but have to find their way.
+const PLACES: &[(&str, &str, &str)] = &[
+    ("/v1/responses", "openai-responses", ""),
+    ("/v1beta/", "gemini", ""),
+    ("/v1internal", "gemini", "code-assist"),
+];
 
 /// Headers that tell whose client it is where the path does not.
 const HEADERS: &[(&str, &str)] = &[
@@ -157,7 +166,7 @@ impl Routes {
             Self::Named(all) => by_prefix(all, head).unzip(),
         };
         let path = path.as_ref().map_or_else(|| head.uri.path(), PathAndQuery::path);
-        let of_path = || entry(path).map(|(name, _)| name).or_else(|| place(path));
+        let of_path = || entry(path).map(|(name, _)| name).or_else(|| place(path).map(|(name, _)| name));
         let of_headers = || sender(head).filter(|name| served.is_none_or(|served| served.speaks(name)));
         let of_upstream = || served.and_then(|served| served.dialects.first()).map(String::as_str);
         let name = of_path().or_else(of_headers).or_else(of_upstream);
@@ -190,8 +199,10 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
     let read = || Some(dialect(&head.method, path)?.0.name());
     // First the place: a provider may take another dialect than its own below its own paths.
-    let name = place(path).or_else(read).or_else(|| sender(head))?;
-    all.iter().find(|served| served.speaks(name))
+    let (place, upstream) = place(path).unzip();
+    let name = place.or_else(read).or_else(|| sender(head))?;
+    let named = all.iter().find(|served| Some(served.upstream.name()) == upstream);
+    named.or_else(|| all.iter().find(|served| served.speaks(name)))
 }
 
 /// A signature is of the very bytes of the body.
@@ -200,8 +211,10 @@ fn is_signed(headers: &HeaderMap) -> bool {
     scheme.is_some_and(|scheme| scheme.starts_with(b"AWS4-"))
 }
 
-fn place(path: &str) -> Option<&'static str> {
-    PLACES.iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| *name)
+/// The dialect and the upstream of a path that is below a provider's own.
+fn place(path: &str) -> Option<(&'static str, &'static str)> {
+    let found = PLACES.iter().find(|(start, _, _)| path.starts_with(start));
+    found.map(|(_, name, upstream)| (*name, *upstream))
 }
 
 fn sender(head: &Parts) -> Option<&'static str> {
@@ -255,6 +268,7 @@ mod tests {
             served("anthropic", &["anthropic"]),
             served("openai", &["openai-chat", "openai-responses"]),
             served("gemini", &["gemini"]),
+            served("code-assist", &["gemini"]),
             served("local", &["openai-chat"]),
         ]);
         for (method, uri, header, expected) in [
@@ -283,7 +297,17 @@ mod tests {
                 "authorization",
                 "forward gemini /v1beta/openai/chat/completions",
             ),
-            ("POST", "/gemini/v1internal:generateContent", "", "forward gemini /v1internal:generateContent"),
+            ("POST", "/v1internal:generateContent", "", "read code-assist /v1internal:generateContent"),
+            (
+                "POST",
+                "/v1internal:streamGenerateContent?alt=sse",
+                "",
+                "read code-assist /v1internal:streamGenerateContent?alt=sse",
+            ),
+            ("POST", "/v1internal:countTokens", "", "read code-assist /v1internal:countTokens"),
+            ("POST", "/v1internal:loadCodeAssist", "", "forward code-assist /v1internal:loadCodeAssist"),
+            ("GET", "/v1internal/operations/x", "", "forward code-assist /v1internal/operations/x"),
+            ("POST", "/gemini/v1internal:generateContent", "", "read gemini /v1internal:generateContent"),
             ("POST", "/local/v1/chat/completions?x=%2F", "", "read local /v1/chat/completions?x=%2F"),
             ("POST", "/local/v1/messages", "", "forward local /v1/messages"),
             ("GET", "/local?x=1", "", "forward local /?x=1"),

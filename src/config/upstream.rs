@@ -122,6 +122,7 @@ const BUILT_IN: &[(&str, &str, &[Protocol])] = &[
     ("anthropic", "https://api.anthropic.com", &[Protocol::Anthropic]),
     ("openai", "https://api.openai.com", &[Protocol::OpenaiChat, Protocol::OpenaiResponses]),
     ("gemini", "https://generativelanguage.googleapis.com", &[Protocol::Gemini]),
+    ("code-assist", "https://cloudcode-pa.googleapis.com", &[Protocol::Gemini]),
 ];
 
 /// Names that would swallow paths that clients send: the first segments of the providers' own paths.

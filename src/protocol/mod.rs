@@ -11,6 +11,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod content;
+mod envelope;
 mod frames;
 pub mod prompt;
 mod reader;
@@ -31,12 +32,13 @@ pub mod openai_responses;
 use bytes::Bytes;
 
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::{Edits, Odd, Span};
+use crate::json::{Edits, Odd};
 use crate::plan::{self, Plan};
 
 pub use answer::{Answer, AnswerReader, AtFault, Fault, Framing, Refused};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
+pub use envelope::Envelope;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::{has_opened, refused};
 pub use sieve::Sieve;
@@ -56,8 +58,8 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Where the request stands in the body of a question for its length, if it does not stand alone.
-    fn counted(&self, _body: &Bytes) -> Option<Span> {
+    /// The body that a request stands in, for dialects in which it may not stand alone. `None` for a request itself.
+    fn envelope(&self, _body: &Bytes) -> Option<Envelope> {
         None
     }
 

@@ -49,6 +49,7 @@ impl Vendor {
             ("openai.com", Self::OpenAi),
             ("chatgpt.com", Self::OpenAi),
             ("generativelanguage.googleapis.com", Self::Gemini),
+            ("cloudcode-pa.googleapis.com", Self::Gemini),
             ("aiplatform.googleapis.com", Self::Vertex),
             ("deepseek.com", Self::DeepSeek),
             ("x.ai", Self::Xai),
@@ -135,6 +136,7 @@ mod tests {
             ("max.ai", None),
             ("openrouter.ai", Some(Vendor::OpenRouter)),
             ("notopenai.com", None),
+            ("cloudcode-pa.googleapis.com", Some(Vendor::Gemini)),
             ("localhost", None),
             ("", None),
         ] {

@@ -89,6 +89,14 @@ struct Seen {
     wrong: Mutex<Vec<String>>,
 }
 
+/// Gemini's dialect with the request and the answer within other bodies.
+const ENVELOPED: &str = "code-assist";
+
+/// The dialect that is spoken.
+fn spoken(dialect: &str) -> &str {
+    if dialect == ENVELOPED { "gemini" } else { dialect }
+}
+
 /// The messages of one step: the model's call, and what the tool answers.
 fn step(dialect: &str, at: usize, sentences: usize) -> Vec<Value> {
     let (id, said) = (format!("call_{at}"), if at == 3 { MODEL_DECISION } else { "Next one" });
@@ -119,7 +127,7 @@ fn step(dialect: &str, at: usize, sentences: usize) -> Vec<Value> {
 
 /// What somebody says.
 fn says(dialect: &str, role: &str, text: &str) -> Value {
-    match (dialect, role) {
+    match (spoken(dialect), role) {
         ("gemini", "assistant") => json!({"role": "model", "parts": [{"text": text}]}),
         ("gemini", _) => json!({"role": "user", "parts": [{"text": text}]}),
         _ => json!({"role": role, "content": text}),
@@ -127,9 +135,11 @@ fn says(dialect: &str, role: &str, text: &str) -> Value {
 }
 
 fn body(dialect: &str, model: &str, messages: &[Value]) -> String {
-    let list = protocol::named(dialect).unwrap().list();
+    let list = protocol::named(spoken(dialect)).unwrap().list();
     let mut body = json!({ list: messages });
-    if dialect != "gemini" {
+    if dialect == ENVELOPED {
+        body = json!({"model": model, "project": "p", "request": body});
+    } else if dialect != "gemini" {
         body["model"] = json!(model);
     }
     if dialect == "anthropic" {
@@ -143,6 +153,7 @@ fn path(dialect: &str, model: &str) -> String {
         "anthropic" => "/v1/messages".to_owned(),
         "openai-chat" => "/v1/chat/completions".to_owned(),
         "openai-responses" => "/v1/responses".to_owned(),
+        ENVELOPED => "/v1internal:generateContent".to_owned(),
         _ => format!("/v1beta/models/{model}:generateContent"),
     }
 }
@@ -158,6 +169,10 @@ fn answer(dialect: &str, model: &str, text: &str, tokens: u64) -> String {
         "openai-responses" => json!({"id": "m", "model": model, "status": "completed",
             "usage": {"input_tokens": tokens, "output_tokens": 9},
             "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]}),
+        ENVELOPED => {
+            let within: Value = serde_json::from_str(&answer("gemini", model, text, tokens)).unwrap();
+            json!({"response": within, "traceId": "t"})
+        }
         _ => json!({"responseId": "m", "modelVersion": model,
             "usageMetadata": {"promptTokenCount": tokens, "candidatesTokenCount": 9},
             "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{"text": text}]}}]}),
@@ -174,9 +189,23 @@ fn summary(prompt: &str) -> String {
     )
 }
 
+/// The request itself, if what is around it is as the client sends it.
+fn opened(case: &Case, body: &str) -> Option<String> {
+    if case.dialect != ENVELOPED {
+        return Some(body.to_owned());
+    }
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    let request = body.as_object_mut()?.remove("request")?;
+    (body == json!({"model": case.scale.model, "project": "p"})).then(|| request.to_string())
+}
+
 fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
     let (text, dialect, model) = (received.text(), case.dialect, case.scale.model);
     let tokens = text.len() as u64 / 4;
+    let Some(request) = opened(case, &text) else {
+        seen.wrong.lock().unwrap().push("nothing within".to_owned());
+        return (400, "{}".to_owned());
+    };
     if text.contains("You write the working memory of an AI agent") {
         let number = seen.summaries.fetch_add(1, Ordering::Relaxed);
         return match case.writer {
@@ -197,8 +226,8 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
     *seen.requests.lock().unwrap() += 1;
     seen.more.notify_all();
     seen.peak.fetch_max(tokens, Ordering::Relaxed);
-    let protocol = protocol::named(dialect).unwrap();
-    let valid = protocol.index(&Bytes::from(text.clone()), &NoMemo).map_err(|unread| unread.to_string());
+    let protocol = protocol::named(spoken(dialect)).unwrap();
+    let valid = protocol.index(&Bytes::from(request), &NoMemo).map_err(|unread| unread.to_string());
     let valid =
         valid.and_then(|conversation| protocol.valid(&conversation).map_err(|wrong| wrong.to_string()));
     if let Err(wrong) = valid {
@@ -337,6 +366,11 @@ fn openai_responses() {
 #[test]
 fn gemini() {
     check("gemini", Writer::Good, 9);
+}
+
+#[test]
+fn within_other_bodies() {
+    check(ENVELOPED, Writer::Good, 9);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod checkpoints;
 mod cli;
 mod config;
 mod endless;
+mod envelope;
 mod fuzz;
 mod gateway;
 mod inspected;

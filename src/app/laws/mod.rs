@@ -141,14 +141,17 @@ impl<'a> World<'a> {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<Option<Bytes>, TestCaseError> {
-        let count = |body: &Bytes| {
-            self.gateways[gateway].preview(self.subject.protocol(), headers, body, Rig::asked())
+        let (gateway, protocol) = (&self.gateways[gateway], self.subject.protocol());
+        let alone = |body: &Bytes| gateway.preview(protocol, headers, body, Rig::asked());
+        let count = |body: &Bytes| match protocol.envelope(body) {
+            Some(envelope) => alone(&envelope.request()).map(|counted| envelope.around(&counted)),
+            None => alone(body),
         };
         let within = |body: &Bytes| -> Bytes {
             [&br#"{"a":1.0, "generateContentRequest" :"#[..], body, b" }"].concat().into()
         };
         let counted = count(body);
-        if self.subject.protocol().name() == "gemini" {
+        if protocol.name() == "gemini" {
             prop_assert_eq!(count(&within(body)), counted.as_ref().map(within));
         }
         Ok(counted)

@@ -29,7 +29,7 @@ use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
 use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::{ladder, window};
-use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
+use crate::summarizer::{Call, Job, Like, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
 
@@ -241,7 +241,7 @@ impl Summaries {
         &self,
         prospect: Prospect,
         upstream: &Arc<Upstream>,
-        like: Option<String>,
+        like: Option<Like>,
         headers: &HeaderMap,
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
@@ -271,7 +271,7 @@ impl Summaries {
         &self,
         prospect: &Prospect,
         upstream: &Arc<Upstream>,
-        like: Option<String>,
+        like: Option<Like>,
         headers: &HeaderMap,
     ) -> Option<Call> {
         let terms = &prospect.terms;

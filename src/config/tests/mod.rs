@@ -89,6 +89,7 @@ fn upstreams_override_by_field_and_add_by_name() {
         "anthropic https://api.anthropic.com anthropic",
         "openai http://proxy:81 openai-chat+openai-responses",
         "gemini https://generativelanguage.googleapis.com gemini",
+        "code-assist https://cloudcode-pa.googleapis.com gemini",
         "zeta http://zeta/api openai-chat",
         "alpha http://alpha ",
     ];

@@ -1,7 +1,7 @@
 //! Requests and answers as clients and providers write them, cut down to what is peculiar about each.
 //!
 //! `fixtures/DIALECT/CASE/` holds `request.json` with `index.txt`, what is read from it, and, where `plan.json`
-//! says what to change, `expected.json`, compared as bytes; or `response.sse` or `response.json` with
+//! says what to change, `expected.json`, compared as bytes (a request within another body: the request alone); or `response.sse` or `response.json` with
 //! `usage.json`. With `UPDATE_FIXTURES=1` what is expected is written anew: read the difference.
 
 use std::fmt::Write as _;
@@ -68,7 +68,9 @@ fn check(case: &Path, name: &str, got: &str, wrong: &mut Vec<String>) {
 
 fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<String>) {
     let protocol = subject.protocol();
-    let conversation = match protocol.index(&Bytes::copy_from_slice(body.as_bytes()), &NoMemo) {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let body = protocol.envelope(&body).map_or(body, |envelope| envelope.request());
+    let conversation = match protocol.index(&body, &NoMemo) {
         Ok(conversation) => conversation,
         Err(unread) => return check(case, "index.txt", &format!("unread: {unread}\n"), wrong),
     };
@@ -78,6 +80,7 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
     let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
     let after = after.unwrap_or_else(|error| panic!("{}: {error}", case.display()));
     let after = std::str::from_utf8(&after).unwrap();
+    let body = std::str::from_utf8(&body).unwrap();
     assert!(planned(subject, body, &plan).same(&Tree::parse(after)), "{}: {after}", case.display());
     check(case, "expected.json", after, wrong);
 }

@@ -14,6 +14,11 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
 }
 
+/// A response, which may stand in another body as the request did.
+pub(super) fn opened(body: &Value) -> &Value {
+    body.get("response").filter(|response| response.is_object()).unwrap_or(body)
+}
+
 #[derive(Default)]
 struct Responses {
     answer: Answer,
@@ -25,7 +30,8 @@ struct Responses {
 }
 
 impl Responses {
-    fn take(&mut self, response: &Value) {
+    fn take(&mut self, event: &Value) {
+        let response = opened(event);
         for (kept, key) in [(&mut self.answer.id, "responseId"), (&mut self.answer.model, "modelVersion")] {
             if let Some(said) = text(response, &[key]) {
                 *kept = Some(said);
@@ -172,6 +178,19 @@ mod tests {
             let tokens = answer.usage.map(|usage| usage.tokens);
             assert_eq!(tokens.map(|tokens| (tokens.input, tokens.output)), Some((1000, 50)));
         }
+    }
+
+    /// As the request stood in another body, so does every event of the answer.
+    #[test]
+    fn an_answer_may_stand_in_other_bodies() {
+        let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);
+        let events = [event("", ""), end];
+        let within = |event: &String| format!(r#"{{"response":{event},"traceId":"t"}}"#);
+        let expected = stream(&events);
+        assert!(expected.complete && expected.usage.is_some());
+        assert_eq!(stream(&events.each_ref().map(within)), expected);
+        let broken = stream(&[within(&events[0]), r#"{"error":{"message":"no"}}"#.to_owned()]);
+        assert_eq!((broken.error.as_deref(), broken.complete), (Some("no"), false));
     }
 
     #[test]

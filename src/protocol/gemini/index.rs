@@ -20,7 +20,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         array: list.span,
         messages,
         model: None,
-        session: None,
+        session: frame.name("session_id"),
         stream: false,
         max_output: frame.inner_number(
             ["generationConfig", "generation_config"],

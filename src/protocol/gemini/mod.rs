@@ -12,15 +12,13 @@ mod pair;
 
 use bytes::Bytes;
 
-use super::body::Object;
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
-    AnswerReader, Ask, Asked, Document, Fault, Framing, Lowering, Protocol, Unread, between, splice,
+    AnswerReader, Ask, Asked, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread, between, splice,
 };
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::scan::{self, Kind};
-use crate::json::{Edits, Span, string};
+use crate::json::{Edits, string};
 use crate::plan::{self, Op, Plan, Refusal};
 
 /// The dialect.
@@ -59,18 +57,10 @@ impl Protocol for Gemini {
         between(path, "/models/", ':')
     }
 
-    /// `{"generateContentRequest": …}`: instructions and tools are only counted so.
-    fn counted(&self, body: &Bytes) -> Option<Span> {
-        let body = Object::read(body, scan::document(body).ok()?).ok()?;
-        if body.get(self.list()).is_some() {
-            return None;
-        }
-        match (body.get("generateContentRequest"), body.get("generate_content_request")) {
-            (Some(request), None) | (None, Some(request)) if request.kind == Kind::Object => {
-                Some(request.span)
-            }
-            _ => None,
-        }
+    /// `{"generateContentRequest": …}`, in which alone instructions and tools are counted, and `{"request": …}`, as Code
+    /// Assist (the login of Google's own clients) expects it.
+    fn envelope(&self, body: &Bytes) -> Option<Envelope> {
+        Envelope::read(body, self.list(), &["request", "generateContentRequest", "generate_content_request"])
     }
 
     /// There are no instructions within a history here.
@@ -110,29 +100,5 @@ impl Protocol for Gemini {
 
     fn fault(&self, fault: &Fault<'_>) -> String {
         error::body(fault)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_to_be_counted_may_stand_in_another_body() {
-        for (body, expected) in [
-            (r#"{"generateContentRequest":{"model":"m"}}"#, Some(r#"{"model":"m"}"#)),
-            (r#" {"x":[], "generate_content_request" : { } }"#, Some("{ }")),
-            (r#"{"generate\u0043ontentRequest":{}}"#, None),
-            (r#"{"contents":[]}"#, None),
-            (r#"{"contents":[],"generateContentRequest":{}}"#, None),
-            (r#"{"generate_content_request":{},"generateContentRequest":{}}"#, None),
-            (r#"{"generateContentRequest":{},"generateContentRequest":{}}"#, None),
-            (r#"{"generateContentRequest":[]}"#, None),
-            ("[]", None),
-            ("{", None),
-        ] {
-            let span = Gemini.counted(&Bytes::from(body));
-            assert_eq!(span.map(|span| &body[span.range()]), expected, "{body}");
-        }
     }
 }

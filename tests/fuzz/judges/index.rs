@@ -63,6 +63,10 @@ fn scenes(body: &[u8]) -> [Scene; 3] {
 /// a plan that cannot be carried out, or makes what the provider accepts into what it refuses.
 pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
+    if let Some(envelope) = protocol.envelope(&body) {
+        assert_eq!(envelope.around(&envelope.request()), body, "what is around a request stays");
+        return check(protocol, &envelope.request());
+    }
     let Ok(conversation) = protocol.index(&body, &NoMemo) else { return };
     for scene in scenes(&body) {
         scene.play(protocol, &conversation);

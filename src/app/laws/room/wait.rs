@@ -23,6 +23,7 @@ use crate::planner::Overflow;
 use crate::protocol::Protocol;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::{Batch, Store};
+use crate::summarizer::Like;
 use crate::upstream::{self, Upstream};
 
 /// How a request fares.
@@ -87,7 +88,7 @@ impl Patience {
             let waited = began.elapsed();
             self.core.store.commit(Batch::default()).await.unwrap();
             let summaries = self.core.summaries.as_ref().expect("they are on");
-            let like = Some("/v1/any".to_owned());
+            let like = Some(Like { path: "/v1/any".to_owned(), within: None });
             let job = sent.prospect.and_then(|due| summaries.job(due, &self.silence.upstream, like, headers));
             if let Some(job) = job {
                 summaries.begin(job);

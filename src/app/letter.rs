@@ -1,0 +1,63 @@
+//! A request and what it came in. All that is done to a request is done to it alone; what leaves is in its envelope
+//! again.
+
+use bytes::Bytes;
+
+use super::asked::Asked;
+use super::route::Purpose;
+use crate::protocol::{Envelope, Protocol};
+use crate::server::Inbound;
+use crate::strategy::compaction::Compaction;
+use crate::usage::Vendor;
+
+/// A request and what it came in.
+pub(super) struct Letter {
+    /// The request; its body is without the envelope.
+    pub(super) inbound: Inbound,
+    pub(super) purpose: Purpose,
+    pub(super) envelope: Option<Envelope>,
+}
+
+impl Letter {
+    /// A request that came alone, or in an envelope: where its path names the model, only a question for its length
+    /// may.
+    pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
+        let may = purpose == Purpose::Count || protocol.model_of_path(inbound.head.uri.path()).is_none();
+        let envelope = if may { protocol.envelope(&inbound.body) } else { None };
+        if let Some(envelope) = &envelope {
+            inbound.body = envelope.request();
+        }
+        Self { inbound, purpose, envelope }
+    }
+
+    /// What its head, its envelope and its destination say.
+    pub(super) fn asked(&self, protocol: &dyn Protocol) -> Asked<'_> {
+        let upstream = &self.inbound.upstream;
+        Asked {
+            vendor: Vendor::of_host(upstream.base_url().domain()),
+            model: self.model(protocol),
+            upstream: upstream.name(),
+            compaction: (self.purpose == Purpose::Compact).then_some(Compaction::Asked),
+            overflow: None,
+        }
+    }
+
+    /// The model that the path or the envelope names.
+    pub(super) fn model(&self, protocol: &dyn Protocol) -> Option<&str> {
+        let of_path = protocol.model_of_path(self.inbound.head.uri.path());
+        of_path.or_else(|| self.envelope.as_ref()?.model())
+    }
+
+    /// Bytes that its envelope adds to a request.
+    pub(super) fn overhead(&self) -> usize {
+        self.envelope.as_ref().map_or(0, Envelope::overhead)
+    }
+
+    /// Another request in the same envelope.
+    pub(super) fn sealed(&self, request: Bytes) -> Bytes {
+        match &self.envelope {
+            Some(envelope) => envelope.around(&request),
+            None => request,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Bodies that a request does not stand alone in.
+//!
+//! Such a request is read and edited as if it stood alone. What is around it leaves as it came.
+
+use bytes::Bytes;
+
+use super::Document;
+use super::body::{Object, text};
+use crate::json::scan::{Kind, Value};
+use crate::json::{Edit, Edits, Span, string};
+
+/// What the names of models may begin with.
+const MODELS: &str = "models/";
+
+/// A body that holds a request.
+#[derive(Debug, Clone)]
+pub struct Envelope {
+    body: Bytes,
+    request: Span,
+    model: Option<(Span, Box<str>)>,
+}
+
+impl Envelope {
+    /// Reads a body that has no list of messages called `list`, and a request under exactly one of some names.
+    pub(super) fn read(body: &Bytes, list: &str, names: &[&str]) -> Option<Self> {
+        let outer = Document::frame(body, list).ok().filter(|outer| outer.get(list).is_none())?;
+        let mut found = names.iter().filter_map(|name| outer.get(name));
+        let request =
+            found.next().filter(|request| request.kind == Kind::Object && found.next().is_none())?;
+        let named = |model: Value| Some((model.span, text(body, model)?));
+        let inner = || {
+            let model = Object::read(body, request).ok()?.get("model")?;
+            named(model)
+        };
+        let model = outer.get("model").and_then(named).or_else(inner);
+        Some(Self { body: body.clone(), request: request.span, model })
+    }
+
+    /// The request, which shares the body's memory.
+    pub fn request(&self) -> Bytes {
+        self.body.slice(self.request.range())
+    }
+
+    /// The model that the request or what is around it names.
+    pub fn model(&self) -> Option<&str> {
+        let (_, name) = self.model.as_ref()?;
+        Some(name.strip_prefix(MODELS).unwrap_or(name)).filter(|name| !name.is_empty())
+    }
+
+    /// Bytes around the request.
+    pub fn overhead(&self) -> usize {
+        self.body.len() - self.request.len()
+    }
+
+    /// The body with another request in it.
+    pub fn around(&self, request: &[u8]) -> Bytes {
+        let within = self.request.range();
+        [&self.body[..within.start], request, &self.body[within.end..]].concat().into()
+    }
+
+    /// The body of a question to a model, as the request's own server expects it. `None` where no place for a model is
+    /// known.
+    pub(super) fn asking(&self, request: &str, model: &str) -> Option<String> {
+        let (at, _) =
+            self.model.as_ref().filter(|(at, _)| !self.request.range().contains(&at.range().start))?;
+        let edits = [Edit::replace(self.request, request), Edit::replace(*at, string::encode(model))];
+        String::from_utf8(Edits::new(edits.into()).ok()?.apply(&self.body)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Option<Envelope> {
+        Envelope::read(&Bytes::copy_from_slice(body.as_bytes()), "contents", &["request", "other"])
+    }
+
+    #[test]
+    fn a_request_may_stand_in_another_body() {
+        for (body, expected) in [
+            (r#"{"request":{"model":"m"}}"#, Some((r#"{"model":"m"}"#, Some("m")))),
+            (r#" {"x":[], "other" : { } }"#, Some(("{ }", None))),
+            (r#"{"model":"a","request":{"model":"b"}}"#, Some((r#"{"model":"b"}"#, Some("a")))),
+            (r#"{"request":{"model":"models/a-1"}}"#, Some((r#"{"model":"models/a-1"}"#, Some("a-1")))),
+            (r#"{"model":7,"request":{}}"#, Some(("{}", None))),
+            (r#"{"model":"","request":{}}"#, Some(("{}", None))),
+            (r#"{"contents":[]}"#, None),
+            (r#"{"contents":[],"request":{}}"#, None),
+            (r#"{"contents":7,"request":{}}"#, None),
+            (r#"{"other":{},"request":{}}"#, None),
+            (r#"{"request":{},"request":{}}"#, None),
+            (r#"{"request":[]}"#, None),
+            (r#"{"request":{}} "#, Some(("{}", None))),
+            (r#"{"request":{}}x"#, None),
+            ("{}", None),
+            ("[]", None),
+            ("{", None),
+        ] {
+            let envelope = read(body);
+            let found = envelope.as_ref().map(|envelope| (envelope.request(), envelope.model()));
+            let expected = expected.map(|(request, model)| (Bytes::from_static(request.as_bytes()), model));
+            assert_eq!(found, expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_around_a_request_stays() {
+        let envelope = read(r#" { "model" : "a", "request":{"contents":[]}, "x":"\u00e9" } "#).unwrap();
+        assert_eq!(envelope.around(b"{1}"), r#" { "model" : "a", "request":{1}, "x":"\u00e9" } "#);
+        assert_eq!(envelope.around(&envelope.request()), envelope.body);
+        assert_eq!(envelope.overhead() + envelope.request().len(), envelope.body.len());
+        let asked = envelope.asking("{2}", "b\"");
+        assert_eq!(asked.as_deref(), Some(r#" { "model" : "b\"", "request":{2}, "x":"\u00e9" } "#));
+        for nameless in [r#"{"request":{"model":"a"}}"#, r#"{"request":{}}"#] {
+            assert_eq!(read(nameless).unwrap().asking("{}", "b"), None, "{nameless}");
+        }
+    }
+}
