@@ -123,6 +123,7 @@ const BUILT_IN: &[(&str, &str, &[Protocol])] = &[
     ("openai", "https://api.openai.com", &[Protocol::OpenaiChat, Protocol::OpenaiResponses]),
     ("gemini", "https://generativelanguage.googleapis.com", &[Protocol::Gemini]),
     ("code-assist", "https://cloudcode-pa.googleapis.com", &[Protocol::Gemini]),
+    ("chatgpt", "https://chatgpt.com/backend-api/codex", &[Protocol::OpenaiResponses]),
 ];
 
 /// Names that would swallow paths that clients send: the first segments of the providers' own paths.

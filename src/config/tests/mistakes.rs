@@ -35,7 +35,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[profile.a.match]\nprotocol = 'openai'\nupstream = 'antropic, x-*'",
-        "2: `profile.a.match.protocol`: there is no protocol that it matches\n  hint: there are `anthropic`, `openai-chat`, `openai-responses`, `gemini`\n3: `profile.a.match.upstream`: there is no upstream that it matches\n  hint: there are `anthropic`, `openai`, `gemini`, `code-assist`",
+        "2: `profile.a.match.protocol`: there is no protocol that it matches\n  hint: there are `anthropic`, `openai-chat`, `openai-responses`, `gemini`\n3: `profile.a.match.upstream`: there is no upstream that it matches\n  hint: there are `anthropic`, `openai`, `gemini`, `code-assist`, `chatgpt`",
     ),
     ("profile.a.match.model = '['", "1: `profile.a.match.model`: \"[\" is no pattern: invalid range pattern"),
     (

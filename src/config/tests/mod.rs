@@ -90,6 +90,7 @@ fn upstreams_override_by_field_and_add_by_name() {
         "openai http://proxy:81 openai-chat+openai-responses",
         "gemini https://generativelanguage.googleapis.com gemini",
         "code-assist https://cloudcode-pa.googleapis.com gemini",
+        "chatgpt https://chatgpt.com/backend-api/codex openai-responses",
         "zeta http://zeta/api openai-chat",
         "alpha http://alpha ",
     ];
