@@ -46,7 +46,7 @@ use crate::protocol::{self, Protocol, Refused, Sieve};
 use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
 use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
-use crate::summarizer::{Job, Like};
+use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::Catalogue;
 
@@ -301,10 +301,10 @@ impl Sidecar {
         let summaries = self.core.summaries.as_ref()?;
         let head = &letter.inbound.head;
         let like = match self.core.routes.route(head) {
-            Route::Read(target) => Some(Like {
-                path: target.path_and_query.as_str().to_owned(),
-                within: letter.envelope.clone(),
-            }),
+            // An envelope is what one program alone sends, with a login of its own.
+            Route::Read(target) if letter.envelope.is_none() => {
+                Some(target.path_and_query.as_str().to_owned())
+            }
             _ => None,
         };
         summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)

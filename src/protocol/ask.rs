@@ -5,8 +5,6 @@
 
 use serde_json::Value;
 
-use super::Envelope;
-
 /// A question.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
@@ -18,8 +16,6 @@ pub struct Ask<'a> {
     pub max_tokens: u64,
     /// Path and query of a client's request that went to the same place; `None`: the provider's own path.
     pub like: Option<&'a str>,
-    /// What that request stood in.
-    pub within: Option<&'a Envelope>,
 }
 
 /// A question as it is sent.

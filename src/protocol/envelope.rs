@@ -5,9 +5,9 @@
 use bytes::Bytes;
 
 use super::Document;
-use super::body::{Object, text};
-use crate::json::scan::{Kind, Value};
-use crate::json::{Edit, Edits, Span, string};
+use super::body::Object;
+use crate::json::Span;
+use crate::json::scan::Kind;
 
 /// What the names of models may begin with.
 const MODELS: &str = "models/";
@@ -17,7 +17,7 @@ const MODELS: &str = "models/";
 pub struct Envelope {
     body: Bytes,
     request: Span,
-    model: Option<(Span, Box<str>)>,
+    model: Option<Box<str>>,
 }
 
 impl Envelope {
@@ -27,12 +27,7 @@ impl Envelope {
         let mut found = names.iter().filter_map(|name| outer.get(name));
         let request =
             found.next().filter(|request| request.kind == Kind::Object && found.next().is_none())?;
-        let named = |model: Value| Some((model.span, text(body, model)?));
-        let inner = || {
-            let model = Object::read(body, request).ok()?.get("model")?;
-            named(model)
-        };
-        let model = outer.get("model").and_then(named).or_else(inner);
+        let model = outer.text("model").or_else(|| Object::read(body, request).ok()?.text("model"));
         Some(Self { body: body.clone(), request: request.span, model })
     }
 
@@ -43,7 +38,7 @@ impl Envelope {
 
     /// The model that the request or what is around it names.
     pub fn model(&self) -> Option<&str> {
-        let (_, name) = self.model.as_ref()?;
+        let name = self.model.as_deref()?;
         Some(name.strip_prefix(MODELS).unwrap_or(name)).filter(|name| !name.is_empty())
     }
 
@@ -56,15 +51,6 @@ impl Envelope {
     pub fn around(&self, request: &[u8]) -> Bytes {
         let within = self.request.range();
         [&self.body[..within.start], request, &self.body[within.end..]].concat().into()
-    }
-
-    /// The body of a question to a model, as the request's own server expects it. `None` where no place for a model is
-    /// known.
-    pub(super) fn asking(&self, request: &str, model: &str) -> Option<String> {
-        let (at, _) =
-            self.model.as_ref().filter(|(at, _)| !self.request.range().contains(&at.range().start))?;
-        let edits = [Edit::replace(self.request, request), Edit::replace(*at, string::encode(model))];
-        String::from_utf8(Edits::new(edits.into()).ok()?.apply(&self.body)).ok()
     }
 }
 
@@ -110,10 +96,5 @@ mod tests {
         assert_eq!(envelope.around(b"{1}"), r#" { "model" : "a", "request":{1}, "x":"\u00e9" } "#);
         assert_eq!(envelope.around(&envelope.request()), envelope.body);
         assert_eq!(envelope.overhead() + envelope.request().len(), envelope.body.len());
-        let asked = envelope.asking("{2}", "b\"");
-        assert_eq!(asked.as_deref(), Some(r#" { "model" : "b\"", "request":{2}, "x":"\u00e9" } "#));
-        for nameless in [r#"{"request":{"model":"a"}}"#, r#"{"request":{}}"#] {
-            assert_eq!(read(nameless).unwrap().asking("{}", "b"), None, "{nameless}");
-        }
     }
 }

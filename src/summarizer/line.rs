@@ -67,14 +67,7 @@ impl Question {
     /// A text for a model. The answer may have so many tokens, and no more than a quarter of the window.
     pub(super) fn new(call: &Call, text: &str, max_output: u64) -> Self {
         let max_tokens = max_output.min(call.window / 4).max(1);
-        let like = call.like.as_ref();
-        let ask = Ask {
-            model: &call.model,
-            text,
-            max_tokens,
-            like: like.map(|like| &*like.path),
-            within: like.and_then(|like| like.within.as_ref()),
-        };
+        let ask = Ask { model: &call.model, text, max_tokens, like: call.like.as_deref() };
         let asked = call.protocol.ask(&ask);
         let headers = headers(&call.headers, &asked);
         Self { path: asked.path, headers, body: asked.body.into() }
@@ -97,7 +90,7 @@ impl Reply {
         let mut reader = call.protocol.answer(Framing::Document);
         reader.push(&self.body);
         let answer = reader.finish();
-        let usage = answer.usage.map(|usage| usage.at(call.like.as_ref().map_or("", |like| &like.path)));
+        let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
         let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
         let billed = Catalogue::billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
@@ -231,7 +224,6 @@ mod tests {
                 text: "x",
                 max_tokens: 9,
                 like: None,
-                within: None,
             });
             let sent = headers(&own.into_iter().collect(), &asked);
             let said: Vec<_> = sent.get_all(VERSION).iter().map(|value| value.to_str().unwrap()).collect();

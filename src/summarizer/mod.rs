@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::conversation::{Chain, Conversation, Digest, PartId};
 use crate::plan::LeafEdit;
-use crate::protocol::{Envelope, Protocol};
+use crate::protocol::Protocol;
 use crate::store::{Recent, Summary};
 use crate::strategy::summary;
 use crate::upstream::Upstream;
@@ -76,21 +76,12 @@ pub struct Call {
     pub protocol: &'static dyn Protocol,
     /// The model.
     pub model: String,
-    /// The client's own request, if it went to the same server.
-    pub like: Option<Like>,
+    /// Path and query of the client's own request, if it went to the same server.
+    pub like: Option<String>,
     /// What the server wants to know of the caller.
     pub headers: HeaderMap,
     /// Tokens that the model takes.
     pub window: u64,
-}
-
-/// How a client asks the same server.
-#[derive(Debug, Clone)]
-pub struct Like {
-    /// Path and query.
-    pub path: String,
-    /// What its request stood in.
-    pub within: Option<Envelope>,
 }
 
 /// A summary to be made.

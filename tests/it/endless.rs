@@ -368,9 +368,15 @@ fn gemini() {
     check("gemini", Writer::Good, 9);
 }
 
+/// Such requests come with the login of one program, which is not used for anything else.
 #[test]
 fn within_other_bodies() {
-    check(ENVELOPED, Writer::Good, 9);
+    let scale = Scale::of_environment();
+    let (_, records) =
+        play_well(Case { dialect: ENVELOPED, writer: Writer::Good, turn: 9, clears: true, scale });
+    let events = records.iter().filter(|record| !record["edits"]["event"].is_null()).count();
+    let own = records.iter().filter(|record| !record["own"].is_null()).count();
+    assert!(events >= 2 && own == 0, "{events} events, {own} calls of the gateway's own");
 }
 
 #[test]

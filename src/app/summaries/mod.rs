@@ -29,7 +29,7 @@ use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
 use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::{ladder, window};
-use crate::summarizer::{Call, Job, Like, Limits, Summarizer, credentials};
+use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
 
@@ -236,12 +236,13 @@ impl Summaries {
         })
     }
 
-    /// The job for a prospect: who is asked, with what. `None` if nobody may be.
+    /// The job for a prospect: who is asked, with what; `like` is the path of the client's own request, if one of the
+    /// gateway's own may be like it. `None` if nobody may be asked.
     pub(super) fn job(
         &self,
         prospect: Prospect,
         upstream: &Arc<Upstream>,
-        like: Option<Like>,
+        like: Option<String>,
         headers: &HeaderMap,
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
@@ -271,7 +272,7 @@ impl Summaries {
         &self,
         prospect: &Prospect,
         upstream: &Arc<Upstream>,
-        like: Option<Like>,
+        like: Option<String>,
         headers: &HeaderMap,
     ) -> Option<Call> {
         let terms = &prospect.terms;
@@ -284,7 +285,7 @@ impl Summaries {
                 let protocol = protocol::named(dialect.or_else(|| writer.dialects.first())?)?;
                 (&writer.upstream, protocol, None, HeaderMap::new())
             }
-            None => (upstream, prospect.protocol, like, credentials::of(headers)?),
+            None => (upstream, prospect.protocol, Some(like?), credentials::of(headers)?),
         };
         let vendor = Vendor::of_host(upstream.base_url().domain());
         let known = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);

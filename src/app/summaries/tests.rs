@@ -295,8 +295,10 @@ fn the_writer_takes_what_is_known_of_it() {
         let window = window::Settings { size, ..window::Settings::default() };
         let terms = terms(writer, &Policy { window, ..Policy::default() });
         let prospect = due(&summaries, (&conversation, &ours), &terms, own).unwrap();
-        let call = summaries.call(&prospect, &upstream, None, &HeaderMap::new()).unwrap();
-        assert_eq!(call.window, expected, "{own} {writer:?} {size:?}");
+        let call = |like| summaries.call(&prospect, &upstream, like, &HeaderMap::new());
+        let window = call(Some("/v1/messages".to_owned())).map(|call| call.window);
+        assert_eq!(window, Some(expected), "{own} {writer:?} {size:?}");
+        assert!(call(None).is_none(), "what a client's own request is not like");
     }
 }
 

@@ -14,8 +14,7 @@ fn what_is_asked_can_be_read() {
     for_all(64, strategy, |subject, (text, max_tokens)| {
         let protocol = subject.protocol();
         let text = format!("{text}.");
-        let asked =
-            protocol.ask(&Ask { model: "some-model", text: &text, max_tokens, like: None, within: None });
+        let asked = protocol.ask(&Ask { model: "some-model", text: &text, max_tokens, like: None });
         let conversation = protocol.index(&Bytes::from(asked.body), &NoMemo);
         let conversation = conversation.map_err(|unread| TestCaseError::fail(unread.to_string()))?;
         prop_assert_eq!(conversation.messages.len(), 1);
@@ -87,25 +86,7 @@ fn questions_go_where_the_clients_do() {
         ),
     ] {
         let protocol = crate::protocol::named(dialect).unwrap();
-        let asked =
-            protocol.ask(&Ask { model: "mine", text: "x", max_tokens: 9, like: Some(like), within: None });
+        let asked = protocol.ask(&Ask { model: "mine", text: "x", max_tokens: 9, like: Some(like) });
         assert_eq!(asked.path, expected);
     }
-}
-
-/// As the client's own request stood in another body, so does the question; only its model is another.
-#[test]
-fn questions_stand_in_what_the_clients_do() {
-    let protocol = crate::protocol::named("gemini").unwrap();
-    let body = r#"{"model":"theirs","project":"p","request":{"contents":[]},"x":1.0}"#;
-    let envelope = protocol.envelope(&Bytes::from(body)).unwrap();
-    let like = Some("/v1internal:streamGenerateContent?alt=sse");
-    let ask = Ask { model: "mine", text: "x", max_tokens: 9, like, within: Some(&envelope) };
-    let (asked, alone) = (protocol.ask(&ask), protocol.ask(&Ask { within: None, ..ask }));
-    assert_eq!(asked.path, "/v1internal:generateContent");
-    let expected = format!(r#"{{"model":"mine","project":"p","request":{},"x":1.0}}"#, alone.body);
-    assert_eq!(asked.body, expected);
-    let within =
-        r#"{"response":{"candidates":[{"finishReason":"STOP","content":{"parts":[{"text":"y"}]}}]}}"#;
-    assert_eq!(protocol.said(within.as_bytes()).as_deref(), Some("y"));
 }

@@ -15,7 +15,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 }
 
 /// A response, which may stand in another body as the request did.
-pub(super) fn opened(body: &Value) -> &Value {
+fn opened(body: &Value) -> &Value {
     body.get("response").filter(|response| response.is_object()).unwrap_or(body)
 }
 

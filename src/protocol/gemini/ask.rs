@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::answer;
 use crate::json::string;
 use crate::protocol::ask::{items, joined, with_model};
 use crate::protocol::{Ask, Asked, Protocol as _};
@@ -20,13 +19,12 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
         string::encode(ask.text),
         ask.max_tokens
     );
-    let within = ask.within.and_then(|envelope| envelope.asking(&body, ask.model));
-    Asked { path, body: within.unwrap_or(body), headers: &[] }
+    Asked { path, body, headers: &[] }
 }
 
 pub(super) fn said(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
-    let candidate = items(answer::opened(&answer), "candidates").first()?;
+    let candidate = items(&answer, "candidates").first()?;
     if candidate.get("finishReason").and_then(Value::as_str)? != "STOP" {
         return None;
     }

@@ -23,7 +23,6 @@ use crate::planner::Overflow;
 use crate::protocol::Protocol;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::{Batch, Store};
-use crate::summarizer::Like;
 use crate::upstream::{self, Upstream};
 
 /// How a request fares.
@@ -88,7 +87,7 @@ impl Patience {
             let waited = began.elapsed();
             self.core.store.commit(Batch::default()).await.unwrap();
             let summaries = self.core.summaries.as_ref().expect("they are on");
-            let like = Some(Like { path: "/v1/any".to_owned(), within: None });
+            let like = Some("/v1/any".to_owned());
             let job = sent.prospect.and_then(|due| summaries.job(due, &self.silence.upstream, like, headers));
             if let Some(job) = job {
                 summaries.begin(job);
