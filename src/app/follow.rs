@@ -64,10 +64,10 @@ pub(super) struct Follow {
     upstream: Arc<Upstream>,
     /// Who bills it.
     vendor: Option<Vendor>,
-    facts: Facts,
+    facts: Box<Facts>,
     slot: Option<Slot>,
     /// What is to be begun when this request is answered.
-    job: Option<Job>,
+    job: Option<Box<Job>>,
     start: Start,
     at_ms: i64,
     status: Option<StatusCode>,
@@ -84,10 +84,10 @@ impl Follow {
         core: Arc<Core>,
         protocol: &'static dyn Protocol,
         upstream: Arc<Upstream>,
-        facts: Facts,
+        facts: Box<Facts>,
         slot: Option<Slot>,
         start: Start,
-        job: Option<Job>,
+        job: Option<Box<Job>>,
     ) -> Self {
         Self {
             core,
@@ -108,7 +108,7 @@ impl Follow {
         }
     }
 
-    fn record(&self, how: &End, answer: &Answer) -> Record {
+    fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
         let billed = self.billed(answer);
         let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
@@ -118,7 +118,7 @@ impl Follow {
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
         self.learn(answer);
-        Record {
+        Box::new(Record {
             time: clock::rfc3339(self.at_ms),
             conversation,
             session: self.facts.caller.session.clone(),
@@ -155,7 +155,7 @@ impl Follow {
             stop: answer.stop.clone(),
             id,
             ..Record::default()
-        }
+        })
     }
 
     /// A provider's words as they may be written down.
@@ -400,7 +400,7 @@ impl Exchange for Follow {
         self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
         let job = self.job.take().filter(|_| status.is_success());
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
-            summaries.begin(job);
+            summaries.begin(*job);
         }
         if self.resent
             && status.is_success()

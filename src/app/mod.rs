@@ -278,7 +278,7 @@ impl Sidecar {
             attempt,
             rewritten_to,
         };
-        let job = rewritten.prospect.take().and_then(|prospect| self.job(prospect, letter));
+        let job = rewritten.prospect.take().and_then(|prospect| self.job(*prospect, letter)).map(Box::new);
         let slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let exchange = follow::Follow::new(

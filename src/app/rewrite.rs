@@ -87,14 +87,14 @@ impl Core {
             },
         };
         let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
-        rewritten.prospect = request.due(&rewritten.facts);
-        rewritten.reading = Some(Reading {
+        rewritten.prospect = request.due(&rewritten.facts).map(Box::new);
+        rewritten.reading = Some(Box::new(Reading {
             protocol: request.protocol,
             root: request.root,
             prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
             conversation: request.conversation,
             edited: rewritten.edited.take(),
-        });
+        }));
         rewritten
     }
 }
@@ -305,7 +305,7 @@ impl<'a> Request<'a> {
     fn without_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
         let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
-        Some(Rewritten { facts, fault: Some(fault.clone()), ..Rewritten::default() })
+        Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
     }
 
     /// The request as it came, if it is not to be sent at all.
@@ -314,7 +314,7 @@ impl<'a> Request<'a> {
         let place = self.place().ok()?;
         budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
         let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
-        Some(Rewritten { facts, ..Rewritten::default() })
+        Some(Rewritten::of(facts))
     }
 
     pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
@@ -393,7 +393,7 @@ impl<'a> Request<'a> {
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten { facts, ..Rewritten::default() }.with(None, seen);
+            return Rewritten::of(facts).with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
@@ -405,12 +405,12 @@ impl<'a> Request<'a> {
                 self.keep_alive(&place, &decided);
                 let facts = self.facts(Some(place), State::Edited, why, decided);
                 let body = Some(edited.body.clone());
-                Rewritten { body, facts, edited: Some(edited), ..Rewritten::default() }.with(None, seen)
+                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
             }
             Err(error) => {
                 let why = Some(error.to_string());
                 let facts = self.facts(Some(place), State::Unchanged, why, InForce::default());
-                Rewritten { facts, ..Rewritten::default() }
+                Rewritten::of(facts)
             }
         }
     }
@@ -451,12 +451,12 @@ impl<'a> Request<'a> {
     fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let facts = self.facts(Some(place), state, None, decided);
-        Rewritten { body, facts, edited, ..Rewritten::default() }
+        Rewritten { body, edited, ..Rewritten::of(facts) }
     }
 
     fn untouched(&self, why: String) -> Rewritten {
         let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten { facts, ..Rewritten::default() }
+        Rewritten::of(facts)
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {

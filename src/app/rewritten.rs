@@ -15,19 +15,18 @@ use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
 
-/// What became of a request.
-#[derive(Default)]
+/// What became of a request. It is handed on several times, so that what is large stands elsewhere.
 pub(super) struct Rewritten {
     /// The bytes to send; `None`: as they came.
     pub(super) body: Option<Bytes>,
     /// What is known of the request, for the books.
-    pub(super) facts: Facts,
+    pub(super) facts: Box<Facts>,
     /// What it was rewritten to, read again.
     pub(super) edited: Option<Conversation>,
     /// The request as it was read.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<Box<Reading>>,
     /// A summary that is to be made once it is answered.
-    pub(super) prospect: Option<Prospect>,
+    pub(super) prospect: Option<Box<Prospect>>,
     /// Why it is not to be sent at all.
     pub(super) fault: Option<Fault>,
     /// It was refused as too long, and this form has more room than the refused one.
@@ -92,10 +91,22 @@ impl InForce {
 }
 
 impl Rewritten {
+    /// A request that leaves as it came.
+    pub(super) fn of(facts: Facts) -> Self {
+        Self {
+            body: None,
+            facts: Box::new(facts),
+            edited: None,
+            reading: None,
+            prospect: None,
+            fault: None,
+            has_room: false,
+        }
+    }
+
     pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
-        let facts = Facts { caller, model, why: Some(why), ..Facts::default() };
-        Self { facts, ..Self::default() }
+        Self::of(Facts { caller, model, why: Some(why), ..Facts::default() })
     }
 
     pub(super) fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {

@@ -92,7 +92,9 @@ fn says(conversation: &Conversation, message: usize, words: &[Finder<'static>]) 
     let mut leaves = texts.flat_map(|(id, part)| part.leaves.iter().map(move |leaf| (id, leaf.span)));
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
+        // What is short has one end.
         let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
+        let ends = if raw.len() <= NEAR { &ends[..1] } else { &ends };
         words.iter().any(|word| ends.iter().any(|end| word.find(end).is_some()))
     })
 }

@@ -60,7 +60,7 @@ pub(super) type Slot = Arc<OnceLock<Measured>>;
 
 /// A request that has ended.
 pub(super) struct Ended {
-    pub(super) record: Record,
+    pub(super) record: Box<Record>,
     pub(super) at_ms: i64,
     pub(super) usage: Option<Usage>,
     pub(super) vendor: Option<Vendor>,
@@ -114,13 +114,13 @@ impl Books {
     }
 
     /// Takes note of a request that leaves; `sent` is what it was rewritten to.
-    pub(super) fn left(&self, name: Name, reading: Reading, sent: Option<Bytes>) -> Slot {
+    pub(super) fn left(&self, name: Name, reading: Box<Reading>, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
         let bytes = weight(&reading, sent.as_ref());
         let waiting = self.waiting.load(Ordering::Relaxed).saturating_add(bytes);
         if waiting <= WAITING {
             self.waiting.fetch_add(bytes, Ordering::Relaxed);
-            let job = Job::Left { name, reading: Box::new(reading), sent, slot: Arc::clone(&slot) };
+            let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot) };
             if self.hand_over(job, waiting > WAITING / 4).is_err() {
                 self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             }

@@ -88,7 +88,8 @@ impl Patience {
             self.core.store.commit(Batch::default()).await.unwrap();
             let summaries = self.core.summaries.as_ref().expect("they are on");
             let like = Some("/v1/any".to_owned());
-            let job = sent.prospect.and_then(|due| summaries.job(due, &self.silence.upstream, like, headers));
+            let job =
+                sent.prospect.and_then(|due| summaries.job(*due, &self.silence.upstream, like, headers));
             if let Some(job) = job {
                 summaries.begin(job);
             }
