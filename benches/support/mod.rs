@@ -84,7 +84,7 @@ pub(crate) struct Case {
     applied: Vec<Applied>,
     policy: Policy,
     /// What the last plan left. A request that is run again finds its own messages counted.
-    standing: Mutex<Option<Standing>>,
+    standing: Mutex<Option<Box<Standing>>>,
 }
 
 impl Case {

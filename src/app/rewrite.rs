@@ -241,7 +241,7 @@ impl<'a> Request<'a> {
         &self,
         place: &Place,
         policy: &Policy,
-        standing: Option<Standing>,
+        standing: Option<Box<Standing>>,
         ready: Option<Splice>,
     ) -> Outcome {
         let past = Past {
@@ -360,7 +360,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn keep(&self, place: &Place, standing: Option<Standing>) {
+    fn keep(&self, place: &Place, standing: Option<Box<Standing>>) {
         if let Some(standing) = standing {
             self.core.lineage.keep_standing(place, standing);
         }

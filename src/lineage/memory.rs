@@ -48,7 +48,7 @@ pub struct Memory {
     threads: Recent<String, Known>,
     /// Which thread an answer was given in.
     answers: Recent<Digest, String, Hashed>,
-    standings: Recent<Chain, Standing, Hashed>,
+    standings: Recent<Chain, Box<Standing>, Hashed>,
 }
 
 impl Memory {
@@ -115,12 +115,12 @@ impl Memory {
         self.answers.get(&answer)
     }
 
-    pub(super) fn keep_standing(&self, chain: Chain, standing: Standing) {
+    pub(super) fn keep_standing(&self, chain: Chain, standing: Box<Standing>) {
         self.standings.insert(chain, standing);
     }
 
     /// Hands out what the last request of a history left. It goes on with the next one only.
-    pub(super) fn take_standing(&self, chain: Chain) -> Option<Standing> {
+    pub(super) fn take_standing(&self, chain: Chain) -> Option<Box<Standing>> {
         self.standings.remove(&chain)
     }
 

@@ -236,19 +236,22 @@ impl Lineage {
     }
 
     /// What the plan of the history's last request left for this one.
-    pub fn standing(&self, place: &Place) -> Option<Standing> {
+    pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
         match place.ending() {
-            Ending::LeftOut => Some(self.memory.take_standing(place.thread.head)?.departed(place.sent)),
+            Ending::LeftOut => {
+                let kept = self.memory.take_standing(place.thread.head)?;
+                Some(Box::new(kept.departed(place.sent)))
+            }
             Ending::Stands | Ending::Branches => self.memory.take_standing(place.chains[place.sent]),
         }
     }
 
     /// Keeps what a plan leaves for the next request, and for the next one that branches where this one did.
-    pub fn keep_standing(&self, place: &Place, standing: Standing) {
+    pub fn keep_standing(&self, place: &Place, standing: Box<Standing>) {
         let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));
         self.memory.keep_standing(place.head(), standing);
         if let Some(departed) = departed {
-            self.memory.keep_standing(place.chains[place.sent], departed);
+            self.memory.keep_standing(place.chains[place.sent], Box::new(departed));
         }
     }
 

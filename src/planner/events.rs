@@ -65,7 +65,7 @@ pub(super) fn policy(reason: Reason) -> Policy {
 pub(super) struct Thread {
     pub(super) sent: usize,
     pub(super) applied: Vec<Applied>,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<Box<Standing>>,
     pub(super) splice: Option<Arc<Splice>>,
     pub(super) ready: Option<Splice>,
 }

@@ -79,7 +79,7 @@ pub struct Past<'a> {
     /// What is known of results that stand in an unknown history.
     pub recover: Recover<'a>,
     /// What the plan of the last request of this history left for this one, if it is still there.
-    pub standing: Option<Standing>,
+    pub standing: Option<Box<Standing>>,
     /// The splice in force.
     pub splice: Option<Arc<Splice>>,
     /// Where the instructions stop being the same from conversation to conversation, if that is known.
@@ -138,7 +138,7 @@ pub struct Outcome {
     /// The cache marks that are added.
     pub marks: Chosen,
     /// For the thread's next request.
-    pub standing: Standing,
+    pub standing: Box<Standing>,
 }
 
 impl Outcome {

@@ -50,7 +50,7 @@ pub(super) struct Asked<'a> {
 pub(super) struct Thread {
     applied: Vec<Applied>,
     splice: Option<Arc<Splice>>,
-    standing: Option<Standing>,
+    standing: Option<Box<Standing>>,
     /// When the last request was sent.
     last_ms: u64,
     /// The last prompt: its messages and tokens.
@@ -191,7 +191,7 @@ impl<'a> Session<'a> {
         let (standing, ending) = match thread.standing.take() {
             // What the request before ended with does not stand in this one.
             Some(standing) if standing.messages() > asked.sent => {
-                (Some(standing.departed(asked.sent)), Ending::LeftOut)
+                (Some(Box::new(standing.departed(asked.sent))), Ending::LeftOut)
             }
             standing => (standing, Ending::Stands),
         };

@@ -9,7 +9,7 @@ struct Thread {
     binding: Option<Binding>,
     sent: usize,
     applied: Vec<Applied>,
-    standing: Option<Standing>,
+    standing: Option<Box<Standing>>,
     splice: Option<Arc<Splice>>,
     window: window::Settings,
     ladder: ladder::Settings,
