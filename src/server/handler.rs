@@ -19,6 +19,7 @@ use super::Settings;
 use super::body::{self, Replay};
 use super::client::Upload;
 use super::decode::{self, Coding};
+use super::encode;
 use super::exchange::{
     End, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection, Remedy, Route,
     Target,
@@ -64,6 +65,7 @@ struct Whole<'a> {
     inbound: Inbound,
     /// The body as it came.
     original: Bytes,
+    coding: Coding,
     spelling: Extensions,
     target: &'a Target,
 }
@@ -144,7 +146,7 @@ impl<G: Gateway> Handler<G> {
             Tap::new(prepared.exchange, &self.endings, &self.stats).end(End::Failed(fault.clone()));
             return Ok(self.refuse(&inbound.head, &fault));
         }
-        self.converse(Whole { inbound, original, spelling, target }, prepared).await
+        self.converse(Whole { inbound, original, coding, spelling, target }, prepared).await
     }
 
     /// Sends what was prepared; if that is rejected and the gateway says so, the original, or what it makes of the
@@ -190,14 +192,15 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
-    /// What leaves: the edited body, or the original as it came.
+    /// What leaves: the edited body, encoded as the original is, or the original as it came.
     fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
         let spelling = request.spelling.clone();
         match edited {
             None => Outgoing::whole(request.original.clone(), spelling),
             Some(edited) => {
                 self.stats.edited.increment();
-                Outgoing { plain_answer, ..Outgoing::edited(edited, spelling) }
+                let encoded = guard(&self.stats, || encode::whole(request.coding, &edited)).flatten();
+                Outgoing { plain_answer, ..Outgoing::edited(edited, encoded, spelling) }
             }
         }
     }
@@ -404,9 +407,11 @@ impl Outgoing {
         Self { form: Form::Original, framing, body: Replay::whole(original), spelling, plain_answer: false }
     }
 
-    fn edited(edited: Bytes, spelling: Extensions) -> Self {
-        let framing = Framing::Edited { length: edited.len() };
-        Self { form: Form::Edited, framing, body: Replay::whole(edited), spelling, plain_answer: false }
+    fn edited(plain: Bytes, encoded: Option<Bytes>, spelling: Extensions) -> Self {
+        let is_encoded = encoded.is_some();
+        let body = encoded.unwrap_or(plain);
+        let framing = Framing::Edited { length: body.len(), encoded: is_encoded };
+        Self { form: Form::Edited, framing, body: Replay::whole(body), spelling, plain_answer: false }
     }
 }
 

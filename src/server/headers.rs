@@ -26,10 +26,12 @@ pub(super) enum Framing {
         /// Bytes.
         length: usize,
     },
-    /// Other bytes, not encoded.
+    /// Other bytes.
     Edited {
         /// Bytes.
         length: usize,
+        /// They are in the content encoding that the original came in.
+        encoded: bool,
     },
 }
 
@@ -46,7 +48,7 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
         match *name {
             HOST => drop(sent.insert(HOST, upstream.base_url().host().clone())),
             CONTENT_LENGTH | TRANSFER_ENCODING => frame(&mut sent, name, value, framing),
-            CONTENT_ENCODING if matches!(framing, Framing::Edited { .. }) => {}
+            CONTENT_ENCODING if matches!(framing, Framing::Edited { encoded: false, .. }) => {}
             // The gateway has answered it by reading the body.
             EXPECT => {}
             TRAILER if matches!(framing, Framing::Streamed { open_ended: true }) => {
@@ -119,7 +121,7 @@ pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
 fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: Framing) {
     match framing {
         Framing::Streamed { .. } => drop(sent.append(name, value.clone())),
-        Framing::Whole { length } | Framing::Edited { length } => {
+        Framing::Whole { length } | Framing::Edited { length, .. } => {
             sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
@@ -134,7 +136,7 @@ fn complete_framing(sent: &mut HeaderMap, framing: Framing) {
         Framing::Streamed { open_ended: true } => {
             sent.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        Framing::Whole { length } | Framing::Edited { length } if length > 0 => {
+        Framing::Whole { length } | Framing::Edited { length, .. } if length > 0 => {
             sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         _ => {}

@@ -13,6 +13,7 @@ mod client;
 mod connection;
 mod decode;
 mod descriptors;
+mod encode;
 mod exchange;
 mod filtered;
 mod guard;
