@@ -14,6 +14,7 @@ mod content;
 mod envelope;
 mod frames;
 pub mod prompt;
+mod pruned;
 mod reader;
 mod refusal;
 mod sieve;

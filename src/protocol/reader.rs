@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::frames::Frames;
+use super::pruned::Pruned;
 use super::{Answer, AnswerReader, Framing};
 use crate::sse::{self, BOM, Framer};
 use crate::usage::Money;
@@ -110,7 +111,7 @@ impl<F: Fold> AnswerReader for Whole<F> {
         let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
         if bytes.trim_ascii_start().starts_with(b"[") {
             items(bytes, &mut |item| self.fold.event(item));
-        } else if let Ok(document) = serde_json::from_slice(bytes) {
+        } else if let Ok(Pruned(document)) = serde_json::from_slice(bytes) {
             self.fold.whole(&document);
         }
         self.fold.answer()
@@ -147,7 +148,7 @@ fn take<F: Fold>(fold: &mut F, event: &[u8]) {
         fold.word(event);
     } else if !fold.wants(event) {
         fold.pass(event);
-    } else if let Ok(event) = serde_json::from_slice(event) {
+    } else if let Ok(Pruned(event)) = serde_json::from_slice(event) {
         fold.event(&event);
     }
 }
@@ -157,7 +158,7 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
     let mut rest = array.trim_ascii_start();
     while let [b'[' | b',', after @ ..] = rest {
         let mut values = serde_json::Deserializer::from_slice(after).into_iter();
-        let Some(Ok(item)) = values.next() else { return };
+        let Some(Ok(Pruned(item))) = values.next() else { return };
         take(&item);
         rest = after[values.byte_offset()..].trim_ascii_start();
     }
