@@ -89,12 +89,7 @@ impl Fold for Messages {
     }
 
     fn answer(&mut self) -> Answer {
-        let mut usage = std::mem::take(&mut self.usage);
-        // Some servers begin a stream with zeros and never say what the prompt was.
-        if usage.output > Some(0) && usage.has_empty_prompt() {
-            usage.prompt = None;
-        }
-        Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
+        Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
 }
 

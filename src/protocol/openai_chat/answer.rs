@@ -243,7 +243,8 @@ mod tests {
                 r#"{"completion_tokens":7,"prompt_cache_hit_tokens":60,"prompt_cache_miss_tokens":40}"#,
                 Some(100),
             ),
-            (r#"{"prompt_tokens":0,"completion_tokens":7}"#, Some(0)),
+            (r#"{"prompt_tokens":0,"completion_tokens":7}"#, None),
+            (r#"{"prompt_tokens":0,"completion_tokens":7,"total_tokens":7}"#, None),
         ] {
             let whole = format!(r#"{{"id":"c","choices":[],"usage":{figures}}}"#);
             let usage = answer(Framing::Document, &whole).usage.unwrap();

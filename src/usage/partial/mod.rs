@@ -4,7 +4,8 @@
 //! are folded field by field, the last stated value winning, and only then turned into disjoint buckets:
 //! subtracting event by event would mix figures of different events. Nothing is ever added up over events.
 //!
-//! No prompt is empty: zeros for all of it, behind an event that says more, are what a server puts where it says nothing.
+//! No prompt is empty: zeros for all of it, behind an event that says more or beside output, are what a server puts where
+//! it says nothing.
 
 #[cfg(test)]
 mod tests;
@@ -136,17 +137,18 @@ impl Partial {
 
     /// Whether anything was in the prompt.
     fn has_prompt(&self) -> bool {
-        let (Some(Prompt::Uncached(prompt) | Prompt::Total(prompt)), read, written) =
-            (self.prompt, self.cache_read, self.cache_write)
-        else {
-            return false;
-        };
-        [Some(prompt), read, written].into_iter().flatten().any(|tokens| tokens > 0)
+        self.prompt.is_some_and(|prompt| !self.is_empty(prompt))
     }
 
     /// Whether a prompt is stated, and nothing was in it.
-    pub fn has_empty_prompt(&self) -> bool {
-        self.prompt.is_some() && !self.has_prompt()
+    fn has_empty_prompt(&self) -> bool {
+        self.prompt.is_some_and(|prompt| self.is_empty(prompt))
+    }
+
+    /// Whether nothing was in the prompt of which this is said.
+    fn is_empty(&self, prompt: Prompt) -> bool {
+        let (Prompt::Uncached(prompt) | Prompt::Total(prompt)) = prompt;
+        prompt == 0 && self.cache_read.unwrap_or(0) == 0 && self.cache_writes().cache_write() == 0
     }
 
     /// The same without figures of tokens that are zero.
@@ -231,13 +233,15 @@ impl Partial {
         Tokens { output, reasoning, ..tokens }
     }
 
-    /// The prompt figure, as stated or as the total leaves it.
+    /// The prompt figure, as stated or as the total leaves it. What was answered was no empty prompt.
     fn prompt_stated(&self) -> Option<Prompt> {
-        self.prompt.or_else(|| {
+        let stated = self.prompt.or_else(|| {
             self.output?;
             let (output, _) = self.output_and_reasoning();
             self.left(output).map(Prompt::Total)
-        })
+        });
+        let is_told = self.output.unwrap_or(0) == 0 || self.tool_prompt > Some(0);
+        stated.filter(|prompt| is_told || !self.is_empty(*prompt))
     }
 
     /// The output figure, as stated or as the total leaves it.

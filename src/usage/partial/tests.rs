@@ -155,7 +155,8 @@ fn a_prompt_is_what_the_total_leaves_or_unknown() {
     };
     for (events, expected) in [
         (vec![stated(Some(50), Some(1050))], Some(1000)),
-        (vec![stated(Some(50), Some(50))], Some(0)),
+        (vec![stated(Some(50), Some(50))], None),
+        (vec![stated(Some(0), Some(0))], Some(0)),
         (vec![stated(Some(50), Some(49))], None),
         (vec![stated(Some(50), None)], None),
         (vec![beside], Some(1100)),
@@ -166,6 +167,20 @@ fn a_prompt_is_what_the_total_leaves_or_unknown() {
         (vec![Partial::from_disjoint(None, Some(900), None, Some(5))], None),
     ] {
         assert_eq!(prompt(&events), expected, "{events:?}");
+    }
+    // Nothing is answered without a prompt.
+    let zeros = Partial::from_inclusive(Some(0), Some(0), None, Some(0));
+    for (partial, expected) in [
+        (zeros.clone(), Some(0)),
+        (Partial { output: Some(7), ..zeros.clone() }, None),
+        (Partial { output: Some(7), total: Some(7), ..zeros.clone() }, None),
+        (Partial { output: Some(7), cache_read: Some(60), ..zeros.clone() }, Some(60)),
+        (Partial { output: Some(7), cache_write_1h: Some(60), ..zeros.clone() }, Some(60)),
+        (Partial { output: Some(7), tool_prompt: Some(60), ..zeros }, Some(60)),
+        (Partial::from_disjoint(Some(0), None, None, Some(7)), None),
+        (Partial::from_disjoint(Some(0), Some(60), None, Some(7)), Some(60)),
+    ] {
+        assert_eq!(prompt(std::slice::from_ref(&partial)), expected, "{partial:?}");
     }
     let rest = Partial {
         reasoning: Some(Reasoning::Beside(300)),
