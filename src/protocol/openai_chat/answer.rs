@@ -1,7 +1,8 @@
 //! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
 //!
 //! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds. What
-//! stands in a chunk as usage goes before what else stands there.
+//! stands in a chunk as usage goes before what else stands there. Gateways in front of other dialects tell what was
+//! written to the cache by their names, as a part of the prompt.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -110,30 +111,47 @@ fn is_null(rest: &[u8]) -> bool {
 }
 
 fn usage(figures: &Value) -> Partial {
+    let first = |paths: &[&[&str]]| paths.iter().find_map(|path| count(figures, path));
     let prompt = count(figures, &["prompt_tokens"]).or_else(|| {
         let hit = count(figures, &["prompt_cache_hit_tokens"])?;
         Some(hit.saturating_add(count(figures, &["prompt_cache_miss_tokens"])?))
     });
+    // Some servers have the names of other dialects, and some have both, with zeros in one.
+    let other = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
     let output = count(figures, &["completion_tokens"]);
-    let cached = [
-        &["prompt_tokens_details", "cached_tokens"][..],
+    let output = output.filter(|tokens| *tokens > 0).or(count(figures, &["output_tokens"])).or(output);
+    let cached = first(&[
+        &["prompt_tokens_details", "cached_tokens"],
         &["prompt_cache_hit_tokens"],
         &["cached_tokens"],
         &["input_tokens_details", "cached_tokens"],
-    ];
-    let cached = cached.iter().find_map(|path| count(figures, path));
-    let written = count(figures, &["prompt_tokens_details", "cache_write_tokens"]);
-    let reasoning = count(figures, &["completion_tokens_details", "reasoning_tokens"]);
+        &["cache_read_input_tokens"],
+    ]);
+    let written = first(&[
+        &["prompt_tokens_details", "cache_write_tokens"],
+        &["prompt_tokens_details", "cache_creation_tokens"],
+        &["prompt_tokens_details", "cache_creation_input_tokens"],
+        &["cache_creation_input_tokens"],
+    ]);
+    let reasoning = first(&[
+        &["completion_tokens_details", "reasoning_tokens"],
+        &["output_tokens_details", "reasoning_tokens"],
+    ]);
     let total = count(figures, &["total_tokens"]);
+    let prompt = other.or(prompt);
     let beside = stated_beside(prompt, output, reasoning, total);
+    let is_rest = other.is_some() && figures.get("cache_read_input_tokens").is_some();
+    let counts = if is_rest { Partial::from_disjoint } else { Partial::from_inclusive };
+    let hour = ["prompt_tokens_details", "cache_creation_token_details", "ephemeral_1h_input_tokens"];
     Partial {
         total,
+        cache_write_1h: count(figures, &hour),
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
-        ..Partial::from_inclusive(prompt, cached, written, output)
+        ..counts(prompt, cached, written, output)
     }
 }
 
@@ -225,8 +243,43 @@ mod tests {
             Tokens { input: 70, cache_read: 30, output: 7, ..Tokens::default() },
         );
         check(
+            r#"{"prompt_tokens":5000,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":4000,"cache_creation_tokens":900,"cache_creation_token_details":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":800}},"cache_creation_input_tokens":900,"cache_read_input_tokens":4000}"#,
+            Tokens {
+                input: 100,
+                cache_read: 4000,
+                cache_write_5m: 100,
+                cache_write_1h: 800,
+                output: 7,
+                ..Tokens::default()
+            },
+        );
+        check(
+            r#"{"prompt_tokens":5000,"completion_tokens":7,"cache_read_input_tokens":4000,"cache_creation_input_tokens":900}"#,
+            Tokens { input: 100, cache_read: 4000, cache_write_5m: 900, output: 7, ..Tokens::default() },
+        );
+        check(
             r#"{"prompt_tokens":1e2,"completion_tokens":7.0}"#,
             Tokens { input: 100, output: 7, ..Tokens::default() },
+        );
+    }
+
+    /// The names of the others mean what they mean there, and zeros in names that a server does not use mean nothing.
+    #[test]
+    fn figures_in_the_words_of_other_dialects() {
+        let expected = Tokens { input: 100, output: 7, ..Tokens::default() };
+        check(r#"{"input_tokens":100,"output_tokens":7,"total_tokens":107}"#, expected);
+        check(
+            r#"{"prompt_tokens":100,"completion_tokens":7,"input_tokens":0,"output_tokens":0,"input_tokens_details":null}"#,
+            expected,
+        );
+        check(r#"{"prompt_tokens":0,"completion_tokens":0,"input_tokens":100,"output_tokens":7}"#, expected);
+        check(
+            r#"{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":7,"output_tokens_details":{"reasoning_tokens":5}}"#,
+            Tokens { input: 40, cache_read: 60, output: 7, reasoning: 5, ..Tokens::default() },
+        );
+        check(
+            r#"{"input_tokens":100,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"output_tokens":7}"#,
+            Tokens { cache_read: 60, cache_write_5m: 30, ..expected },
         );
     }
 
