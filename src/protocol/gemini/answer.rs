@@ -1,12 +1,13 @@
 //! Usage and endings of answers.
 //!
 //! A stream is made of whole responses, each with the figures so far: the last one holds. Without events the
-//! stream is one JSON array of them. Figures that are zero are left out.
+//! stream is one JSON array of them. Figures that are zero are left out. What a program in Python has written again has
+//! all names in snake case.
 
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::protocol::reader::{self, Fold, at, count, text};
+use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
 
@@ -25,6 +26,8 @@ struct Responses {
     usage: Partial,
     /// The provider says that there is no answer.
     is_blocked: bool,
+    /// Names are in snake case.
+    is_snake: bool,
     /// The newest event with figures among those that were not looked into.
     newest: Vec<u8>,
 }
@@ -33,10 +36,11 @@ impl Responses {
     fn take(&mut self, event: &Value) {
         let response = opened(event);
         for (kept, key) in [(&mut self.answer.id, "responseId"), (&mut self.answer.model, "modelVersion")] {
-            if let Some(said) = text(response, &[key]) {
+            if let Some(said) = word(response, key) {
                 *kept = Some(said);
             }
         }
+        self.is_snake |= response.get("response_id").is_some();
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             self.answer.error = text(error, &["message"]).or_else(|| Some(error.to_string()));
         }
@@ -45,15 +49,15 @@ impl Responses {
         if candidates.is_some_and(|candidates| candidates.iter().any(is_grounded)) {
             self.usage.unpriced.push(Charge::Grounding);
         }
-        let stop = first.and_then(|candidate| text(candidate, &["finishReason"]));
+        let stop = first.and_then(|candidate| word(candidate, "finishReason"));
         // A prompt that is blocked has no answer at all.
-        let blocked = text(response, &["promptFeedback", "blockReason"]);
+        let blocked = get(response, "promptFeedback").and_then(|feedback| word(feedback, "blockReason"));
         self.is_blocked |= blocked.is_some() && first.is_none();
         if let Some(stop) = stop.or(blocked) {
             self.answer.complete = true;
             self.answer.stop = Some(stop);
         }
-        if let Some(figures) = response.get("usageMetadata").filter(|figures| figures.is_object()) {
+        if let Some(figures) = get(response, "usageMetadata").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
         }
     }
@@ -69,13 +73,17 @@ impl Responses {
 
 impl Fold for Responses {
     fn wants(&self, event: &[u8]) -> bool {
-        let words: [&[u8]; 4] =
-            [b"\"finishReason\"", b"\"blockReason\"", b"\"error\"", b"\"groundingMetadata\""];
+        let words: [&[u8]; 4] = if self.is_snake {
+            [b"\"finish_reason\"", b"\"block_reason\"", b"\"error\"", b"\"grounding_metadata\""]
+        } else {
+            [b"\"finishReason\"", b"\"blockReason\"", b"\"error\"", b"\"groundingMetadata\""]
+        };
         self.answer.id.is_none() || words.iter().any(|word| memmem::find(event, word).is_some())
     }
 
     fn pass(&mut self, event: &[u8]) {
-        if memmem::find(event, b"\"usageMetadata\"").is_some() {
+        let figures: &[u8] = if self.is_snake { b"\"usage_metadata\"" } else { b"\"usageMetadata\"" };
+        if memmem::find(event, figures).is_some() {
             self.newest.clear();
             self.newest.extend_from_slice(event);
         }
@@ -102,41 +110,63 @@ impl Fold for Responses {
     }
 }
 
+/// A member, by its name in camel case or in snake case.
+fn get<'a>(holder: &'a Value, camel: &str) -> Option<&'a Value> {
+    holder.get(camel).or_else(|| holder.get(snake(camel)))
+}
+
+fn snake(camel: &str) -> String {
+    let mut name = String::with_capacity(camel.len() + 4);
+    for letter in camel.chars() {
+        name.extend(letter.is_ascii_uppercase().then_some('_'));
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+fn word(holder: &Value, camel: &str) -> Option<String> {
+    text(get(holder, camel)?, &[])
+}
+
+fn figure(holder: &Value, camel: &str) -> Option<u64> {
+    count(get(holder, camel)?, &[])
+}
+
 /// Whether a search stands behind an answer. What is found in the user's own files is not charged for, and nor are
 /// searches for nothing.
 fn is_grounded(candidate: &Value) -> bool {
-    let list =
-        |key| at(candidate, &["groundingMetadata", key]).and_then(Value::as_array).into_iter().flatten();
+    let Some(metadata) = get(candidate, "groundingMetadata") else { return false };
+    let list = |key| get(metadata, key).and_then(Value::as_array).into_iter().flatten();
     let has_searched = ["webSearchQueries", "imageSearchQueries"]
         .into_iter()
         .any(|key| list(key).any(|query| query.as_str() != Some("")));
-    has_searched || list("groundingChunks").any(|chunk| chunk.get("retrievedContext").is_none())
+    has_searched || list("groundingChunks").any(|chunk| get(chunk, "retrievedContext").is_none())
 }
 
 fn usage(figures: &Value) -> Partial {
     let not_text = |part: &str| part != "TEXT" && part != "MODALITY_UNSPECIFIED";
-    let tier = at(figures, &["trafficType"]).or_else(|| at(figures, &["serviceTier"]));
+    let tier = get(figures, "trafficType").or_else(|| get(figures, "serviceTier"));
     Partial {
-        tool_prompt: count(figures, &["toolUsePromptTokenCount"]),
-        reasoning: count(figures, &["thoughtsTokenCount"]).map(Reasoning::Beside),
-        total: count(figures, &["totalTokenCount"]),
+        tool_prompt: figure(figures, "toolUsePromptTokenCount"),
+        reasoning: figure(figures, "thoughtsTokenCount").map(Reasoning::Beside),
+        total: figure(figures, "totalTokenCount"),
         tier: tier.and_then(Value::as_str).map(Tier::from_wire),
         audio_input: modalities(figures, "promptTokensDetails", |part| part == "AUDIO"),
         media_output: modalities(figures, "candidatesTokensDetails", not_text),
         ..Partial::from_inclusive(
-            count(figures, &["promptTokenCount"]),
-            count(figures, &["cachedContentTokenCount"]),
+            figure(figures, "promptTokenCount"),
+            figure(figures, "cachedContentTokenCount"),
             None,
-            count(figures, &["candidatesTokenCount"]),
+            figure(figures, "candidatesTokenCount"),
         )
     }
 }
 
 /// The tokens of some modalities in a list of all; `None` where there is no list.
 fn modalities(figures: &Value, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
-    let parts = figures.get(list)?.as_array()?.iter();
+    let parts = get(figures, list)?.as_array()?.iter();
     let counted = parts.filter(|part| part.get("modality").and_then(Value::as_str).is_some_and(&counts));
-    Some(counted.filter_map(|part| count(part, &["tokenCount"])).fold(0, u64::saturating_add))
+    Some(counted.filter_map(|part| figure(part, "tokenCount")).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -191,6 +221,59 @@ mod tests {
         assert_eq!(stream(&events.each_ref().map(within)), expected);
         let broken = stream(&[within(&events[0]), r#"{"error":{"message":"no"}}"#.to_owned()]);
         assert_eq!((broken.error.as_deref(), broken.complete), (Some("no"), false));
+    }
+
+    /// What was written again by a program in Python says null of what is not there.
+    #[test]
+    fn names_may_be_in_snake_case() {
+        let camel = [
+            event(r#","modelVersion":"m""#, ""),
+            event(
+                r#","usageMetadata":{"promptTokenCount":1000}"#,
+                r#","groundingMetadata":{"webSearchQueries":["x"]}"#,
+            ),
+            event(
+                r#","usageMetadata":{"promptTokenCount":1000,"cachedContentTokenCount":600,"toolUsePromptTokenCount":5,"candidatesTokenCount":50,"thoughtsTokenCount":30,"totalTokenCount":1085,"trafficType":"ON_DEMAND_FLEX","promptTokensDetails":[{"modality":"AUDIO","tokenCount":4}],"candidatesTokensDetails":[{"modality":"IMAGE","tokenCount":3}]}"#,
+                "",
+            ),
+            event("", r#","finishReason":"STOP""#),
+        ];
+        let names = [
+            "responseId",
+            "modelVersion",
+            "finishReason",
+            "groundingMetadata",
+            "webSearchQueries",
+            "usageMetadata",
+            "promptTokenCount",
+            "cachedContentTokenCount",
+            "toolUsePromptTokenCount",
+            "candidatesTokenCount",
+            "thoughtsTokenCount",
+            "totalTokenCount",
+            "trafficType",
+            "promptTokensDetails",
+            "candidatesTokensDetails",
+            "tokenCount",
+        ];
+        let rewritten = camel.each_ref().map(|event| {
+            let event = names.iter().fold(event.clone(), |event, name| {
+                event.replace(&format!("\"{name}\""), &format!("\"{}\"", snake(name)))
+            });
+            event.replacen('{', r#"{"prompt_feedback":null,"#, 1)
+        });
+        let expected = stream(&camel);
+        let usage = expected.usage.clone().unwrap();
+        assert_eq!((usage.tokens.prompt(), usage.tokens.output, usage.tokens.cache_read), (1005, 80, 600));
+        assert!(expected.complete && usage.unpriced == [Charge::Grounding] && usage.audio_input == 4);
+        assert_eq!(
+            (stream(&rewritten), expected.model.as_deref()),
+            (expected.clone(), Some("m")),
+            "{rewritten:?}"
+        );
+        let blocked = r#"{"response_id":"r","usage_metadata":{"prompt_token_count":10},"prompt_feedback":{"block_reason":"SAFETY"}}"#;
+        let blocked = stream(&[blocked.to_owned()]);
+        assert_eq!((blocked.stop.as_deref(), blocked.usage.unwrap().tokens.input), (Some("SAFETY"), 10));
     }
 
     #[test]
