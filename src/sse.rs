@@ -2,6 +2,9 @@
 //!
 //! Bytes go in as they arrive, split anywhere; the data of each complete event comes out. It is only used on a
 //! copy of a stream: it never blocks, never fails, and forgets what is too large instead of growing.
+//!
+//! Some servers leave out the empty line between events. Within one JSON document no object or list begins right behind
+//! the end of another: there, an event has ended.
 
 use memchr::memchr;
 
@@ -101,6 +104,9 @@ impl Framer {
         }
         let Some(value) = line.strip_prefix(b"data:") else { return };
         let value = value.strip_prefix(b" ").unwrap_or(value);
+        if self.pending && are_apart(&self.data, value) {
+            self.take_line(b"", event);
+        }
         if self.data.len() + value.len() > MAX_EVENT {
             self.cut_event = true;
             self.data.clear();
@@ -111,6 +117,12 @@ impl Framer {
         }
         self.data.extend_from_slice(value);
     }
+}
+
+/// Whether two lines of data cannot be of one JSON document, though they stand in one event.
+pub(crate) fn are_apart(before: &[u8], after: &[u8]) -> bool {
+    matches!(before.trim_ascii_end(), [.., b'}' | b']'])
+        && matches!(after.trim_ascii_start(), [b'{' | b'[', ..])
 }
 
 /// Where the first line ends: at a newline or a carriage return.
@@ -148,6 +160,10 @@ mod tests {
             ("data: [DONE]", &["[DONE]"]),
             ("data: 🦀 \\n\n\n", &["🦀 \\n"]),
             ("datax: no\n\n", &[]),
+            ("data: {}\ndata: {}\ndata:  [1]\n: c\ndata: [DONE]\n", &["{}", "{}", " [1]", "[DONE]"]),
+            ("data: {}\r\nevent: x\r\ndata: {}\r\ndata:\r\ndata: []\r\n\r\n", &["{}", "{}\n", "[]"]),
+            ("data: [\ndata: {\ndata: },\ndata: {}\ndata: ]\n\n", &["[\n{\n},\n{}\n]"]),
+            ("data: {}\ndata: x\ndata: [\n\n", &["{}\nx\n["]),
             ("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"]),
             ("\u{feff}\ndata: a\n\n", &["a"]),
         ] {
@@ -194,7 +210,7 @@ mod tests {
     proptest! {
         #[test]
         fn splitting_makes_no_difference(
-            text in "\u{feff}?(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:x(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
+            text in "\u{feff}?(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:(x|\\{\\})(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
             let bytes = text.as_bytes();

@@ -8,12 +8,12 @@ use std::mem;
 use memchr::memmem;
 
 use super::Protocol;
-use crate::sse::Framer;
+use crate::sse::{self, Framer};
 
 /// Bytes of an unfinished event that are held back at most.
 const MAX_HELD: usize = 1 << 20;
-/// Bytes of the longest end of an event: two lines that end with both.
-const LONGEST_END: usize = 4;
+/// Bytes of the longest end of an event, and of what shows that it is one: a line that ends with both, and `data: {`.
+const LONGEST_END: usize = 9;
 
 /// Takes out the events that were only sent because usage was asked for.
 #[derive(Debug)]
@@ -66,19 +66,27 @@ impl Sieve {
         if memmem::find(event, b"\"usage\"").is_none() {
             return false;
         }
-        let (mut framer, mut is_taken_out) = (Framer::default(), false);
-        let mut judge = |data: &[u8]| is_taken_out = self.protocol.only_states_usage(data);
+        let mut framer = Framer::default();
+        let (mut says_anything, mut says_more) = (false, false);
+        let mut judge = |data: &[u8]| {
+            says_anything = true;
+            says_more |= !self.protocol.only_states_usage(data);
+        };
         framer.push(event, &mut judge);
         framer.finish(&mut judge);
-        is_taken_out
+        says_anything && !says_more
     }
 }
 
-/// Behind the first empty line at or after `from`. A newline that may yet come is waited for where lines do not end
-/// with a return alone.
+/// Behind the first empty line at or after `from`, or where one is left out. A newline that may yet come is waited for
+/// where lines do not end with a return alone.
 fn event_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr2_iter(b'\n', b'\r', &bytes[from..]).find_map(|at| {
         let line = from + at + line_end(&bytes[from + at..])?;
+        let next = bytes[line..].strip_prefix(b"data:");
+        if next.is_some_and(|next| sse::are_apart(&bytes[..from + at], &next[..next.len().min(2)])) {
+            return Some(line);
+        }
         let empty = line_end(&bytes[line..])?;
         let is_open = bytes[line..] == *b"\r" && bytes[line - 1] == b'\n';
         (!is_open).then_some(line + empty)
@@ -126,11 +134,12 @@ mod tests {
         #[test]
         fn only_what_was_asked_for_goes(
             events in prop::collection::vec(0_usize..7, 0..9),
-            end in 0_usize..3,
+            end in 0_usize..6,
             cuts in prop::collection::vec(0_usize..300, 0..9),
         ) {
-            let all = [CHUNK, FILTERED, LAST, USAGE, SPOKEN, ": comment", "data: [DONE]"];
-            let end = ["\n\n", "\r\n\r\n", "\r\r"][end];
+            let end = ["\n\n", "\r\n\r\n", "\r\r", "\n", "\r\n", "\r"][end];
+            let comment = if end.len() == 1 || end == "\r\n" { CHUNK } else { ": comment" };
+            let all = [CHUNK, FILTERED, LAST, USAGE, SPOKEN, comment, "data: [DONE]"];
             let stream = |usage: bool| -> String {
                 let kept = events.iter().map(|at| &all[*at]).filter(|event| usage || **event != USAGE);
                 kept.flat_map(|event| [*event, end]).collect()
@@ -148,6 +157,25 @@ mod tests {
         assert_eq!(sieve.finish(), b"data: {\"x\"");
     }
 
+    /// Where the empty line is left out, an event ends with the beginning of the next.
+    #[test]
+    fn what_stands_with_something_else_stays() {
+        for (stream, expected) in [
+            (format!("{CHUNK}\n{USAGE}\ndata: [DONE]\n"), format!("{CHUNK}\ndata: [DONE]\n")),
+            (format!("{USAGE}\n: comment\n{CHUNK}\n\n"), format!("{USAGE}\n: comment\n{CHUNK}\n\n")),
+            (format!("{CHUNK}\n: comment\n{USAGE}\n\n"), format!("{CHUNK}\n: comment\n{USAGE}\n\n")),
+            (format!("{USAGE}\n: comment\n\n"), String::new()),
+            (format!("data: x\n{USAGE}\n\n"), format!("data: x\n{USAGE}\n\n")),
+        ] {
+            assert_eq!(sift(&stream, &[]), expected, "{stream}");
+        }
+        let mut sieve = Sieve::new(&OpenAiChat);
+        assert_eq!(
+            sieve.push(format!("{CHUNK}\n{USAGE}\ndata: {{").as_bytes()),
+            format!("{CHUNK}\n").as_bytes()
+        );
+    }
+
     #[test]
     fn what_is_too_large_goes_on_alone() {
         let large = format!("data: {}\"usage\"\n\n", "x".repeat(MAX_HELD));
@@ -156,7 +184,10 @@ mod tests {
             assert_eq!(sift(&stream, cuts), format!("{large}{large}{CHUNK}\n\n"), "{cuts:?}");
         }
         let mut sieve = Sieve::new(&OpenAiChat);
-        assert!(sieve.push(large.as_bytes()[..MAX_HELD + 8].as_ref()).len() > MAX_HELD, "it does not wait");
+        assert!(
+            sieve.push(large.as_bytes()[..MAX_HELD + LONGEST_END].as_ref()).len() > MAX_HELD,
+            "it does not wait"
+        );
     }
 
     #[test]
@@ -174,6 +205,10 @@ mod tests {
             ("a\r\n\r", None),
             ("a\n\r", None),
             ("a\r\nb\nc\rd", None),
+            ("{}\ndata: {", Some(3)),
+            ("[] \r\ndata:[", Some(5)),
+            ("{}\ndata: x", None),
+            ("{},\ndata: {", None),
         ] {
             assert_eq!(event_end(stream.as_bytes(), 0), expected, "{stream:?}");
         }

@@ -203,10 +203,15 @@ mod tests {
         // Servers also call a stream something else, mark it, or indent what is in it.
         let marked = format!("\u{feff}{stream}");
         let indented = format!("\r\n{}", stream.replace("data: ", "data:  \t"));
+        let by_line = stream.replace("\n\n", "\n");
         let asked =
             [(Framing::Document, whole), (Framing::Events, stream.clone()), (Framing::Document, stream)];
-        let odd =
-            [(Framing::Events, marked.clone()), (Framing::Document, marked), (Framing::Document, indented)];
+        let odd = [
+            (Framing::Events, marked.clone()),
+            (Framing::Document, marked),
+            (Framing::Document, indented),
+            (Framing::Events, by_line),
+        ];
         for (framing, text) in asked.into_iter().chain(odd) {
             let answer = answer(framing, &text);
             assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
