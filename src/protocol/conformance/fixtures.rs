@@ -43,6 +43,20 @@ pub(super) fn requests(dialect: &str) -> Vec<String> {
     bodies.filter(|body| protocol.index(&Bytes::from(body.clone()), &NoMemo).is_ok()).collect()
 }
 
+/// The streams that a dialect answers with: the data of their events.
+pub(super) fn streams(dialect: &str) -> Vec<Vec<String>> {
+    let bodies = cases(dialect).into_iter().filter_map(|case| text(&case, "response.sse"));
+    let data = |event: &str| {
+        let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
+        lines.map(str::trim_start).collect::<Vec<_>>().join("\n")
+    };
+    let events = |body: String| {
+        let body = body.replace("\r\n", "\n");
+        body.split("\n\n").map(data).filter(|event| !event.is_empty()).collect::<Vec<_>>()
+    };
+    bodies.map(events).filter(|events| !events.is_empty()).collect()
+}
+
 /// The folders of a dialect's cases.
 fn cases(dialect: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(dialect);

@@ -6,6 +6,7 @@
 
 mod anthropic;
 mod asks;
+mod dressed;
 mod fixtures;
 mod gemini;
 mod laws;

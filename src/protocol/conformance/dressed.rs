@@ -1,0 +1,90 @@
+//! Streams in other dress: whatever a server or a proxy makes of the lines of a stream, the same is learned from it.
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::fixtures::streams;
+use super::{Subject, for_all};
+use crate::protocol::{Answer, Framing};
+
+/// How the lines of a stream look.
+#[derive(Debug, Clone)]
+struct Dress {
+    mark: &'static str,
+    line_end: &'static str,
+    field: &'static str,
+    /// What stands in front of each event, in turn.
+    between: Vec<&'static str>,
+    is_apart: bool,
+    is_pretty: bool,
+}
+
+impl Dress {
+    fn of(&self, events: &[String]) -> String {
+        let mut out = self.mark.to_owned();
+        let mut line = |line: &str| {
+            out.push_str(line);
+            out.push_str(self.line_end);
+        };
+        for (event, between) in events.iter().zip(self.between.iter().cycle()) {
+            if !between.is_empty() {
+                line(between);
+            }
+            let value = serde_json::from_str::<serde_json::Value>(event).ok().filter(|_| self.is_pretty);
+            let event = value.map_or_else(|| event.clone(), |value| format!("{value:#}"));
+            event.lines().for_each(|data| line(&format!("{}{data}", self.field)));
+            if self.is_apart {
+                line("");
+            }
+        }
+        out
+    }
+}
+
+fn dresses() -> impl Strategy<Value = Dress> {
+    const BETWEEN: &[&str] = &["", ": comment", ": {}", "event: x", "id: 7", "retry: 1000"];
+    (
+        select(&["", "\u{feff}"][..]),
+        select(&["\n", "\r\n", "\r"][..]),
+        select(&["data:", "data: ", "data:  "][..]),
+        prop::collection::vec(select(BETWEEN), 1..5),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(mark, line_end, field, between, is_apart, is_pretty)| Dress {
+            mark,
+            line_end,
+            field,
+            between,
+            is_apart,
+            is_pretty,
+        })
+}
+
+fn read(subject: &dyn Subject, framing: Framing, stream: &str, cuts: &[Index]) -> Answer {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+    cuts.extend([0, stream.len()]);
+    cuts.sort_unstable();
+    let mut reader = subject.protocol().answer(framing);
+    cuts.windows(2).for_each(|cut| reader.push(&stream.as_bytes()[cut[0]..cut[1]]));
+    reader.finish()
+}
+
+#[test]
+fn answers_are_read_in_any_dress() {
+    let strategy = |subject: &'static dyn Subject| {
+        let streams = streams(subject.protocol().name());
+        assert!(streams.len() > 1, "there are fixtures");
+        (select(streams), any::<Index>(), dresses(), prop::collection::vec(any::<Index>(), 0..9)).boxed()
+    };
+    for_all(192, strategy, |subject, (events, end, dress, cuts)| {
+        let events = &events[..=end.index(events.len())];
+        let plain: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let expected = read(subject, Framing::Events, &plain, &[]);
+        let dressed = dress.of(events);
+        for framing in [Framing::Events, Framing::Document] {
+            prop_assert_eq!(&read(subject, framing, &dressed, &cuts), &expected, "{}", &dressed);
+        }
+        Ok(())
+    });
+}
