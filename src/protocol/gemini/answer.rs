@@ -28,8 +28,9 @@ struct Responses {
     is_blocked: bool,
     /// Names are in snake case.
     is_snake: bool,
-    /// The newest event with figures among those that were not looked into.
-    newest: Vec<u8>,
+    /// The newest event with figures among those that were not looked into, in which a stream may break off, and the one
+    /// before it.
+    newest: [Vec<u8>; 2],
 }
 
 impl Responses {
@@ -62,10 +63,10 @@ impl Responses {
         }
     }
 
-    /// Looks into the event that was remembered.
+    /// Looks into the newest event that was remembered and is whole.
     fn settle(&mut self) {
         let newest = std::mem::take(&mut self.newest);
-        if let Ok(newest) = serde_json::from_slice(&newest) {
+        if let Some(newest) = newest.iter().find_map(|event| serde_json::from_slice(event).ok()) {
             self.take(&newest);
         }
     }
@@ -84,8 +85,9 @@ impl Fold for Responses {
     fn pass(&mut self, event: &[u8]) {
         let figures: &[u8] = if self.is_snake { b"\"usage_metadata\"" } else { b"\"usageMetadata\"" };
         if memmem::find(event, figures).is_some() {
-            self.newest.clear();
-            self.newest.extend_from_slice(event);
+            self.newest.swap(0, 1);
+            self.newest[0].clear();
+            self.newest[0].extend_from_slice(event);
         }
     }
 
@@ -207,6 +209,35 @@ mod tests {
             let answer = stream(&events.into_iter().cloned().collect::<Vec<_>>());
             let tokens = answer.usage.map(|usage| usage.tokens);
             assert_eq!(tokens.map(|tokens| (tokens.input, tokens.output)), Some((1000, 50)));
+        }
+    }
+
+    #[test]
+    fn the_last_figures_hold() {
+        const STOP: &str = r#","finishReason":"STOP""#;
+        let stated = |output: u64| {
+            format!(
+                r#","usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{output},"totalTokenCount":{}}}"#,
+                output + 9
+            )
+        };
+        let no = |figures: &str| format!(r#"{{"error":{{"message":"no"}}{figures}}}"#);
+        let (less, more) = (event(&stated(5), ""), event(&stated(7), ""));
+        for (events, output, complete, error) in [
+            (vec![less.clone(), more.clone(), event("", STOP)], 7, true, None),
+            (vec![more.clone(), event(&stated(5), STOP)], 5, true, None),
+            (vec![event(&stated(5), STOP), more.clone()], 7, true, None),
+            (vec![more.clone(), event(r#","usageMetadata":null"#, STOP)], 7, true, None),
+            (vec![more.clone(), event(r#","usageMetadata":{}"#, STOP)], 7, true, None),
+            (vec![less.clone(), more.clone()], 7, false, None),
+            (vec![less.clone(), more[..more.len() - 9].to_owned()], 5, false, None),
+            (vec![less.clone(), no("")], 5, false, Some("no")),
+            (vec![less.clone(), no(&stated(7))], 7, false, Some("no")),
+        ] {
+            let answer = stream(&[&[event("", "")], &*events].concat());
+            let tokens = answer.usage.expect("figures").tokens;
+            assert_eq!((tokens.prompt(), tokens.output), (9, output), "{events:?}");
+            assert_eq!((answer.complete, answer.error.as_deref()), (complete, error), "{events:?}");
         }
     }
 
