@@ -222,6 +222,33 @@ mod tests {
     }
 
     #[test]
+    fn the_last_figures_hold() {
+        const END: &str = r#"{"type":"message_stop"}"#;
+        const NO: &str = r#"{"type":"error","error":{"type":"api_error","message":"no"}}"#;
+        let delta = |usage: &str| {
+            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{usage}}}"#)
+        };
+        let (less, more) =
+            (delta(r#"{"output_tokens":5}"#), delta(r#"{"input_tokens":12,"output_tokens":7}"#));
+        for (events, output, complete, error) in [
+            (&[&*less, &more, END][..], 7, true, None),
+            (&[&more, &less, END], 5, true, None),
+            (&[&more, &more, END], 7, true, None),
+            (&[&more, END, &less], 5, true, None),
+            (&[&more, &delta("null"), END], 7, true, None),
+            (&[&more, &delta("{}"), END], 7, true, None),
+            (&[&more], 7, false, None),
+            (&[&less, NO, &more], 7, false, Some("no")),
+            (&[&more, START, &less, END], 5, true, None),
+        ] {
+            let answer = stream(&[&[START], events].concat());
+            let tokens = answer.usage.expect("figures").tokens;
+            assert_eq!((tokens.prompt(), tokens.output), (41_912, output), "{events:?}");
+            assert_eq!((answer.complete, answer.error.as_deref()), (complete, error), "{events:?}");
+        }
+    }
+
+    #[test]
     fn a_broken_stream_keeps_what_was_said() {
         let answer = stream(&[START]);
         assert_eq!(answer.usage.map(|usage| usage.tokens.output), Some(1));

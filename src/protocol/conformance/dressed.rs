@@ -1,4 +1,5 @@
-//! Streams in other dress: whatever a server or a proxy makes of the lines of a stream, the same is learned from it.
+//! Streams in other dress: whatever a server or a proxy makes of the lines of a stream, the same is learned from it, and
+//! from one that breaks off what it had said by then.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -70,6 +71,26 @@ fn read(subject: &dyn Subject, framing: Framing, stream: &str, cuts: &[Index]) -
     reader.finish()
 }
 
+fn plain(events: &[String]) -> String {
+    events.iter().fold(String::new(), |stream, event| stream + "data: " + event + "\n\n")
+}
+
+/// What a stream breaks off in has not been said.
+#[test]
+fn a_stream_says_what_its_whole_events_say() {
+    let strategy = |subject: &'static dyn Subject| {
+        (select(streams(subject.protocol().name())), any::<Index>(), any::<Index>()).boxed()
+    };
+    for_all(192, strategy, |subject, (mut events, end, cut)| {
+        let broken = events.split_off(end.index(events.len())).swap_remove(0);
+        let cuts = broken.char_indices().map(|(at, _)| at).collect::<Vec<_>>();
+        let stream = format!("{}data: {}", plain(&events), &broken[..*cut.get(&cuts)]);
+        let expected = read(subject, Framing::Events, &plain(&events), &[]);
+        prop_assert_eq!(read(subject, Framing::Events, &stream, &[]), expected, "{}", &stream);
+        Ok(())
+    });
+}
+
 #[test]
 fn answers_are_read_in_any_dress() {
     let strategy = |subject: &'static dyn Subject| {
@@ -79,8 +100,7 @@ fn answers_are_read_in_any_dress() {
     };
     for_all(192, strategy, |subject, (events, end, dress, cuts)| {
         let events = &events[..=end.index(events.len())];
-        let plain: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let expected = read(subject, Framing::Events, &plain, &[]);
+        let expected = read(subject, Framing::Events, &plain(events), &[]);
         let dressed = dress.of(events);
         for framing in [Framing::Events, Framing::Document] {
             prop_assert_eq!(&read(subject, framing, &dressed, &cuts), &expected, "{}", &dressed);

@@ -332,6 +332,40 @@ mod tests {
         }
     }
 
+    /// What is stated last is billed, wherever it stands and whatever becomes of the stream.
+    #[test]
+    fn the_last_figures_hold() {
+        const STATED: &str =
+            r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}"#;
+        const MORE: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#;
+        const END: &str = r#"{"choices":[{"finish_reason":"stop"}]}"#;
+        for (events, output, complete, error) in [
+            (&[STATED, STATED, END][..], 5, true, None),
+            (&[STATED, MORE, END, "[DONE]"], 7, true, None),
+            (&[MORE, END, STATED, "[DONE]"], 5, true, None),
+            (&[END, "[DONE]", STATED], 5, true, None),
+            (&[MORE, STATED, r#"{"choices":[],"usage":null}"#, "[DONE]"], 5, true, None),
+            (&[STATED, r#"{"choices":[],"usage":{}}"#, "[DONE]"], 5, true, None),
+            (&[STATED, r#"{"choices":[],"usage":{"completion_tokens":7}}"#], 7, false, None),
+            (&[STATED, r#"{"choices":[{"delta":{"content":"x"#], 5, false, None),
+            (&[STATED, r#"{"error":{"message":"no"}}"#], 5, false, Some("no")),
+            (
+                &[r#"{"error":{"message":"no"},"usage":{"prompt_tokens":9,"completion_tokens":5}}"#],
+                5,
+                false,
+                Some("no"),
+            ),
+        ] {
+            let first = r#"{"id":"c","choices":[{"delta":{},"finish_reason":null}],"usage":null}"#;
+            let events = std::iter::once(&first).chain(events);
+            let text: String = events.map(|event| format!("data: {event}\n\n")).collect();
+            let answer = answer(Framing::Events, &text);
+            let tokens = answer.usage.expect("figures").tokens;
+            assert_eq!((tokens.prompt(), tokens.output), (9, output), "{text}");
+            assert_eq!((answer.complete, answer.error.as_deref()), (complete, error), "{text}");
+        }
+    }
+
     #[test]
     fn the_providers_own_cost_is_kept_exactly() {
         for (stated, expected) in [

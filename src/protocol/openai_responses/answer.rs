@@ -214,6 +214,28 @@ mod tests {
     }
 
     #[test]
+    fn the_last_figures_hold() {
+        let figures = |output| format!(r#","usage":{{"input_tokens":9,"output_tokens":{output}}}"#);
+        let ends = |word: &str, rest: &str| stream(&format!("response.{word}"), &response(word, rest));
+        let no = "data: {\"type\":\"error\",\"message\":\"no\"}\n\n";
+        let whole = ends("completed", &figures(7));
+        for (text, output, complete, error) in [
+            (ends("completed", &figures(5)) + &whole, 7, true, None),
+            (whole.clone() + &ends("completed", &figures(5)), 5, true, None),
+            (whole.clone() + "data: [DONE]\n\n", 7, true, None),
+            (whole.clone() + &ends("completed", r#","usage":null"#), 7, true, None),
+            (whole.trim_end().to_owned(), 7, true, None),
+            (ends("failed", &figures(5)), 5, false, None),
+            (whole + no, 7, true, Some("no")),
+        ] {
+            let answer = answer(Framing::Events, &text);
+            let tokens = answer.usage.expect("figures").tokens;
+            assert_eq!((tokens.prompt(), tokens.output), (9, output), "{text}");
+            assert_eq!((answer.complete, answer.error.as_deref()), (complete, error), "{text}");
+        }
+    }
+
+    #[test]
     fn a_compacted_history_is_complete() {
         let text = format!(
             r#"{{"id":"resp_1","object":"response.compaction","output":[{{"type":"compaction"}}],"usage":{FIGURES}}}"#
