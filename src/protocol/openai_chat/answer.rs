@@ -119,7 +119,8 @@ fn usage(figures: &Value) -> Partial {
     // Some servers have the names of other dialects, and some have both, with zeros in one.
     let other = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
     let output = count(figures, &["completion_tokens"]);
-    let output = output.filter(|tokens| *tokens > 0).or(count(figures, &["output_tokens"])).or(output);
+    let stated = output.filter(|tokens| *tokens > 0);
+    let output = stated.or_else(|| count(figures, &["output_tokens"])).or(output);
     let cached = first(&[
         &["prompt_tokens_details", "cached_tokens"],
         &["prompt_cache_hit_tokens"],
@@ -146,6 +147,7 @@ fn usage(figures: &Value) -> Partial {
     Partial {
         total,
         cache_write_1h: count(figures, &hour),
+        web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
@@ -358,7 +360,7 @@ mod tests {
         ] {
             let first = r#"{"id":"c","choices":[{"delta":{},"finish_reason":null}],"usage":null}"#;
             let events = std::iter::once(&first).chain(events);
-            let text: String = events.map(|event| format!("data: {event}\n\n")).collect();
+            let text = events.fold(String::new(), |text, event| text + "data: " + event + "\n\n");
             let answer = answer(Framing::Events, &text);
             let tokens = answer.usage.expect("figures").tokens;
             assert_eq!((tokens.prompt(), tokens.output), (9, output), "{text}");
@@ -432,6 +434,15 @@ mod tests {
                 &[],
             ),
             (chunk(r#"{"annotations":[]}"#, ""), None, &[]),
+            // Searches that are counted have a price.
+            (
+                chunk(
+                    r#"{"annotations":[{"type":"url_citation"}]}"#,
+                    r#","server_tool_use":{"web_search_requests":2}"#,
+                ),
+                None,
+                &[],
+            ),
             (
                 format!(
                     "{}\n\n{}",
@@ -448,7 +459,8 @@ mod tests {
             ),
         ] {
             let usage = answer(Framing::Document, &format!("{text}\n\n")).usage.unwrap();
-            assert_eq!(usage.unpriced, expected, "{text}");
+            let searches = if text.contains("web_search_requests") { 2 } else { 0 };
+            assert_eq!((&*usage.unpriced, usage.web_searches), (expected, searches), "{text}");
             assert_eq!(usage.provider_cost, cost.map(|usd| Money::from_usd_str(usd).unwrap()), "{text}");
         }
     }
