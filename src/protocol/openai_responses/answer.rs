@@ -119,20 +119,23 @@ fn is_removed(change: &Value) -> bool {
 }
 
 fn usage(figures: &Value) -> Partial {
-    let written = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
+    let detail = |key| count(figures, &["input_tokens_details", key]);
+    let kept = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
+    // Gateways in front of other dialects have a name of their own.
+    let written = detail("cache_write_tokens").or_else(|| detail("cache_creation_tokens"));
     Partial {
-        cache_write_5m: written("ttl_30m_tokens"),
-        cache_write_12h: written("ttl_12h_tokens"),
+        cache_write_5m: kept("ttl_30m_tokens"),
+        cache_write_12h: kept("ttl_12h_tokens"),
         total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
-        audio_input: count(figures, &["input_tokens_details", "audio_tokens"]),
+        audio_input: detail("audio_tokens"),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(
             count(figures, &["input_tokens"]),
-            count(figures, &["input_tokens_details", "cached_tokens"]),
-            count(figures, &["input_tokens_details", "cache_write_tokens"]),
+            detail("cached_tokens"),
+            written,
             count(figures, &["output_tokens"]),
         )
     }
@@ -210,6 +213,22 @@ mod tests {
                 assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("resp_1"), Some("gpt-x")));
                 assert_eq!((answer.error, answer.reasoning_dropped), (None, 0), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn writes_by_another_name() {
+        for details in [
+            r#"{"cached_tokens":80,"cache_creation_tokens":5}"#,
+            r#"{"cached_tokens":80,"cache_write_tokens":5,"cache_creation_tokens":5}"#,
+        ] {
+            let usage = format!(
+                r#","usage":{{"input_tokens":100,"input_tokens_details":{details},"output_tokens":7}}"#
+            );
+            let tokens = answer(Framing::Document, &response("completed", &usage)).usage.unwrap().tokens;
+            let expected =
+                Tokens { input: 15, cache_read: 80, cache_write_5m: 5, output: 7, ..Tokens::default() };
+            assert_eq!(tokens, expected, "{details}");
         }
     }
 
