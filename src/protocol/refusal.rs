@@ -12,18 +12,17 @@ use serde_json::Value;
 
 use super::answer::Refused;
 use super::content::{leading_number, trailing_number};
-use super::wording::{Counts, OVERFLOW, SAID_WITH_500, TEMPLATE};
+use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE};
 use crate::sse::Framer;
 
 /// What the error in an answer means: of a refused request, or in the beginning of an answer that began well (200).
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
         400 | 422 | 500 => whole(body),
-        200 if is_error(body) => whole(body),
-        200 => events(body).into_iter().find_map(|event| error(&event)),
+        200 => begun(body),
         _ => None,
     };
-    let Some(error) = error.map(|error| error.to_ascii_lowercase()) else { return Refused::Other };
+    let Some(error) = error else { return Refused::Other };
     let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
     let known = if status == 500 && !says(SAID_WITH_500) { Refused::Other } else { overflow(&error) };
     match known {
@@ -67,33 +66,50 @@ fn parts(error: &str) -> Option<u64> {
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
 }
 
-/// Whether an answer with a good status is an error by its own word: a message alone may be anything.
-fn is_error(body: &[u8]) -> bool {
-    let document: Option<Value> = serde_json::from_slice(body).ok();
-    document.is_some_and(|document| document.get("error").is_some_and(|error| !error.is_null()))
-}
-
 /// The words of an error that is all of an answer.
 fn whole(body: &[u8]) -> Option<String> {
     error(&serde_json::from_slice(body).ok()?)
 }
 
-/// The words of an error: its message, code and type, the numbers beside them, and those of the error that it passes
-/// on.
-fn error(document: &Value) -> Option<String> {
-    let document = document.as_array().and_then(|list| list.first()).unwrap_or(document);
+/// The words of an error in an answer with a good status, or in the beginning of one.
+fn begun(body: &[u8]) -> Option<String> {
+    let events = serde_json::from_slice(body).map_or_else(|_| events(body), |document| vec![document]);
+    events.iter().filter(|event| is_error(event)).find_map(error)
+}
+
+/// What a server answers with, which may put it into a list.
+fn first(document: &Value) -> &Value {
+    document.as_array().and_then(|list| list.first()).unwrap_or(document)
+}
+
+/// What is put down as an error.
+fn put_down(document: &Value) -> Option<&Value> {
     let error = document.get("error").or_else(|| document.get("response")?.get("error"));
-    let error = error.filter(|error| !error.is_null()).or_else(|| {
+    error.filter(|error| !error.is_null())
+}
+
+/// Whether something is an error by its own word: a message alone may be anything.
+fn is_error(document: &Value) -> bool {
+    let document = first(document);
+    let says = |key: &str| document.get(key).is_some_and(|said| said == "error");
+    put_down(document).is_some() || says("type") || says("object")
+}
+
+/// The words of an error, in small letters: its message, code and type, the numbers beside them, and those of the error
+/// that it passes on.
+fn error(document: &Value) -> Option<String> {
+    let document = first(document);
+    let error = put_down(document).or_else(|| {
         // Some servers put the message at the top.
         document.get("message").filter(|message| message.is_string()).map(|_| document)
     })?;
     if let Some(message) = error.as_str() {
-        return Some(message.to_owned());
+        return Some(own_words(message));
     }
     let mut words = String::new();
     for key in ["message", "code", "type", "n_ctx", "n_prompt_tokens"] {
         match error.get(key) {
-            Some(Value::String(text)) => words.push_str(text),
+            Some(Value::String(text)) => words.push_str(&own_words(text)),
             Some(Value::Number(number)) => drop(write!(words, "{key}={number}")),
             _ => continue,
         }
@@ -104,6 +120,14 @@ fn error(document: &Value) -> Option<String> {
         words.push_str(&passed_on);
     }
     Some(words)
+}
+
+/// What a server says in its own words, in small letters: up to where it quotes the request, or the model.
+fn own_words(message: &str) -> String {
+    let mut words = message.to_ascii_lowercase();
+    let quoted = QUOTES.iter().filter_map(|before| words.find(before)).min();
+    words.truncate(quoted.unwrap_or(words.len()));
+    words
 }
 
 /// The events of a stream's beginning, as far as they are whole: of one of events, or of one long list.
@@ -212,6 +236,14 @@ mod tests {
             (200, "data: {\"error\":\rdata: {\"message\":\"prompt is too long\"}}\r\r", overflow(None, None)),
             (200, "\u{feff}data: {\"error\":{\"message\":\"prompt is too long\"}}", overflow(None, None)),
             (200, "data: {\"delta\":\"prompt is too long\"}\n\n", Refused::Other),
+            (200, "data: {\"message\":\"prompt is too long\"}\n\n", Refused::Other),
+            (200, "data: {\"type\":\"error\",\"message\":\"prompt is too long\"}\n\n", overflow(None, None)),
+            (
+                200,
+                "data: {\"object\":\"error\",\"message\":\"prompt is too long\"}\n\n",
+                overflow(None, None),
+            ),
+            (200, r#"{"object":"error","message":"prompt is too long"}"#, overflow(None, None)),
             (200, r#"{"error":{"message":"prompt is too long"}}"#, overflow(None, None)),
             (200, r#"{"text":"prompt is too long"}"#, Refused::Other),
             (200, r#"{"message":"prompt is too long"}"#, Refused::Other),

@@ -122,6 +122,11 @@ pub(super) const SAID_WITH_500: &[&str] = &["exceed_context_size_error", "contex
 /// What a server says of messages that the model's chat template does not take: a fault of its own, to its mind.
 pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must alternate"];
 
+/// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
+/// what the model has said (llama.cpp). Whatever is quoted may say anything.
+pub(super) const QUOTES: &[&str] =
+    &["'input': ", "\"input\":", "input_value=", "failed to parse input at pos "];
+
 #[cfg(test)]
 mod tests {
     use super::super::answer::Refused;
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn all_words_are_small() {
         for wording in OVERFLOW {
-            for words in [&[wording.says], wording.limit, wording.prompt].concat() {
+            for words in [&[wording.says], wording.limit, wording.prompt, QUOTES].concat() {
                 assert_eq!(words, words.to_ascii_lowercase());
             }
             let shadowing = OVERFLOW.iter().find(|first| wording.says.contains(first.says)).expect("itself");
@@ -383,5 +388,35 @@ mod tests {
         }
         check(413, r#"{"error":{"message":"Request exceeds the maximum size"}}"#, Refused::Other);
         check(429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other);
+    }
+
+    /// It is of a request, or of the model.
+    #[test]
+    fn what_is_quoted_may_say_anything() {
+        for (status, message) in [
+            (
+                400,
+                "[{'type': 'missing', 'loc': ('body', 'model'), 'msg': 'Field required', 'input': {'messages': [{'role': 'user', 'content': 'prompt is too long: 9 tokens > 5 maximum'}]}}]",
+            ),
+            (
+                400,
+                "1 validation error for Request: temperature: Input should be a valid number [type=float_parsing, input_value='maximum context length is 5', input_type=str]",
+            ),
+            (
+                422,
+                r#"{\"msg\":\"Field required\",\"input\":{\"prompt\":\"Context size has been exceeded.\"}}"#,
+            ),
+            (
+                500,
+                "Failed to parse input at pos 12: Context size has been exceeded. The jinja template calls raise_exception",
+            ),
+        ] {
+            check(
+                status,
+                &format!(r#"{{"error":{{"message":"{message}","code":{status}}}}}"#),
+                Refused::Other,
+            );
+            check(200, &format!(r#"{{"error":{{"message":"{message}","code":{status}}}}}"#), Refused::Other);
+        }
     }
 }
