@@ -82,7 +82,8 @@ pub struct Inbound {
 pub struct Prepared {
     /// The plain body to send; `None` sends the original bytes in their original encoding.
     pub body: Option<Bytes>,
-    /// Follows what happens to the request from here on.
+    /// Follows what happens to the request from here on. Where nobody does, an edit that is refused (400, 422) gives way
+    /// to the original.
     pub exchange: Option<Box<dyn Exchange>>,
     /// Takes something out of the answer to `body`, if that is an event stream. The upstream is then asked for
     /// an answer without encoding.

@@ -219,7 +219,7 @@ impl<G: Gateway> Handler<G> {
             400 | 422 | 500 => true,
             _ => is_edited && head.status.is_client_error(),
         };
-        if of_interest && tap.is_live() {
+        if of_interest && (is_edited || tap.is_live()) {
             let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
             let reason = self.legible(&head.headers, body.read());
             let remedy = match tap.rejected(head.status, &head.headers, &reason) {

@@ -66,10 +66,13 @@ impl Tap {
         self.call(|live| live.with(|exchange| exchange.sent(form)));
     }
 
+    /// Where nobody says what to do, what is wrong with a request may be what was edited.
     pub(super) fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy {
-        self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)))
-            .flatten()
-            .unwrap_or(Remedy::Deliver)
+        let remedy = self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)));
+        remedy.flatten().unwrap_or(match status {
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Remedy::SendOriginal,
+            _ => Remedy::Deliver,
+        })
     }
 
     /// Whether anybody follows.

@@ -401,6 +401,21 @@ fn prompts_are_counted_as_they_would_be_sent() {
     }
 }
 
+/// Nobody follows a question for the length of a prompt, but it is no more to be lost than the prompt.
+#[test]
+fn a_count_that_is_refused_for_its_edits_is_asked_for_as_it_came() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        let is_edited = received.text().contains("bytes removed here");
+        if is_edited { (400, "no".to_owned()) } else { (200, r#"{"input_tokens":1}"#.to_owned()) }
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request("m", &[&log("long", 4000)]);
+    assert_eq!(gateway.post("/v1/messages/count_tokens", &[], &body).0, 200);
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert!(sent.len() == 2 && sent[0] != body && sent[1] == body, "{}", sent.len());
+}
+
 /// What was sent shortened fits; all of it may not.
 #[test]
 fn what_a_client_has_compacted_is_what_was_sent() {
