@@ -305,11 +305,11 @@ impl Summaries {
         }
     }
 
-    /// The newest summary that stands for the beginning of a history.
+    /// The summary that stands for the longest beginning of a history: the thread's own, or its parent's.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
-        let threads = [Some(&place.thread.id), place.thread.parent.as_ref()];
+        let threads = [place.thread.parent.as_ref(), Some(&place.thread.id)];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
-        summaries.into_iter().find(|summary| terms.takes(summary, place))
+        summaries.filter(|summary| terms.takes(summary, place)).max_by_key(|summary| summary.end)
     }
 
     /// Takes over what another gateway on the same store has had made since, beyond the first `used` messages, if there

@@ -246,6 +246,31 @@ fn what_was_made_elsewhere_is_not_made_again() {
     assert!(!waited(&full), "there is no other");
 }
 
+/// Of a thread's own summary and its parent's, the one that stands for more counts: the other is not waited for.
+#[test]
+fn a_fork_goes_on_from_the_longer_summary() {
+    let conversation = talk("ucccccccc", &[]);
+    let mut ours = place(&conversation, Chain::root("x", b""));
+    (ours.thread.id, ours.thread.parent) = ("fork".to_owned(), Some("t".to_owned()));
+    let terms = terms(None, &Policy::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (own, parents, expected) in [(3, 5, 5), (5, 3, 5), (5, 5, 5)] {
+        let (_home, store) = on_disk();
+        let made = |thread: &str, end| Summary {
+            recipe: terms.recipe,
+            thread: thread.to_owned(),
+            ..summary_at(&ours, end)
+        };
+        let made = vec![made("fork", own), made("t", parents)];
+        runtime
+            .block_on(store.commit(crate::store::Batch { summaries: made, ..Default::default() }))
+            .unwrap();
+        let prospect = due(&summaries(&store), (&conversation, &ours), &terms, "m");
+        let previous = prospect.and_then(|prospect| prospect.previous).map(|previous| previous.end);
+        assert_eq!(previous, Some(expected), "{own} {parents}");
+    }
+}
+
 /// What would free less than the ladder asks for is not made, if the ladder would pass it over.
 #[test]
 fn what_would_not_be_used_is_not_made() {
