@@ -363,11 +363,11 @@ impl Exchange for Follow {
         }
     }
 
-    /// Only where the window may be full: nothing is held back without need.
+    /// Only where the window may be full, or other messages follow each other now: nothing is held back without need.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         self.recovers()
             && status == StatusCode::OK
-            && self.is_nearly_full()
+            && (self.is_nearly_full() || self.facts.spliced)
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 

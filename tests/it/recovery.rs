@@ -265,6 +265,35 @@ fn overflows_of_compatible_servers_are_not_seen_either() {
     }
 }
 
+/// Messages give way in a prompt that is far from the window, too, and a template may not take what is left.
+#[test]
+fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received: &Received| {
+        if received.text().contains("plimsoll") {
+            let error =
+                json!({"message": "Error rendering prompt with jinja template: \"roles must alternate\""});
+            return (200, format!("event: error\ndata: {}\n\n", json!({"error": error})));
+        }
+        (200, chat_answer(9).to_string())
+    });
+    let gateway = Gateway::start(home.path(), &format!("{CONFIG}[ladder]\nmessages = 6\n"), &upstream.url());
+    let bodies = [1, 2, 3, 4].map(|turns| {
+        let said =
+            |at| [json!({"role": "assistant", "content": "a"}), json!({"role": "user", "content": at})];
+        let turns = (0..turns).flat_map(|at| said(output(at)[..4000].to_owned()));
+        let goal = json!({"role": "user", "content": GOAL});
+        json!({"model": "m", "messages": std::iter::once(goal).chain(turns).collect::<Vec<_>>()}).to_string()
+    });
+    for body in &bodies {
+        let (status, answer) = gateway.post("/v1/chat/completions", &[], body);
+        assert!(status == 200 && !String::from_utf8_lossy(&answer).contains("jinja"));
+    }
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    let edited = sent.iter().filter(|text| !bodies.contains(text)).count();
+    assert!(edited == 1 && bodies.iter().all(|body| sent.contains(body)), "{edited} edited");
+}
+
 /// What was sent after an overflow is sent so ever after, restarts or not.
 #[test]
 fn recovered_requests_grow_on() {
