@@ -77,8 +77,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     } else {
         frame.messages("openai-responses", memo, &item)?
     };
-    let newest = messages.last().map(|message| message.span.of(&frame.bytes));
-    let asks_for_summary = newest.is_some_and(is_trigger);
+    let newest = messages.last().filter(|message| message.index.role == Role::System);
+    let asks_for_summary = newest.is_some_and(|message| is_trigger(message.span.of(&frame.bytes)));
     Ok(Conversation {
         array: input.span,
         messages,
