@@ -359,7 +359,7 @@ impl Exchange for Follow {
             }
             Refused::Malformed => Remedy::SendOriginal,
             Refused::Other if malformed => Remedy::SendOriginal,
-            Refused::Answer | Refused::Other => Remedy::Deliver,
+            Refused::Answer | Refused::Unanswered | Refused::Other => Remedy::Deliver,
         }
     }
 
@@ -387,8 +387,8 @@ impl Exchange for Follow {
         match protocol::refused(200, body) {
             Refused::Malformed => return Opening::SendOriginal,
             Refused::Overflow { .. } => {}
-            Refused::Answer | Refused::Other if is_full => {}
-            Refused::Answer | Refused::Other => return Opening::Deliver,
+            _ if is_full => {}
+            Refused::Answer | Refused::Unanswered | Refused::Other => return Opening::Deliver,
         }
         self.overflowed();
         Opening::Again

@@ -170,7 +170,7 @@ impl Gateway for Sidecar {
                 }
                 prompt
             }
-            Refused::Answer | Refused::Malformed | Refused::Other => None,
+            Refused::Answer | Refused::Malformed | Refused::Unanswered | Refused::Other => None,
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };

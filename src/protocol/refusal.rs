@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::answer::Refused;
 use super::content::{leading_number, trailing_number};
-use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE};
+use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
 /// What the error in an answer means: of a refused request, or in the beginning of an answer that began well (200).
@@ -27,6 +27,7 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     let known = if status == 500 && !says(SAID_WITH_500) { Refused::Other } else { overflow(&error) };
     match known {
         Refused::Other if matches!(status, 200 | 500) && says(TEMPLATE) => Refused::Malformed,
+        Refused::Other if says(UNANSWERED) => Refused::Unanswered,
         known => known,
     }
 }

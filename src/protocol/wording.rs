@@ -122,6 +122,9 @@ pub(super) const SAID_WITH_500: &[&str] = &["exceed_context_size_error", "contex
 /// What a server says of messages that the model's chat template does not take: a fault of its own, to its mind.
 pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must alternate"];
 
+/// What Groq says, as of a bad request, of calls and answers of the model's that it cannot read.
+pub(super) const UNANSWERED: &[&str] = &["'failed_generation'", "tool_use_failed"];
+
 /// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
 /// what the model has said (llama.cpp). Whatever is quoted may say anything.
 pub(super) const QUOTES: &[&str] =
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn all_words_are_small() {
         for wording in OVERFLOW {
-            for words in [&[wording.says], wording.limit, wording.prompt, QUOTES].concat() {
+            for words in [&[wording.says], wording.limit, wording.prompt, QUOTES, UNANSWERED].concat() {
                 assert_eq!(words, words.to_ascii_lowercase());
             }
             let shadowing = OVERFLOW.iter().find(|first| wording.says.contains(first.says)).expect("itself");
@@ -388,6 +391,17 @@ mod tests {
         }
         check(413, r#"{"error":{"message":"Request exceeds the maximum size"}}"#, Refused::Other);
         check(429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other);
+    }
+
+    /// What the model has said is at fault, and not what it was asked.
+    #[test]
+    fn a_call_that_cannot_be_read_is_no_refusal() {
+        for error in [
+            r#""message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error""#,
+            r#""message":"Tool choice is none, but model called a tool","code":"tool_use_failed","failed_generation":"prompt is too long""#,
+        ] {
+            check(400, &format!(r#"{{"error":{{{error}}}}}"#), Refused::Unanswered);
+        }
     }
 
     /// It is of a request, or of the model.

@@ -169,7 +169,7 @@ impl<L: Line> Errand<'_, L> {
         if !reply.is_good() {
             return Err(match protocol::refused(reply.status, &reply.body) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
-                Refused::Malformed | Refused::Other => {
+                Refused::Malformed | Refused::Unanswered | Refused::Other => {
                     let failure = Failure::Call(format!("status {}", reply.status));
                     if reply.may_pass() {
                         Missed::Perhaps(failure, reply.retry_after)

@@ -334,17 +334,24 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
-/// Servers have faults of their own: an edit is not to blame, and the client is told.
+/// Servers have faults of their own, and models: an edit is not to blame, and the client is told.
 #[test]
 fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
-    const FAULT: &str = r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#;
-    let home = tempfile::tempdir().unwrap();
-    let upstream = Upstream::start(|_| (500, FAULT.to_owned()));
-    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("long", 4000)]));
-    assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (500, FAULT));
-    let sent = upstream.received();
-    assert!(sent.len() == 1 && sent[0].text().contains("plimsoll:"), "{}", sent.len());
+    for (said, fault) in [
+        (500, r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#),
+        (
+            400,
+            r#"{"error":{"message":"Failed to call a function. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed"}}"#,
+        ),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |_| (said, fault.to_owned()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("long", 4000)]));
+        assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (said, fault));
+        let sent = upstream.received();
+        assert!(sent.len() == 1 && sent[0].text().contains("plimsoll:"), "{}", sent.len());
+    }
 }
 
 #[test]
