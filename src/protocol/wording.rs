@@ -314,6 +314,45 @@ mod tests {
         }
     }
 
+    /// Not even where an answer repeats what it was asked.
+    #[test]
+    fn what_a_model_says_is_no_refusal() {
+        let template = ("Error rendering prompt with jinja template", None, None);
+        for (said, ..) in SENTENCES.iter().chain([&template]) {
+            for answer in [
+                format!(
+                    r#"{{"type":"message","content":[{{"type":"text","text":"{said}"}}],"stop_reason":"end_turn"}}"#
+                ),
+                format!(
+                    r#"{{"choices":[{{"message":{{"content":"{said}"}},"finish_reason":"stop"}}],"error":null}}"#
+                ),
+                format!(
+                    r#"{{"object":"response","error":null,"instructions":"{said}","output":[{{"type":"message"}}]}}"#
+                ),
+                format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{said}"}}]}}}}]}}"#),
+                format!(r#"[{{"candidates":[{{"content":{{"parts":[{{"text":"{said}"}}]}}}}]}}]"#),
+                format!(
+                    r#"{{"response":{{"candidates":[{{"content":{{"parts":[{{"text":"{said}"}}]}}}}]}}}}"#
+                ),
+            ] {
+                check(200, &answer, Refused::Other);
+                check(200, &format!("data: {answer}\n\ndata: {{}}\n\n"), Refused::Other);
+            }
+            for event in [
+                format!(
+                    r#"{{"type":"response.created","response":{{"error":null,"instructions":"{said}"}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"content_block_delta","delta":{{"type":"text_delta","text":"{said}"}}}}"#
+                ),
+                format!(r#"{{"type":"response.output_text.delta","delta":"{said}"}}"#),
+                format!(r#"{{"choices":[{{"delta":{{"content":"{said}"}}}}]}}"#),
+            ] {
+                check(200, &format!("data: {event}\n\n"), Refused::Other);
+            }
+        }
+    }
+
     #[test]
     fn codes_tell_and_other_refusals_are_told_apart() {
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
