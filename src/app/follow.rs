@@ -75,6 +75,8 @@ pub(super) struct Follow {
     head_at: Option<Instant>,
     body_at: Option<Instant>,
     resent: bool,
+    /// So was its original, in the beginning of an answer that began well.
+    is_refused_whole: bool,
     /// The provider has refused it because its prompt is too long.
     overflow: bool,
 }
@@ -104,6 +106,7 @@ impl Follow {
             head_at: None,
             body_at: None,
             resent: false,
+            is_refused_whole: false,
             overflow: false,
         }
     }
@@ -363,11 +366,12 @@ impl Exchange for Follow {
         }
     }
 
-    /// Only where the window may be full, or other messages follow each other now: nothing is held back without need.
+    /// Only where the window may be full, other messages follow each other now, or the edited form was refused: nothing is
+    /// held back without need.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        self.recovers()
-            && status == StatusCode::OK
-            && (self.is_nearly_full() || self.facts.spliced)
+        let is_doubtful = || self.recovers() && (self.is_nearly_full() || self.facts.spliced);
+        status == StatusCode::OK
+            && (self.resent || is_doubtful())
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -384,6 +388,12 @@ impl Exchange for Follow {
             (Some(b'{' | b'['), true) => is_cut_off(),
             _ => false,
         };
+        if self.resent {
+            let mut reader = self.protocol.answer(Framing::Document);
+            reader.push(body);
+            self.is_refused_whole = reader.finish().error.is_some();
+            return Opening::Deliver;
+        }
         match protocol::refused(200, body) {
             Refused::Malformed => return Opening::SendOriginal,
             Refused::Overflow { .. } => {}
@@ -404,6 +414,7 @@ impl Exchange for Follow {
         }
         if self.resent
             && status.is_success()
+            && !self.is_refused_whole
             && let Some(place) = &self.facts.place
         {
             tracing::warn!(

@@ -131,7 +131,8 @@ pub trait Exchange: Send {
         false
     }
 
-    /// The beginning of such an answer; `whole`: there is no more.
+    /// The beginning of such an answer; `whole`: there is no more. Of an answer to the original behind a rejection, it
+    /// goes to the client whatever is said.
     fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
         Opening::Deliver
     }

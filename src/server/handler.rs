@@ -176,7 +176,13 @@ impl<G: Gateway> Handler<G> {
                     drop(response);
                     self.stats.originals_resent.increment();
                     let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
-                    return self.forward(head, target, original, tap).await;
+                    let response = match self.send(head, target, original, &mut tap).await {
+                        Ok(response) => response,
+                        Err(error) => return self.fail(head, target, &error, tap),
+                    };
+                    // Whatever comes now is the answer.
+                    let (response, _) = self.open(response, &mut tap).await;
+                    return Ok(self.relay(response, target, tap, None));
                 }
                 Remedy::Again => {
                     attempts += 1;
@@ -213,13 +219,13 @@ impl<G: Gateway> Handler<G> {
         tap: &mut Tap,
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
-        let (head, body) = response.into_parts();
         // Some servers take what is wrong with a request for a fault of their own.
-        let of_interest = match head.status.as_u16() {
+        let of_interest = match response.status().as_u16() {
             400 | 422 | 500 => true,
-            _ => is_edited && head.status.is_client_error(),
+            _ => is_edited && response.status().is_client_error(),
         };
         if of_interest && (is_edited || tap.is_live()) {
+            let (head, body) = response.into_parts();
             let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
             let reason = self.legible(&head.headers, body.read());
             let remedy = match tap.rejected(head.status, &head.headers, &reason) {
@@ -228,9 +234,25 @@ impl<G: Gateway> Handler<G> {
             };
             return (Response::from_parts(head, body), remedy);
         }
+        let (response, opening) = self.open(response, tap).await;
+        let remedy = match opening {
+            Opening::Again => Remedy::Again,
+            Opening::SendOriginal if is_edited => Remedy::SendOriginal,
+            Opening::SendOriginal | Opening::Hold | Opening::Deliver => Remedy::Deliver,
+        };
+        (response, remedy)
+    }
+
+    /// Looks at the beginning of a good answer, if that is wanted.
+    async fn open(
+        &self,
+        response: Response<body::Received>,
+        tap: &mut Tap,
+    ) -> (Response<Replay<body::Received>>, Opening) {
+        let (head, body) = response.into_parts();
         let is_plain = matches!(Coding::of(&head.headers), Some(Coding::Identity));
         if !head.status.is_success() || !is_plain || !tap.holds(head.status, &head.headers) {
-            return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
+            return (Response::from_parts(head, Replay::streaming(body)), Opening::Deliver);
         }
         let mut opening = Opening::Hold;
         let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |read| {
@@ -241,12 +263,7 @@ impl<G: Gateway> Handler<G> {
         if opening == Opening::Hold && body.as_whole().is_some() {
             opening = tap.opened(body.read(), true);
         }
-        let remedy = match opening {
-            Opening::Again => Remedy::Again,
-            Opening::SendOriginal if is_edited => Remedy::SendOriginal,
-            Opening::SendOriginal | Opening::Hold | Opening::Deliver => Remedy::Deliver,
-        };
-        (Response::from_parts(head, body), remedy)
+        (Response::from_parts(head, body), opening)
     }
 
     /// Asks the gateway for another way to send a request.

@@ -294,6 +294,27 @@ fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
     assert!(edited == 1 && bodies.iter().all(|body| sent.contains(body)), "{edited} edited");
 }
 
+/// Where the original is not taken either, no edit is to blame: the next request is shortened again.
+#[test]
+fn a_thread_is_not_left_alone_for_what_is_refused_in_any_form() {
+    let error = json!({"error": {"message": "Error rendering prompt with jinja template"}}).to_string();
+    for refusal in [error.clone(), format!("event: error\ndata: {error}\n\n")] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received: &Received| {
+            let is_first = !received.text().contains("result 1");
+            (200, if is_first { refusal.clone() } else { chat_answer(9).to_string() })
+        });
+        let gateway = Gateway::start(home.path(), &CONFIG.replace("1MB", "40KiB"), &upstream.url());
+        let bodies = [1, 2].map(|steps| chat(steps).to_string().replace("line", &"line".repeat(40)));
+        for body in &bodies {
+            assert_eq!(gateway.post("/v1/chat/completions", &[], body).0, 200);
+        }
+        let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+        assert!(sent.len() == 3 && sent[1] == bodies[0], "{}", sent.len());
+        assert!(!bodies.contains(&sent[0]) && !bodies.contains(&sent[2]));
+    }
+}
+
 /// What was sent after an overflow is sent so ever after, restarts or not.
 #[test]
 fn recovered_requests_grow_on() {
