@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::hearing::Hearing;
+use super::hearing::{Doubt, Hearing};
 use super::line::Line;
 use super::shared::{CONNECTION_WINDOW, STREAM_WINDOW, Shared};
 use super::{SendError, Upstream};
@@ -75,14 +75,15 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
+    let doubt = Doubt::default();
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
         .allow_obsolete_multiline_headers_in_responses(true)
-        .handshake(Hearing::new(stream))
+        .handshake(Hearing::new(stream, doubt.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http1(Box::new(Line::new(sender, connection))))
+    Ok(Connected::Http1(Box::new(Line::new(sender, connection, doubt))))
 }
 
 async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>
@@ -136,9 +137,17 @@ mod tests {
             }
         };
         client.readable().await.unwrap();
-        let Ok(Connected::Http1(mut line)) = http1(MaybeHttpsStream::Http(TokioIo::new(client))).await else {
-            panic!("no connection");
-        };
+        send(&mut *line(client).await, body).await
+    }
+
+    async fn line(tcp: TcpStream) -> Box<Line<Full<Bytes>>> {
+        match http1(MaybeHttpsStream::Http(TokioIo::new(tcp))).await {
+            Ok(Connected::Http1(line)) => line,
+            _ => panic!("no connection"),
+        }
+    }
+
+    async fn send(line: &mut Line<Full<Bytes>>, body: &'static [u8]) -> (u16, Bytes) {
         let mut request = Request::new(Full::from(body));
         *request.method_mut() = http::Method::POST;
         let answer = line.send(request).await.unwrap();
@@ -159,6 +168,23 @@ mod tests {
                 let expected = (503, Bytes::from_static(b"busy"));
                 assert_eq!(asked(BUSY, body, then).await, expected, "{} bytes, {then:?}", body.len());
             }
+        }
+    }
+
+    /// Nothing here is waited for between the end and the question, so the runtime has not heard of it.
+    #[tokio::test]
+    async fn a_kept_connection_is_not_open_once_the_system_knows_of_its_end() {
+        const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        for last in [&b""[..], b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut line = line(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap()).await;
+            let server = listener.accept().await.unwrap().0.into_std().unwrap();
+            std::io::Write::write_all(&mut &server, OK).unwrap();
+            assert_eq!(send(&mut line, b"{}").await, (200, Bytes::from_static(b"ok")));
+            assert!(line.rest() && line.is_open(), "nothing has come of it");
+            std::io::Write::write_all(&mut &server, last).unwrap();
+            server.shutdown(std::net::Shutdown::Write).unwrap();
+            assert!(!(0..1_000_000).all(|_| line.is_open()), "after {}", last.escape_ascii());
         }
     }
 }

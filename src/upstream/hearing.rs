@@ -6,13 +6,24 @@
 //!
 //! It may even answer whoever connects, as one does that is overloaded. hyper takes an answer that is there before its
 //! request for a mistake, so nothing is read before something is written.
+//!
+//! A connection that was kept may have been closed just now, which the runtime hears of when it next waits. So whoever
+//! is about to send something more has the system asked.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::net::TcpStream;
+
+use super::connect::Made;
 
 /// See the module.
 pub(super) struct Hearing<S> {
@@ -20,6 +31,16 @@ pub(super) struct Hearing<S> {
     /// Writing has failed because the other side has closed.
     is_deaf: bool,
     speech: Speech,
+    doubt: Doubt,
+}
+
+/// Whether a stream, on which nothing is to come now, is to be looked at before it is believed to be open.
+#[derive(Clone, Default)]
+pub(super) struct Doubt(Arc<AtomicBool>);
+
+/// A stream that can be looked at without reading from it.
+pub(super) trait Socket {
+    fn socket(&self) -> BorrowedFd<'_>;
 }
 
 /// Whether anything was written.
@@ -30,8 +51,8 @@ enum Speech {
 }
 
 impl<S> Hearing<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, is_deaf: false, speech: Speech::Awaited(None) }
+    pub(super) fn new(stream: S, doubt: Doubt) -> Self {
+        Self { stream, is_deaf: false, speech: Speech::Awaited(None), doubt }
     }
 
     /// What comes of writing, or of `dropped` where the other side has closed.
@@ -60,7 +81,34 @@ fn is_closed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 
-impl<S: Read + Unpin> Read for Hearing<S> {
+impl Doubt {
+    /// From here on the stream is looked at wherever it has nothing to read, or no more.
+    pub(super) fn raise(&self, raised: bool) {
+        self.0.store(raised, Ordering::Relaxed);
+    }
+
+    fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Socket for Made {
+    fn socket(&self) -> BorrowedFd<'_> {
+        let tcp: &TokioIo<TcpStream> = match self {
+            Self::Http(tcp) => tcp,
+            Self::Https(tls) => tls.inner().get_ref().0.inner(),
+        };
+        tcp.inner().as_fd()
+    }
+}
+
+/// Something has come that the runtime has not heard of: the end, or what nobody has asked for.
+fn is_readable(socket: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&now)), Ok(1..))
+}
+
+impl<S: Read + Socket + Unpin> Read for Hearing<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -70,7 +118,12 @@ impl<S: Read + Unpin> Read for Hearing<S> {
             *reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if polled.is_pending() && self.doubt.is_raised() && is_readable(self.stream.socket()) {
+            // Nothing read: the end.
+            return Poll::Ready(Ok(()));
+        }
+        polled
     }
 }
 
@@ -154,7 +207,7 @@ mod tests {
             (ErrorKind::Other, false),
         ] {
             let cx = &mut Context::from_waker(Waker::noop());
-            let mut stream = Hearing::new(Failing(kind, 0));
+            let mut stream = Hearing::new(Failing(kind, 0), Doubt::default());
             let mut stream = Pin::new(&mut stream);
             let told = |polled: Poll<Result<usize, Error>>| match polled {
                 Poll::Ready(told) => told.map_err(|error| error.kind()),

@@ -18,6 +18,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
+use super::hearing::Doubt;
 
 /// A connection, and the means to drive it.
 pub(super) struct Line<B: Body + 'static> {
@@ -27,6 +28,7 @@ pub(super) struct Line<B: Body + 'static> {
     bell: Arc<Bell>,
     /// `bell` as the connection sees it; the same one every time, so that nothing is registered anew.
     waker: Waker,
+    doubt: Doubt,
 }
 
 /// Passes wake-ups on to the task that uses the line, except those that a turn of that task causes itself.
@@ -44,10 +46,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>) -> Self {
+    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, doubt: Doubt) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker }
+        Self { sender, connection: Some(connection), bell, waker, doubt }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -73,6 +75,15 @@ where
         *self.bell.task() = None;
         self.drive();
         self.connection.is_some() && self.sender.is_ready()
+    }
+
+    /// Whether another request can be sent, as far as the system knows of it now.
+    pub(super) fn is_open(&mut self) -> bool {
+        self.doubt.raise(true);
+        let is_open = self.rest();
+        // What comes from here on is an answer.
+        self.doubt.raise(false);
+        is_open
     }
 
     /// Drives the connection and looks with `look` for what has come of it.

@@ -185,7 +185,7 @@ where
             return Some(Carrier::Seat(seat));
         }
         while let Some(Idle { mut line, since }) = kept.idle.pop() {
-            if since.elapsed() < self.keep_alive && line.rest() {
+            if since.elapsed() < self.keep_alive && line.is_open() {
                 return Some(Carrier::Line(line));
             }
         }
