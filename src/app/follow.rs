@@ -425,6 +425,10 @@ impl Exchange for Follow {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.is_over())
+    }
+
     fn data(&mut self, decoded: &[u8]) {
         self.body_at.get_or_insert_with(Instant::now);
         if let Some(reader) = &mut self.reader {

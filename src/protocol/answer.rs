@@ -36,6 +36,8 @@ pub enum Framing {
 pub trait AnswerReader: Send {
     /// The next bytes, decoded.
     fn push(&mut self, bytes: &[u8]);
+    /// A stream has said that it has come to its proper end: what still follows is figures and end marks.
+    fn is_over(&self) -> bool;
     /// The answer has ended or broken off.
     fn finish(&mut self) -> Answer;
 }

@@ -25,6 +25,8 @@ pub(crate) trait Fold: Send {
     fn word(&mut self, _word: &[u8]) {}
     /// The one document of an answer that is not a stream.
     fn whole(&mut self, document: &Value);
+    /// Whether a stream has said that it has come to its proper end.
+    fn is_over(&self) -> bool;
     /// What was learned.
     fn answer(&mut self) -> Answer;
 }
@@ -91,6 +93,10 @@ impl<F: Fold + 'static> AnswerReader for Unsure<F> {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.is_over())
+    }
+
     fn finish(&mut self) -> Answer {
         self.decide(false);
         self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default()
@@ -105,6 +111,10 @@ impl<F: Fold> AnswerReader for Whole<F> {
         } else {
             self.bytes.extend_from_slice(bytes);
         }
+    }
+
+    fn is_over(&self) -> bool {
+        false
     }
 
     fn finish(&mut self) -> Answer {
@@ -124,6 +134,10 @@ impl<F: Fold> AnswerReader for Events<F> {
         framer.push(bytes, &mut |event| take(fold, event));
     }
 
+    fn is_over(&self) -> bool {
+        self.fold.is_over()
+    }
+
     fn finish(&mut self) -> Answer {
         let Self { framer, fold } = self;
         framer.finish(&mut |event| take(fold, event));
@@ -135,6 +149,10 @@ impl<F: Fold> AnswerReader for Framed<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { frames, fold } = self;
         frames.push(bytes, &mut |event| take(fold, event));
+    }
+
+    fn is_over(&self) -> bool {
+        self.fold.is_over()
     }
 
     fn finish(&mut self) -> Answer {

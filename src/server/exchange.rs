@@ -143,6 +143,12 @@ pub trait Exchange: Send {
     /// More of its body, content-decoded. Never called for an encoding that is not understood.
     fn data(&mut self, decoded: &[u8]);
 
+    /// Whether the answer has said that it is over: what still comes of it costs nothing. The rest of it is then read here
+    /// where the client leaves before it comes.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// The exchange is over. Always the last call, and always made.
     fn end(self: Box<Self>, how: End);
 }

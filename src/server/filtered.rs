@@ -72,6 +72,11 @@ impl Filtered {
         }
     }
 
+    /// The answer as it comes.
+    pub(super) fn into_relay(self) -> Relay {
+        self.relay
+    }
+
     fn pass(&mut self, piece: Bytes) -> Bytes {
         let Some(filter) = &mut self.filter else { return piece };
         guard(&self.stats, || filter.pass(&piece)).unwrap_or_else(|| {

@@ -357,8 +357,8 @@ impl<G: Gateway> Handler<G> {
         let filter = filter.filter(|_| filtered::can_be_filtered(&mut head.headers));
         let relay = Relay::new(body, tap, target.upstream.timeouts().idle, &self.stats);
         let answer = match filter {
-            None => Answer::Relayed(Box::new(relay)),
-            Some(filter) => Answer::Filtered(Box::new(Filtered::new(relay, filter, &self.stats))),
+            None => Answer::from(relay),
+            Some(filter) => Answer::from(Filtered::new(relay, filter, &self.stats)),
         };
         Response::from_parts(head, answer)
     }
@@ -392,7 +392,7 @@ impl<G: Gateway> Handler<G> {
             content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
             body: Bytes::from(fault.message.clone().into_owned()),
         });
-        let mut response = Response::new(Answer::Own(Some(refusal.body)));
+        let mut response = Response::new(Answer::own(refusal.body));
         *response.status_mut() = fault.status;
         response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
         response

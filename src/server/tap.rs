@@ -115,6 +115,15 @@ impl Tap {
         }
     }
 
+    /// Whether the answer has said that it is over, in what was handed on.
+    pub(super) fn is_over(&mut self) -> bool {
+        let is_over = self.call(|live| {
+            live.show();
+            live.with(|exchange| exchange.is_over())
+        });
+        is_over.flatten().unwrap_or(false)
+    }
+
     /// The exchange is over.
     pub(super) fn end(&mut self, how: End) {
         if let Some(mut live) = self.0.take() {

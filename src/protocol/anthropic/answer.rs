@@ -88,6 +88,10 @@ impl Fold for Messages {
         self.answer.complete = self.answer.stop.is_some();
     }
 
+    fn is_over(&self) -> bool {
+        self.answer.complete
+    }
+
     fn answer(&mut self) -> Answer {
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }

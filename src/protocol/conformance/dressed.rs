@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::fixtures::streams;
-use super::{Subject, for_all};
+use super::{SUBJECTS, Subject, for_all};
 use crate::protocol::{Answer, Framing};
 
 /// How the lines of a stream look.
@@ -89,6 +89,28 @@ fn a_stream_says_what_its_whole_events_say() {
         prop_assert_eq!(read(subject, Framing::Events, &stream, &[]), expected, "{}", &stream);
         Ok(())
     });
+}
+
+/// Not before, and no later.
+#[test]
+fn a_stream_is_over_with_the_event_that_says_so() {
+    for subject in SUBJECTS {
+        let protocol = subject.protocol();
+        let mut ends = 0;
+        for events in streams(protocol.name()) {
+            for end in 0..=events.len() {
+                let stream = plain(&events[..end]);
+                for framing in [Framing::Events, Framing::Document] {
+                    let mut reader = protocol.answer(framing);
+                    reader.push(stream.as_bytes());
+                    let is_over = reader.is_over();
+                    assert_eq!(is_over, reader.finish().complete, "{stream}");
+                    ends += usize::from(is_over);
+                }
+            }
+        }
+        assert!(ends > 1, "{}: streams that end", protocol.name());
+    }
 }
 
 #[test]

@@ -100,6 +100,10 @@ impl Fold for Responses {
         self.take(document);
     }
 
+    fn is_over(&self) -> bool {
+        self.answer.complete
+    }
+
     fn answer(&mut self) -> Answer {
         self.settle();
         let mut usage = std::mem::take(&mut self.usage);

@@ -84,6 +84,10 @@ impl Fold for Completion {
         self.take(document);
     }
 
+    fn is_over(&self) -> bool {
+        self.answer.complete
+    }
+
     fn answer(&mut self) -> Answer {
         let mut usage = std::mem::take(&mut self.usage);
         // A tier without figures is no usage.

@@ -90,6 +90,10 @@ impl Fold for Responses {
         self.response(document);
     }
 
+    fn is_over(&self) -> bool {
+        self.answer.complete
+    }
+
     fn answer(&mut self) -> Answer {
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }

@@ -4,7 +4,9 @@
 //! time leave as one; nothing ever waits for more. An upstream that breaks off, or falls silent for too long,
 //! is passed on as a break and never as an end. Watching happens on copies.
 
-use std::error::Error as StdError;
+mod answer;
+mod rest;
+
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,29 +15,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
 use super::body::{Gathered, Received, Replay};
 use super::exchange::End;
-use super::filtered::Filtered;
 use super::stats::Stats;
 use super::tap::Tap;
+
+pub(super) use answer::Answer;
 
 /// What is there at the same time leaves as one piece, up to about so many bytes.
 const MERGED_BYTES: usize = 16 * 1024;
 /// And up to so many pieces: then they are written before more is looked at, and other connections get their turn.
 const MERGED_PIECES: usize = 64;
-
-/// The body of any answer that the server gives.
-pub(super) enum Answer {
-    /// Made here.
-    Own(Option<Bytes>),
-    /// An upstream's.
-    Relayed(Box<Relay>),
-    /// An upstream's, without a part of it.
-    Filtered(Box<Filtered>),
-}
 
 /// An upstream's answer, passed on.
 pub(super) struct Relay<B = Received> {
@@ -208,39 +201,6 @@ impl Patience {
             timer.as_mut().reset(deadline);
         }
         Poll::Pending
-    }
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = Box<dyn StdError + Send + Sync>;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let polled = match self.get_mut() {
-            Self::Own(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Relayed(relay) => relay.poll(cx),
-            Self::Filtered(filtered) => filtered.poll(cx),
-        };
-        polled.map(|frame| frame.map(|frame| frame.map_err(Self::Error::from)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Own(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Self::Relayed(relay) => matches!(relay.next, Next::End),
-            Self::Filtered(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Relayed(relay) => relay.source.size_hint(),
-            Self::Filtered(_) => SizeHint::default(),
-        }
     }
 }
 

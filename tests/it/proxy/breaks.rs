@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use plimsoll::upstream::{Settings, Timeouts};
 
-use super::gateway::TestGateway;
-use super::wire::{Closing, TestUpstream, eventually, header};
+use super::gateway::{Preparing, TestGateway};
+use super::wire::{Closing, Peer, TestUpstream, eventually, header};
 use super::{Proxy, stage};
 
 /// How an upstream breaks off.
@@ -136,6 +136,51 @@ async fn a_client_that_leaves_in_the_middle_cancels_the_answer() {
     client.expect("3\r\nabc\r\n").await;
     drop(client);
     server.closed().await;
+}
+
+/// An answer that says that it is over, but whose end is still to come, and that its client has left.
+async fn left() -> (Proxy, TestUpstream, Peer) {
+    const OVER: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nB\r\nthat is all\r\n";
+    let upstream = TestUpstream::bind().await;
+    let proxy = Proxy::start(TestGateway::reading(upstream.url(), Preparing::Untouched));
+    let mut client = proxy.client().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    server.send(OVER).await;
+    client.expect(OVER).await;
+    drop(client);
+    eventually("the client to be gone", || proxy.stats.open_connections.value() == 0).await;
+    (proxy, upstream, server)
+}
+
+/// Not the rest, which costs nothing, and may have figures in it.
+#[tokio::test]
+async fn a_client_that_leaves_when_all_is_said_cancels_nothing() {
+    let (proxy, upstream, mut server) = left().await;
+    server.send("2\r\n: \r\n").await;
+    server.send("0\r\n\r\n").await;
+    eventually("the end of the exchange", || proxy.gateway.has_ended()).await;
+    let events = proxy.gateway.events();
+    assert_eq!(events[2..], ["data that is all", "data : ", "end Complete"]);
+    let mut client = proxy.client().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}").await;
+    server.message().await;
+    assert!(upstream.is_quiet(), "the connection was kept");
+}
+
+#[tokio::test]
+async fn what_was_said_to_be_over_and_goes_on_is_cancelled() {
+    let piece = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
+    for pieces in [0, 4] {
+        let (proxy, _upstream, mut server) = left().await;
+        for _ in 0..pieces {
+            server.send(&piece).await;
+        }
+        server.closed().await;
+        eventually("the end of the exchange", || proxy.gateway.has_ended()).await;
+        assert_eq!(proxy.gateway.events().last().unwrap(), "end ClientGone");
+    }
 }
 
 #[tokio::test]

@@ -50,6 +50,7 @@ struct Watch {
     log: Log,
     remedy: Remedy,
     watching: Watching,
+    is_over: bool,
 }
 
 impl TestGateway {
@@ -125,7 +126,8 @@ impl Gateway for TestGateway {
             Preparing::Hanging => std::future::pending().await,
             Preparing::Panicking => panic!("in prepare"),
         };
-        let watch = Watch { log: self.log.clone(), remedy: self.remedy, watching: self.watching };
+        let (log, remedy, watching) = (self.log.clone(), self.remedy, self.watching);
+        let watch = Watch { log, remedy, watching, is_over: false };
         Prepared { body, exchange: Some(Box::new(watch)), ..Prepared::default() }
     }
 
@@ -155,8 +157,13 @@ impl Exchange for Watch {
         self.log.add(format!("response {}", status.as_u16()));
     }
 
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     fn data(&mut self, decoded: &[u8]) {
         assert!(self.watching != Watching::Panicking, "in data");
+        self.is_over |= decoded.ends_with(b"that is all");
         self.log.add(format!("data {}", super::wire::show(decoded)));
     }
 
