@@ -29,7 +29,7 @@ use crate::server::{self, Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
-use crate::upstream::{self, Upstream};
+use crate::upstream::{self, Proxy, Upstream, Variables};
 use crate::usage::Catalogue;
 
 /// Memory for decisions of threads that are being worked on, in bytes.
@@ -136,7 +136,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let tally = Arc::new(Tally::default());
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
-    let routes = routes(&config.upstreams);
+    let routes = routes(&config.upstreams, &config.proxies);
     let tunings = tunings(config, &routes);
     let summaries = summaries(config, &store, &prices, &tally, &budget)?;
     let means = Means {
@@ -233,28 +233,46 @@ pub(super) fn counting(policy: &Policy) -> Policy {
     }
 }
 
-fn routes(upstreams: &config::Upstreams) -> Routes {
+fn routes(upstreams: &config::Upstreams, proxies: &Variables) -> Routes {
+    let served = |upstream| served(upstream, proxies);
     match upstreams {
         config::Upstreams::Single(only) => Routes::Single(served(only)),
         config::Upstreams::Named(all) => Routes::Named(all.iter().map(served).collect()),
     }
 }
 
-/// An upstream of the configuration.
-pub fn upstream(upstream: &config::Upstream) -> Upstream {
+/// An upstream of the configuration, where the environment says that of proxies.
+pub fn upstream(upstream: &config::Upstream, proxies: &Variables) -> Upstream {
     let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
     settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
     settings.timeouts.connect = upstream.connect_timeout;
     settings.timeouts.idle = upstream.idle_timeout;
     settings.timeouts.response = upstream.response_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
+    settings.proxy = proxy(upstream, proxies);
     Upstream::new(settings)
 }
 
-fn served(upstream: &config::Upstream) -> Served {
+/// What the environment names that cannot be used is as if it were not there.
+fn proxy(upstream: &config::Upstream, proxies: &Variables) -> Option<Proxy> {
+    let by_environment = || {
+        Proxy::from_environment(proxies, &upstream.base_url).unwrap_or_else(|error| {
+            let upstream = &upstream.name;
+            tracing::warn!(%error, upstream, "the environment names a proxy that cannot be used: connecting without");
+            None
+        })
+    };
+    match &upstream.proxy {
+        config::Proxied::ByEnvironment => by_environment(),
+        config::Proxied::Never => None,
+        config::Proxied::By(proxy) => Some(proxy.clone()),
+    }
+}
+
+fn served(upstream: &config::Upstream, proxies: &Variables) -> Served {
     let dialects = upstream.protocols.iter().map(|protocol| protocol.as_str().to_owned()).collect();
     Served {
-        upstream: Arc::new(self::upstream(upstream)),
+        upstream: Arc::new(self::upstream(upstream, proxies)),
         dialects,
         include_usage: upstream.include_usage,
         cache_key: upstream.cache_key,

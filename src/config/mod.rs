@@ -50,7 +50,7 @@ pub use size::ByteSize;
 pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
 pub use summarize::Summarize;
 pub use tuning::Tuning;
-pub use upstream::{CacheKey, Protocol, Upstream, Upstreams};
+pub use upstream::{CacheKey, Protocol, Proxied, Upstream, Upstreams};
 
 use document::{Document, Source};
 use reader::Reader;
@@ -58,7 +58,7 @@ use section::Section;
 use tuning::Around;
 use value::Word;
 
-use crate::upstream::BaseUrl;
+use crate::upstream::{BaseUrl, Variables};
 
 /// The shipped file: every key with its default and an explanation.
 pub const SHIPPED: &str = include_str!("../../gateway.toml");
@@ -76,6 +76,8 @@ pub struct Config {
     pub state: State,
     /// Where requests go.
     pub upstreams: Upstreams,
+    /// What the environment says of proxies.
+    pub proxies: Variables,
     /// The bounds on memory, time and concurrency.
     pub limits: Limits,
     /// What is done to conversations.
@@ -214,6 +216,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         listen,
         state,
         upstreams,
+        proxies: upstream::proxies(root.environment()),
         limits,
         tuning,
         profiles,

@@ -13,7 +13,7 @@ use super::Listen;
 use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, Word};
-use crate::upstream::{BaseUrl, Timeouts};
+use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, Variables};
 
 /// A server that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,20 @@ pub struct Upstream {
     pub cache_key: CacheKey,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
+    /// What connections to it go through.
+    pub proxy: Proxied,
+}
+
+/// Whether there is a proxy on the way to an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Proxied {
+    /// The one that the environment names for it, if any.
+    #[default]
+    ByEnvironment,
+    /// There is none.
+    Never,
+    /// This one.
+    By(Proxy),
 }
 
 /// A key of the provider's cache: it goes into the choice of the machine that a request is brought to.
@@ -154,6 +168,9 @@ const NOT_SETTABLE: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
+/// What is expected of `proxy`.
+const PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Where keys of the cache are known to be taken; other servers may refuse them.
@@ -171,6 +188,7 @@ struct Entry {
     include_usage: bool,
     cache_key: Option<CacheKey>,
     ca_file: Option<PathBuf>,
+    proxy: Option<Proxied>,
 }
 
 impl Entry {
@@ -189,6 +207,7 @@ impl Entry {
             response_timeout: self.response_timeout.unwrap_or_else(|| response_timeout(idle_timeout)),
             include_usage: self.include_usage,
             ca_file: self.ca_file,
+            proxy: self.proxy.unwrap_or_default(),
         }
     }
 }
@@ -245,6 +264,35 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
         include_usage: section.value("include_usage", false),
         cache_key: section.optional("cache_key"),
         ca_file: ca_file(section),
+        proxy: section.parse("proxy", || PROXY.into(), proxied),
+    }
+}
+
+/// The value of a key, or the content of the variable that it names. No message quotes either.
+fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied, Fault> {
+    let (text, variable) = match value.as_str().ok_or(Fault::UNEXPECTED)? {
+        "environment" => return Ok(Proxied::ByEnvironment),
+        "none" => return Ok(Proxied::Never),
+        text => content(text, environment)?,
+    };
+    if text.is_empty() {
+        return Ok(Proxied::Never);
+    }
+    let said = |error: ProxyError| match variable {
+        None => error.to_string(),
+        Some(variable) => format!("the content of `{variable}`: {error}"),
+    };
+    text.parse().map(Proxied::By).map_err(|error| Fault::Said(said(error)))
+}
+
+/// What the environment says of proxies.
+pub(super) fn proxies(environment: &dyn Environment) -> Variables {
+    let either = |names: [&str; 2]| names.iter().find_map(|name| environment.variable(name));
+    Variables {
+        https: either(["HTTPS_PROXY", "https_proxy"]),
+        http: either(["HTTP_PROXY", "http_proxy"]),
+        all: either(["ALL_PROXY", "all_proxy"]),
+        none: either(["NO_PROXY", "no_proxy"]),
     }
 }
 
@@ -295,16 +343,18 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
     })
 }
 
+/// A text itself, or the content of the variable that it names.
+fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
+    let Some(variable) = text.strip_prefix("env:") else { return Ok((text.to_owned(), None)) };
+    let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
+    Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
+}
+
 /// A header's value, or the variable that holds it. No message quotes either.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
-    let text = value.as_str().ok_or(Fault::UNEXPECTED)?;
-    let (text, source) = match text.strip_prefix("env:") {
-        None => (text.to_owned(), "this".to_owned()),
-        Some(variable) => {
-            let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
-            (environment.secret(variable).ok_or_else(unset)?, format!("the content of `{variable}`"))
-        }
-    };
+    let (text, variable) = content(value.as_str().ok_or(Fault::UNEXPECTED)?, environment)?;
+    let source =
+        variable.map_or_else(|| "this".to_owned(), |variable| format!("the content of `{variable}`"));
     let mut value = HeaderValue::from_str(text.trim())
         .map_err(|_| Fault::Said(format!("{source} cannot be a header's value")))?;
     value.set_sensitive(true);

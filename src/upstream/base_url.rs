@@ -63,21 +63,33 @@ impl BaseUrl {
         self.authority.host()
     }
 
+    /// Its port, also where that is the usual one.
+    pub fn port(&self) -> u16 {
+        let usual = if self.is_https() { 443 } else { 80 };
+        self.authority.port_u16().unwrap_or(usual)
+    }
+
+    /// Whether it is on this machine, as far as that can be told without a resolver.
+    pub fn is_local(&self) -> bool {
+        self.ip().is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
+    }
+
+    /// Its host, where that is an address or the name of this machine.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        let host = self.domain().trim_start_matches('[').trim_end_matches(']');
+        if host.eq_ignore_ascii_case("localhost") {
+            return Some(Ipv4Addr::LOCALHOST.into());
+        }
+        host.parse().ok()
+    }
+
     /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
-        let usual = if self.is_https() { 443 } else { 80 };
-        let port = self.authority.port_u16().unwrap_or(usual);
-        let host = self.domain().trim_start_matches('[').trim_end_matches(']');
-        let ip = if host.eq_ignore_ascii_case("localhost") {
-            Some(Ipv4Addr::LOCALHOST.into())
-        } else {
-            host.parse::<IpAddr>().ok()
-        };
         let is_reached = |ip: IpAddr| {
             let is_here = ip.is_loopback() || ip.is_unspecified();
             ip == address.ip() || (is_here && (address.ip().is_unspecified() || ip.is_unspecified()))
         };
-        port == address.port() && ip.is_some_and(is_reached)
+        self.port() == address.port() && self.ip().is_some_and(is_reached)
     }
 
     /// Whether connections to it are encrypted.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::answer::AnswerBody;
 use super::pool::Pool;
+use super::proxy::Proxy;
 use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
@@ -112,6 +113,14 @@ impl SendError {
             () if is_timeout(cause) => Self::TimedOut,
             () if is_exhaustion(cause) => Self::Descriptors,
             () => Self::Connect(cause.to_string()),
+        }
+    }
+
+    /// The same, where it was a proxy that was to connect.
+    pub(super) fn through(self, proxy: Option<&Proxy>) -> Self {
+        match (self, proxy) {
+            (Self::Connect(cause), Some(proxy)) => Self::Connect(format!("the proxy {proxy}: {cause}")),
+            (error, _) => error,
         }
     }
 

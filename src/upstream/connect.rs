@@ -4,18 +4,19 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{HeaderMap, Uri};
 use http_body::Body;
 use hyper::client::conn::{http1, http2};
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::MaybeHttpsStream;
 use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tower_service::Service;
 
 use super::hearing::{Doubt, Hearing};
 use super::line::Line;
+use super::proxy::Proxy;
 use super::shared::{CONNECTION_WINDOW, STREAM_WINDOW, Shared};
+use super::way::Way;
 use super::{SendError, Upstream};
 
 /// Header lines accepted in an answer; hyper's default is 100.
@@ -34,7 +35,8 @@ pub(super) type Stream = Hearing<Made>;
 /// Makes connections to one upstream.
 #[derive(Clone)]
 pub(super) struct Connector {
-    connector: HttpsConnector<HttpConnector>,
+    way: Way,
+    proxy: Option<Proxy>,
     timeout: Duration,
 }
 
@@ -53,7 +55,12 @@ impl Connector {
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
         // Shared out among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
-        Ok(Self { connector: HttpsConnector::from((tcp, upstream.tls()?)), timeout })
+        Ok(Self { way: Way::to(upstream, tcp)?, proxy: upstream.proxy().cloned(), timeout })
+    }
+
+    /// Where requests say where they go, for a proxy: the headers that they have for it.
+    pub(super) fn forwards(&self) -> Option<&HeaderMap> {
+        self.way.forwards()
     }
 
     /// Connects to the scheme and authority of `address`.
@@ -62,10 +69,10 @@ impl Connector {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let stream = tokio::time::timeout(self.timeout, self.connector.call(address))
+        let stream = tokio::time::timeout(self.timeout, self.way.connect(address))
             .await
             .map_err(|_elapsed| SendError::TimedOut)?
-            .map_err(|error| SendError::from_connecting(error.as_ref()))?;
+            .map_err(|error| SendError::from_connecting(error.as_ref()).through(self.proxy.as_ref()))?;
         if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
     }
 }

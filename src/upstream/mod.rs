@@ -10,9 +10,11 @@ mod connect;
 mod hearing;
 mod line;
 mod pool;
+mod proxy;
 mod resend;
 mod shared;
 mod tls;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,7 @@ use http::HeaderMap;
 pub use self::answer::AnswerBody;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
+pub use self::proxy::{Proxy, ProxyError, Variables};
 pub use self::resend::Resend;
 pub use self::tls::{TlsError, check_ca_file};
 
@@ -40,6 +43,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// PEM file of further certificate authorities, trusted beside the platform's.
     pub ca_file: Option<PathBuf>,
+    /// What all connections to it go through.
+    pub proxy: Option<Proxy>,
 }
 
 /// How long to wait for an upstream.
@@ -95,6 +100,10 @@ impl Upstream {
         &self.settings.timeouts
     }
 
+    fn proxy(&self) -> Option<&Proxy> {
+        self.settings.proxy.as_ref()
+    }
+
     fn tls(&self) -> Result<Arc<rustls::ClientConfig>, TlsError> {
         let make = || match (self.base_url().is_https(), &self.settings.ca_file) {
             (false, _) => tls::without_roots(),
@@ -114,6 +123,7 @@ impl Settings {
             headers: HeaderMap::new(),
             timeouts: Timeouts::default(),
             ca_file: None,
+            proxy: None,
         }
     }
 }

@@ -142,7 +142,10 @@ where
         mut request: Request<B>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
-        if let Some(path_and_query) = address.path_and_query() {
+        if let Some(told) = self.connector.forwards() {
+            *request.uri_mut() = address.clone();
+            request.headers_mut().extend(told.clone());
+        } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
         let response = line.send(request).await.map_err(Failed::unless_written)?;

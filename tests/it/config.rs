@@ -145,6 +145,7 @@ fn assert_same(a: &Config, b: &Config) {
         listen,
         state,
         upstreams,
+        proxies,
         limits,
         tuning: Tuning { policy, summarize },
         profiles,
@@ -161,7 +162,7 @@ fn assert_same(a: &Config, b: &Config) {
     assert_eq!((limits, budget, outputs, ledger), (&b.limits, &b.budget, &b.outputs, &b.ledger));
     assert_eq!(summarize, &b.tuning.summarize);
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
-    assert_eq!(fidelity, &b.fidelity);
+    assert_eq!((fidelity, proxies), (&b.fidelity, &b.proxies));
     assert!(matches!(upstreams, Upstreams::Named(_)));
     assert!(prices.is_empty() && b.prices.is_empty() && profiles.is_empty() && b.profiles.is_empty());
     let (recovers, b) = (b.recover, &b.tuning);

@@ -192,6 +192,19 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.v1beta`: this name is reserved: clients send paths that begin with `/v1beta/`\n  hint: give it another name",
     ),
     (
+        "upstream.openai.proxy = 'https://me:secret@proxy'",
+        "1: `upstream.openai.proxy`: only proxies of `http://`, `socks5://` and `socks5h://` can be used",
+    ),
+    ("upstream.openai.proxy = 'http://me:se cret@'", "1: `upstream.openai.proxy`: not the URL of a proxy"),
+    (
+        "upstream.openai.proxy = 'env:CONTROL'",
+        "1: `upstream.openai.proxy`: the content of `CONTROL`: not the URL of a proxy",
+    ),
+    (
+        "upstream.openai.proxy = true",
+        "1: `upstream.openai.proxy`: expected \"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\", got a boolean",
+    ),
+    (
         "upstream.openai.headers = { a = 'env:NOPE' }",
         "1: `upstream.openai.headers.a`: the environment variable `NOPE` is not set",
     ),

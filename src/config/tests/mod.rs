@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::shape::settings::Keep;
-use crate::upstream::Timeouts;
+use crate::upstream::{Proxy, Timeouts};
 use crate::usage::Stated;
 
 mod mistakes;
@@ -15,6 +15,10 @@ fn at_home(name: &str) -> Option<String> {
         "HOME" => "/home/me",
         "KEY" => "secret-key",
         "CONTROL" => "a\u{7}b",
+        "HTTPS_PROXY" => "http://me:secret@proxy:3128",
+        "no_proxy" => "api.openai.com",
+        "ANOTHER" => "socks5://me:secret@another",
+        "NOTHING" => "",
         _ => return None,
     };
     Some(value.to_owned())
@@ -152,8 +156,34 @@ fn a_single_upstream_takes_every_protocol() {
 }
 
 #[test]
+fn proxies_are_those_of_the_environment_until_others_are_named() {
+    for (text, expected) in [
+        ("", "ByEnvironment"),
+        ("upstream.openai.proxy = 'environment'", "ByEnvironment"),
+        ("upstream.openai.proxy = 'none'", "Never"),
+        ("upstream.openai.proxy = 'http://me:secret@own:81'", "By(Proxy(http://own:81))"),
+        ("upstream.openai.proxy = 'env:ANOTHER'", "By(Proxy(socks5://another:1080))"),
+        ("upstream.openai.proxy = 'env:NOTHING'", "Never"),
+    ] {
+        let config = good(text);
+        let named = |name| config.upstreams.named(name).map(|upstream| &upstream.proxy);
+        assert_eq!(format!("{:?}", named("openai").expect("built in")), expected, "{text}");
+        assert_eq!(named("gemini"), Some(&Proxied::ByEnvironment));
+        let by_environment = |name: &str| {
+            let upstream = config.upstreams.named(name).expect("built in");
+            Proxy::from_environment(&config.proxies, &upstream.base_url).expect("one that can be used")
+        };
+        assert_eq!(format!("{:?}", by_environment("anthropic")), "Some(Proxy(http://proxy:3128))");
+        assert_eq!(by_environment("openai"), None);
+    }
+}
+
+#[test]
 fn secrets_are_not_shown() {
-    let config = good("upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }");
+    let config = good(
+        "upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }\n\
+         upstream.openai.proxy = 'env:ANOTHER'\nupstream.gemini.proxy = 'http://me:secret@own'",
+    );
     let shown = format!("{config:?}");
     assert!(!shown.contains("secret"), "{shown}");
     let headers = &config.upstreams.named("openai").expect("built in").headers;

@@ -16,6 +16,7 @@ mod requests;
 mod rewriting;
 mod shared;
 mod streaming;
+mod through;
 mod tls;
 mod wire;
 

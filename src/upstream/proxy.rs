@@ -1,0 +1,304 @@
+//! Proxies on the way to an upstream: which one there is, and what it must be told.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Uri};
+
+use super::BaseUrl;
+
+/// The port of a SOCKS proxy that names none.
+const SOCKS_PORT: u16 = 1080;
+
+/// A proxy: `http://…` or `socks5://…`, with a user name and a password where it wants them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    address: Uri,
+    kind: Kind,
+}
+
+/// How a proxy is spoken to, and who asks.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `CONNECT` for what is encrypted, whole addresses for what is not.
+    Http(Option<HeaderValue>),
+    /// Names are looked up by the proxy.
+    Socks(Option<(String, String)>),
+}
+
+/// Why a text names no proxy that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyError {
+    /// Not the address of a server.
+    #[error("not the URL of a proxy")]
+    NotUrl,
+    /// Spoken to in a way that is not known here.
+    #[error("only proxies of `http://`, `socks5://` and `socks5h://` can be used")]
+    Scheme,
+}
+
+/// What the environment says of proxies, in the variables that most programs know.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Variables {
+    /// `HTTPS_PROXY`: for upstreams of `https://`.
+    pub https: Option<String>,
+    /// `HTTP_PROXY`: for upstreams of `http://`.
+    pub http: Option<String>,
+    /// `ALL_PROXY`: where the one above is not set.
+    pub all: Option<String>,
+    /// `NO_PROXY`: hosts, domains and networks that are reached without, separated by commas.
+    pub none: Option<String>,
+}
+
+impl Proxy {
+    /// The proxy that the environment names for an upstream. Servers of this machine are reached without.
+    ///
+    /// # Errors
+    /// When what is named for it cannot be used.
+    pub fn from_environment(variables: &Variables, upstream: &BaseUrl) -> Result<Option<Self>, ProxyError> {
+        let own = if upstream.is_https() { &variables.https } else { &variables.http };
+        let named = [own, &variables.all].into_iter().flatten().find(|text| !text.is_empty());
+        let excepted = variables.none.as_deref().unwrap_or_default();
+        let is_excepted = || upstream.is_local() || excepted.split(',').any(|entry| covers(entry, upstream));
+        named.filter(|_| !is_excepted()).map(|named| named.parse()).transpose()
+    }
+
+    /// Where it is, and how it is spoken to.
+    pub(super) fn parts(&self) -> (&Uri, &Kind) {
+        (&self.address, &self.kind)
+    }
+}
+
+/// Whether an entry of `NO_PROXY` is about an upstream: `*`, a name and all below it, an address or a network, with a
+/// port or without.
+fn covers(entry: &str, upstream: &BaseUrl) -> bool {
+    let entry = entry.trim();
+    if entry == "*" {
+        return true;
+    }
+    let ported = entry.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let (entry, port) = match ported {
+        // An address of IPv6 has colons of its own.
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (entry, None),
+    };
+    if port.is_some_and(|port| port != upstream.port()) {
+        return false;
+    }
+    let bare = entry.trim_start_matches('[').trim_end_matches(']');
+    let (network, bits) = bare.split_once('/').map_or((bare, None), |(network, bits)| (network, Some(bits)));
+    if let Ok(network) = network.parse::<IpAddr>() {
+        return upstream.ip().is_some_and(|ip| is_within(ip, network, bits));
+    }
+    let name = entry.trim_start_matches('*').trim_start_matches('.').to_ascii_lowercase();
+    let host = upstream.domain().to_ascii_lowercase();
+    let above = host.strip_suffix(&name).filter(|_| !name.is_empty());
+    above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+/// Whether an address begins with as many bits of a network's as that says; all of them, where it does not say.
+fn is_within(ip: IpAddr, network: IpAddr, bits: Option<&str>) -> bool {
+    let (ip, network, length) = match (ip, network) {
+        (IpAddr::V4(ip), IpAddr::V4(network)) => (ip.to_bits().into(), network.to_bits().into(), 32),
+        (IpAddr::V6(ip), IpAddr::V6(network)) => (ip.to_bits(), network.to_bits(), 128),
+        _ => return false,
+    };
+    let bits = bits.map_or(Ok(length), str::parse::<u32>);
+    let differs: u128 = ip ^ network;
+    bits.is_ok_and(|bits| bits <= length && differs.checked_shr(length - bits).unwrap_or(0) == 0)
+}
+
+impl FromStr for Proxy {
+    type Err = ProxyError;
+
+    fn from_str(text: &str) -> Result<Self, ProxyError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let scheme = scheme.to_ascii_lowercase();
+        let is_socks = match &*scheme {
+            "http" => false,
+            "socks5" | "socks5h" => true,
+            _ => return Err(ProxyError::Scheme),
+        };
+        let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
+        let authority: Authority = host.parse().map_err(|_| ProxyError::NotUrl)?;
+        let has_port = authority.as_str().len() > authority.host().len();
+        if authority.host().is_empty() || (has_port && authority.port_u16().is_none_or(|port| port == 0)) {
+            return Err(ProxyError::NotUrl);
+        }
+        let address = Uri::builder().scheme(&*scheme).authority(authority).path_and_query("/").build();
+        let address = address.map_err(|_| ProxyError::NotUrl)?;
+        let login = user.map(|user| {
+            let (user, password) = user.split_once(':').unwrap_or((user, ""));
+            (decoded(user), decoded(password))
+        });
+        if is_socks {
+            return Ok(Self { address: with_port(address, SOCKS_PORT), kind: Kind::Socks(login) });
+        }
+        let basic = login.map(|(user, password)| {
+            let told = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+            let mut told = HeaderValue::from_str(&told).map_err(|_| ProxyError::NotUrl)?;
+            told.set_sensitive(true);
+            Ok(told)
+        });
+        Ok(Self { address, kind: Kind::Http(basic.transpose()?) })
+    }
+}
+
+/// A part of a URL as it was meant: `%40` stands for `@`.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The same address with a port: that one, if it has none.
+fn with_port(address: Uri, port: u16) -> Uri {
+    let without = address.authority().filter(|authority| authority.port().is_none());
+    let with = without.and_then(|authority| format!("{}:{port}", authority.host()).parse::<Authority>().ok());
+    let Some(with) = with else { return address };
+    let mut parts = address.clone().into_parts();
+    parts.authority = Some(with);
+    Uri::from_parts(parts).unwrap_or(address)
+}
+
+/// The same address with its port, also where it is the usual one.
+pub(super) fn with_usual_port(address: Uri) -> Uri {
+    let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    with_port(address, usual)
+}
+
+impl fmt::Debug for Variables {
+    /// Which there are: passwords stand in some.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = [("HTTPS", &self.https), ("HTTP", &self.http), ("ALL", &self.all), ("NO", &self.none)];
+        let set = set.into_iter().filter(|(_, value)| value.is_some());
+        f.debug_list().entries(set.map(|(name, _)| name)).finish()
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, authority) = (self.address.scheme_str(), self.address.authority());
+        write!(f, "{}://{}", scheme.unwrap_or_default(), authority.map_or("", Authority::as_str))
+    }
+}
+
+impl fmt::Debug for Proxy {
+    /// Without its password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_named_by_urls() {
+        let basic = |text| Some(HeaderValue::from_static(text));
+        let raw = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        for (text, expected) in [
+            ("http://proxy:3128", Ok(("http://proxy:3128", Kind::Http(None)))),
+            ("HTTP://proxy:3128/", Ok(("http://proxy:3128", Kind::Http(None)))),
+            ("proxy:3128", Ok(("http://proxy:3128", Kind::Http(None)))),
+            ("proxy", Ok(("http://proxy", Kind::Http(None)))),
+            ("http://me:p%40ss@proxy", Ok(("http://proxy", Kind::Http(basic("Basic bWU6cEBzcw=="))))),
+            ("socks5://proxy", Ok(("socks5://proxy:1080", Kind::Socks(None)))),
+            ("socks5h://me:p@[::1]:9", Ok(("socks5h://[::1]:9", Kind::Socks(raw("me", "p"))))),
+            ("https://proxy:443", Err(ProxyError::Scheme)),
+            ("socks4://proxy", Err(ProxyError::Scheme)),
+            ("ftp://proxy", Err(ProxyError::Scheme)),
+            ("http://", Err(ProxyError::NotUrl)),
+            ("a b", Err(ProxyError::NotUrl)),
+            ("", Err(ProxyError::NotUrl)),
+        ] {
+            let proxy = text.parse::<Proxy>().map(|proxy| (proxy.to_string(), proxy.kind));
+            let expected = expected.map(|(shown, kind)| (shown.to_owned(), kind));
+            assert!(proxy == expected, "{text}: {:?}", proxy.map(|(shown, _)| shown));
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for text in ["http://me:secret@proxy", "socks5://me:secret@proxy"] {
+            let proxy: Proxy = text.parse().unwrap();
+            assert!(!format!("{proxy} {proxy:?}").contains("secret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_environment_names_proxies_as_it_does_for_others() {
+        let variables = |text: &str| {
+            let mut variables = Variables::default();
+            for (name, value) in text.split_whitespace().filter_map(|pair| pair.split_once('=')) {
+                let slot = match name {
+                    "https" => &mut variables.https,
+                    "http" => &mut variables.http,
+                    "all" => &mut variables.all,
+                    _ => &mut variables.none,
+                };
+                *slot = Some(value.to_owned());
+            }
+            variables
+        };
+        for (environment, upstream, expected) in [
+            ("", "https://api.test", Ok(None)),
+            ("https=http://a", "https://api.test", Ok(Some("http://a"))),
+            ("https=http://a", "http://api.test", Ok(None)),
+            ("http=http://a", "http://api.test", Ok(Some("http://a"))),
+            ("https=http://a all=http://b", "https://api.test", Ok(Some("http://a"))),
+            ("https= all=socks5://b:1", "https://api.test", Ok(Some("socks5://b:1"))),
+            ("all=http://b none=other.test,api.test", "https://api.test", Ok(None)),
+            ("all=http://b none=.test", "https://api.test", Ok(None)),
+            ("all=http://b none=pi.test", "https://api.test", Ok(Some("http://b"))),
+            ("all=http://b none=*.TEST", "https://Api.test", Ok(None)),
+            ("all=http://b none=api.test:443", "https://api.test", Ok(None)),
+            ("all=http://b none=api.test:80", "https://api.test", Ok(Some("http://b"))),
+            ("all=http://b none=,.", "https://api.test", Ok(Some("http://b"))),
+            ("all=http://b none=10.1.2.3", "http://10.1.2.3:11434", Ok(None)),
+            ("all=http://b none=10.1.2.3:11434", "http://10.1.2.3:11434", Ok(None)),
+            ("all=http://b none=10.1.2.4", "http://10.1.2.3:11434", Ok(Some("http://b"))),
+            ("all=http://b none=11.0.0.0/8", "http://10.1.2.3:11434", Ok(Some("http://b"))),
+            ("all=http://b none=10.1.2.4/0", "http://10.1.2.3:11434", Ok(None)),
+            ("all=http://b none=10.1.2.3/33", "http://10.1.2.3:11434", Ok(Some("http://b"))),
+            ("all=http://b none=fd00::/8", "http://[fd00::7]", Ok(None)),
+            ("all=http://b none=[fd00::7]:81", "http://[fd00::7]:81", Ok(None)),
+            ("all=http://b none=fd00::8", "http://[fd00::7]", Ok(Some("http://b"))),
+            ("all=http://b none=*", "https://api.test", Ok(None)),
+            ("all=http://b none=10.0.0.0/8", "http://10.1.2.3:11434", Ok(None)),
+            ("all=http://b", "http://10.1.2.3:11434", Ok(Some("http://b"))),
+            ("all=http://b", "http://127.0.0.2:11434", Ok(None)),
+            ("all=http://b", "http://LOCALHOST:11434", Ok(None)),
+            ("all=http://b", "http://[::1]:11434", Ok(None)),
+            ("all=https://b", "https://api.test", Err(ProxyError::Scheme)),
+            ("all=https://b none=api.test", "https://api.test", Ok(None)),
+        ] {
+            let found = Proxy::from_environment(&variables(environment), &upstream.parse().unwrap());
+            let found = found.map(|proxy| proxy.map(|proxy| proxy.to_string()));
+            assert_eq!(found, expected.map(|shown| shown.map(str::to_owned)), "{environment}: {upstream}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_their_ports() {
+        for (address, expected) in [
+            ("http://a/x?y", "http://a:80/x?y"),
+            ("https://a/", "https://a:443/"),
+            ("http://[::1]/", "http://[::1]:80/"),
+            ("http://a:81/", "http://a:81/"),
+        ] {
+            assert_eq!(with_usual_port(address.parse().unwrap()).to_string(), expected);
+        }
+    }
+}

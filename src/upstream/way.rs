@@ -1,0 +1,74 @@
+//! How an upstream is reached: directly, or through a proxy.
+
+use std::error::Error as StdError;
+
+use http::header::PROXY_AUTHORIZATION;
+use http::{HeaderMap, Uri};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use tower_service::Service;
+
+use super::connect::Made;
+use super::proxy::{Kind, Proxy, with_usual_port};
+use super::{TlsError, Upstream};
+
+/// The way to one upstream.
+#[derive(Clone)]
+pub(super) enum Way {
+    Direct(HttpsConnector<HttpConnector>),
+    /// By a proxy that is told with each request where it goes, and in these headers who asks.
+    Forwarded(HttpConnector, Uri, HeaderMap),
+    Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
+    Socks(HttpsConnector<SocksV5<HttpConnector>>),
+}
+
+impl Way {
+    pub(super) fn to(upstream: &Upstream, tcp: HttpConnector) -> Result<Self, TlsError> {
+        let Some((address, kind)) = upstream.proxy().map(Proxy::parts) else {
+            return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls()?))));
+        };
+        Ok(match kind {
+            Kind::Http(auth) if !upstream.base_url().is_https() => {
+                let told = auth.iter().map(|auth| (PROXY_AUTHORIZATION, auth.clone()));
+                Self::Forwarded(tcp, address.clone(), told.collect())
+            }
+            Kind::Http(auth) => {
+                let tunnel = Tunnel::new(address.clone(), tcp);
+                let tunnel = match auth {
+                    Some(auth) => tunnel.with_auth(auth.clone()),
+                    None => tunnel,
+                };
+                Self::Tunnelled(HttpsConnector::from((tunnel, upstream.tls()?)))
+            }
+            Kind::Socks(auth) => {
+                let socks = SocksV5::new(address.clone(), tcp);
+                let socks = match auth {
+                    Some((user, password)) => socks.with_auth(user.clone(), password.clone()),
+                    None => socks,
+                };
+                Self::Socks(HttpsConnector::from((socks, upstream.tls()?)))
+            }
+        })
+    }
+
+    /// Connects to the scheme and authority of `address`.
+    pub(super) async fn connect(&mut self, address: Uri) -> Result<Made, Box<dyn StdError + Send + Sync>> {
+        match self {
+            Self::Direct(connector) => connector.call(address).await,
+            Self::Forwarded(connector, proxy, _) => {
+                Ok(MaybeHttpsStream::Http(connector.call(proxy.clone()).await?))
+            }
+            Self::Tunnelled(connector) => connector.call(address).await,
+            Self::Socks(connector) => connector.call(with_usual_port(address)).await,
+        }
+    }
+
+    /// Where requests say where they go, for a proxy: the headers that they have for it.
+    pub(super) fn forwards(&self) -> Option<&HeaderMap> {
+        match self {
+            Self::Forwarded(_, _, told) => Some(told),
+            Self::Direct(_) | Self::Tunnelled(_) | Self::Socks(_) => None,
+        }
+    }
+}

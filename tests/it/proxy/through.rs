@@ -1,0 +1,128 @@
+//! Upstreams that are reached through proxies.
+
+use plimsoll::upstream::Settings;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Proxy;
+use super::gateway::TestGateway;
+use super::tls::{acceptor, listen};
+use super::wire::{Peer, TestUpstream, within};
+
+const ASK: &str = "POST /v1/x?y=z HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}";
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// The gateway, whose upstream is reached through what listens there, and a client that has asked.
+async fn asked(settings: Settings, proxy: &str) -> (Proxy, Peer) {
+    let proxy = Some(proxy.parse().unwrap());
+    let gateway = Proxy::start(TestGateway::with_upstream(Settings { proxy, ..settings }));
+    let mut client = gateway.client().await;
+    client.send(ASK).await;
+    (gateway, client)
+}
+
+fn plain(url: &str) -> Settings {
+    Settings::new("test", url.parse().unwrap())
+}
+
+async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut read = vec![0; length];
+    within(stream.read_exact(&mut read)).await.unwrap();
+    read
+}
+
+#[tokio::test]
+async fn whole_addresses_are_sent_where_nothing_is_encrypted() {
+    for (login, told) in [("", ""), ("me:p%40ss@", "proxy-authorization: Basic bWU6cEBzcw==\r\n")] {
+        let proxy = TestUpstream::bind().await;
+        let address = proxy.url().replace("http://", &format!("http://{login}"));
+        let (_gateway, mut client) = asked(plain("http://api.test/base"), &address).await;
+        let mut server = proxy.accept().await;
+        for _ in 0..2 {
+            server
+                .expect(format!(
+                    "POST http://api.test/base/v1/x?y=z HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n{told}\r\n{{}}"
+                ))
+                .await;
+            server.send(OK).await;
+            client.expect(OK).await;
+            client.send(ASK).await;
+        }
+        assert!(proxy.is_quiet(), "the connection is kept");
+    }
+}
+
+#[tokio::test]
+async fn tunnels_are_asked_for_where_all_is_encrypted() {
+    for (login, told) in [("", ""), ("me:p@", "Proxy-Authorization: Basic bWU6cA==\r\n")] {
+        let (listener, settings) = listen().await;
+        let host = listener.local_addr().unwrap();
+        let proxy = format!("http://{login}{host}");
+        // Nobody listens there: what arrives came through the proxy.
+        let settings = Settings { base_url: "https://127.0.0.1:9".parse().unwrap(), ..settings };
+        let (_gateway, mut client) = asked(settings, &proxy).await;
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let expected = format!("CONNECT 127.0.0.1:9 HTTP/1.1\r\nHost: 127.0.0.1:9\r\n{told}\r\n");
+            assert_eq!(String::from_utf8(read(&mut stream, expected.len()).await).unwrap(), expected);
+            stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+            let mut stream = acceptor(&["http/1.1"]).accept(stream).await.unwrap();
+            let expected = ASK.replace("me", "127.0.0.1:9");
+            let mut received = vec![0; expected.len()];
+            stream.read_exact(&mut received).await.unwrap();
+            assert_eq!(String::from_utf8(received).unwrap(), expected);
+            stream.write_all(OK.as_bytes()).await.unwrap();
+            stream
+        };
+        let _stream = within(serve).await;
+        client.expect(OK).await;
+    }
+}
+
+/// The name is the proxy's to look up, and the port is told where it is the usual one.
+#[tokio::test]
+async fn socks_proxies_connect_by_name() {
+    let hello: [&[u8]; 2] = [b"\x05\x01\x00", b"\x05\x01\x02"];
+    for (login, hello) in ["", "me:p@"].into_iter().zip(hello) {
+        let (listener, _) = listen().await;
+        let proxy = format!("socks5://{login}{}", listener.local_addr().unwrap());
+        let (_gateway, mut client) = asked(plain("http://api.test"), &proxy).await;
+        let (mut stream, _) = within(listener.accept()).await.unwrap();
+        assert_eq!(read(&mut stream, hello.len()).await, hello);
+        stream.write_all(&[5, hello[2]]).await.unwrap();
+        if !login.is_empty() {
+            assert_eq!(read(&mut stream, 6).await, b"\x01\x02me\x01p");
+            stream.write_all(b"\x01\x00").await.unwrap();
+        }
+        assert_eq!(read(&mut stream, 15).await, b"\x05\x01\x00\x03\x08api.test\x00\x50");
+        stream.write_all(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00").await.unwrap();
+        let expected = ASK.replace("me", "api.test");
+        assert_eq!(String::from_utf8(read(&mut stream, expected.len()).await).unwrap(), expected);
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        client.expect(OK).await;
+    }
+}
+
+#[tokio::test]
+async fn proxies_that_do_not_connect_are_named() {
+    for (answer, says) in [
+        ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "proxy authorization required"),
+        ("HTTP/1.1 403 Forbidden\r\n\r\n", "unsuccessful"),
+        ("", "unexpected end of file"),
+    ] {
+        let proxy = TestUpstream::bind().await;
+        let address = proxy.url().replace("http://", "http://me:secret@");
+        let (_, settings) = listen().await;
+        let (_gateway, mut client) = asked(settings, &address).await;
+        let mut server = proxy.accept().await;
+        server.head().await;
+        server.send(answer).await;
+        drop(server);
+        let (head, body) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.starts_with("/v1/x Upstream: "), "{body}");
+        assert!(body.contains(&format!("the proxy {}", proxy.url())) && body.contains(says), "{body}");
+        assert!(!body.contains("secret"), "{body}");
+    }
+}
