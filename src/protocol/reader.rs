@@ -192,6 +192,13 @@ pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
     value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
+/// What is counted under some names of the same: the first that is no zero. Some servers have names that they do not
+/// use, with zeros in them.
+pub(crate) fn first_count(value: &Value, paths: &[&[&str]]) -> Option<u64> {
+    let counts = || paths.iter().filter_map(|path| count(value, path));
+    counts().find(|tokens| *tokens > 0).or_else(|| counts().next())
+}
+
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 

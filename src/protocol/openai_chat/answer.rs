@@ -115,16 +115,14 @@ fn is_null(rest: &[u8]) -> bool {
 }
 
 fn usage(figures: &Value) -> Partial {
-    let first = |paths: &[&[&str]]| paths.iter().find_map(|path| count(figures, path));
+    let first = |paths: &[&[&str]]| reader::first_count(figures, paths);
     let prompt = count(figures, &["prompt_tokens"]).or_else(|| {
         let hit = count(figures, &["prompt_cache_hit_tokens"])?;
         Some(hit.saturating_add(count(figures, &["prompt_cache_miss_tokens"])?))
     });
-    // Some servers have the names of other dialects, and some have both, with zeros in one.
+    // Some servers have the names of other dialects.
     let other = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
-    let output = count(figures, &["completion_tokens"]);
-    let stated = output.filter(|tokens| *tokens > 0);
-    let output = stated.or_else(|| count(figures, &["output_tokens"])).or(output);
+    let output = first(&[&["completion_tokens"], &["output_tokens"]]);
     let cached = first(&[
         &["prompt_tokens_details", "cached_tokens"],
         &["prompt_cache_hit_tokens"],
@@ -145,12 +143,18 @@ fn usage(figures: &Value) -> Partial {
     let total = count(figures, &["total_tokens"]);
     let prompt = other.or(prompt);
     let beside = stated_beside(prompt, output, reasoning, total);
-    let is_rest = other.is_some() && figures.get("cache_read_input_tokens").is_some();
+    // Beside Anthropic's names, `input_tokens` is what is left, unless a part of it is said to be cached.
+    let is_rest = other.is_some()
+        && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
+        && count(figures, &["input_tokens_details", "cached_tokens"]).unwrap_or(0) == 0;
     let counts = if is_rest { Partial::from_disjoint } else { Partial::from_inclusive };
-    let hour = ["prompt_tokens_details", "cache_creation_token_details", "ephemeral_1h_input_tokens"];
+    let hour = first(&[
+        &["prompt_tokens_details", "cache_creation_token_details", "ephemeral_1h_input_tokens"],
+        &["cache_creation", "ephemeral_1h_input_tokens"],
+    ]);
     Partial {
         total,
-        cache_write_1h: count(figures, &hour),
+        cache_write_1h: hour,
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
@@ -291,6 +295,26 @@ mod tests {
         check(
             r#"{"input_tokens":100,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"output_tokens":7}"#,
             Tokens { cache_read: 60, cache_write_5m: 30, ..expected },
+        );
+        check(
+            r#"{"prompt_tokens":0,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":0},"input_tokens":100,"cache_read_input_tokens":60,"output_tokens":7}"#,
+            Tokens { cache_read: 60, ..expected },
+        );
+        check(
+            r#"{"input_tokens":100,"cache_creation_input_tokens":900,"cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":800},"output_tokens":7}"#,
+            Tokens { cache_write_5m: 100, cache_write_1h: 800, ..expected },
+        );
+        for beside in ["null", "0", "60"] {
+            check(
+                &format!(
+                    r#"{{"input_tokens":100,"input_tokens_details":{{"cached_tokens":60}},"cache_read_input_tokens":{beside},"output_tokens":7}}"#
+                ),
+                Tokens { input: 40, cache_read: 60, ..expected },
+            );
+        }
+        check(
+            r#"{"prompt_tokens":5000,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"cache_read_input_tokens":4000,"cache_creation_input_tokens":900}"#,
+            Tokens { input: 100, cache_read: 4000, cache_write_5m: 900, output: 7, ..Tokens::default() },
         );
     }
 

@@ -126,7 +126,13 @@ fn usage(figures: &Value) -> Partial {
     let detail = |key| count(figures, &["input_tokens_details", key]);
     let kept = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
     // Gateways in front of other dialects have a name of their own.
-    let written = detail("cache_write_tokens").or_else(|| detail("cache_creation_tokens"));
+    let written = reader::first_count(
+        figures,
+        &[
+            &["input_tokens_details", "cache_write_tokens"],
+            &["input_tokens_details", "cache_creation_tokens"],
+        ],
+    );
     Partial {
         cache_write_5m: kept("ttl_30m_tokens"),
         cache_write_12h: kept("ttl_12h_tokens"),
@@ -225,6 +231,7 @@ mod tests {
         for details in [
             r#"{"cached_tokens":80,"cache_creation_tokens":5}"#,
             r#"{"cached_tokens":80,"cache_write_tokens":5,"cache_creation_tokens":5}"#,
+            r#"{"cached_tokens":80,"cache_write_tokens":0,"cache_creation_tokens":5}"#,
         ] {
             let usage = format!(
                 r#","usage":{{"input_tokens":100,"input_tokens_details":{details},"output_tokens":7}}"#
