@@ -25,8 +25,9 @@ const WAITING_ENDS: usize = 256;
 /// server cuts connections, that it has stopped.
 pub(super) struct Tap(Option<Box<Live>>);
 
-/// An ended observation, with one last thing to say.
-pub(super) struct Ending(Box<Live>);
+/// An ended observation, with one last thing to say. It says it when it is dropped at the latest: where the server
+/// stops before those that wait are told.
+pub(super) struct Ending(Option<Box<Live>>);
 
 /// Where endings go.
 #[derive(Clone)]
@@ -129,7 +130,7 @@ impl Tap {
         if let Some(mut live) = self.0.take() {
             live.how = how;
             let endings = live.endings.clone();
-            endings.tell(Ending(live));
+            endings.tell(Ending(Some(live)));
         }
     }
 
@@ -176,7 +177,13 @@ pub(super) async fn tell_all(mut endings: mpsc::Receiver<Ending>) {
 
 impl Ending {
     fn tell(self) {
-        let mut live = self.0;
+        drop(self);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Some(mut live) = self.0.take() else { return };
         let stats = Arc::clone(&live.stats);
         guard(&stats, move || {
             live.show();
@@ -223,5 +230,45 @@ impl Write for Watcher {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Heard(Arc<Mutex<Vec<End>>>);
+
+    impl Exchange for Heard {
+        fn sent(&mut self, _: Form) {}
+
+        fn rejected(&mut self, _: StatusCode, _: &HeaderMap, _: &[u8]) -> Remedy {
+            Remedy::Deliver
+        }
+
+        fn response(&mut self, _: StatusCode, _: &HeaderMap) {}
+
+        fn data(&mut self, _: &[u8]) {}
+
+        fn end(self: Box<Self>, how: End) {
+            self.0.lock().unwrap().push(how);
+        }
+    }
+
+    /// The server may stop before an ending is told, or before there is one.
+    #[test]
+    fn every_ending_is_told_once() {
+        let (stats, heard) = (Arc::<Stats>::default(), Arc::default());
+        let (endings, told) = Endings::channel();
+        let tap = || Tap::new(Some(Box::new(Heard(Arc::clone(&heard)))), &endings, &stats);
+        let left = tap();
+        tap().end(End::Complete);
+        assert_eq!(*heard.lock().unwrap(), [], "nobody has told it yet");
+        drop(told);
+        assert_eq!(*heard.lock().unwrap(), [End::Complete]);
+        drop(left);
+        assert_eq!(*heard.lock().unwrap(), [End::Complete, End::ClientGone]);
     }
 }
