@@ -126,9 +126,10 @@ pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must a
 pub(super) const UNANSWERED: &[&str] = &["'failed_generation'", "tool_use_failed"];
 
 /// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
-/// what the model has said (llama.cpp). Whatever is quoted may say anything.
+/// what the model has said (llama.cpp). Whatever is quoted may say anything. A member that is only named stands behind
+/// no comma.
 pub(super) const QUOTES: &[&str] =
-    &["'input': ", "\"input\":", "input_value=", "failed to parse input at pos "];
+    &[", 'input': ", ",\"input\":", ", \"input\":", "input_value=", "failed to parse input at pos "];
 
 #[cfg(test)]
 mod tests {
@@ -460,6 +461,10 @@ mod tests {
                 r#"{\"msg\":\"Field required\",\"input\":{\"prompt\":\"Context size has been exceeded.\"}}"#,
             ),
             (
+                422,
+                r#"{\"msg\": \"Field required\", \"input\": {\"prompt\": \"Context size has been exceeded.\"}}"#,
+            ),
+            (
                 500,
                 "Failed to parse input at pos 12: Context size has been exceeded. The jinja template calls raise_exception",
             ),
@@ -471,5 +476,10 @@ mod tests {
             );
             check(200, &format!(r#"{{"error":{{"message":"{message}","code":{status}}}}}"#), Refused::Other);
         }
+        let named = r#"{"error":{"message":"Invalid 'input': maximum context length is 8192 tokens."}}"#;
+        check(400, named, Refused::Overflow { limit: Some(8192), prompt: None });
+        let named =
+            r#"{"error":{"message":"{\"input\":\"This model's maximum context length is 8192 tokens.\"}"}}"#;
+        check(400, named, Refused::Overflow { limit: Some(8192), prompt: None });
     }
 }
