@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::{Next, Relay};
 
-/// More than ever follows the end mark of a stream.
+/// Bytes: more than ever follow the end mark of a stream.
 const MAX_REST: usize = 64 * 1024;
 /// How long the upstream may take for it.
 const PATIENCE: Duration = Duration::from_secs(1);
