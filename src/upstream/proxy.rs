@@ -123,7 +123,11 @@ impl FromStr for Proxy {
             "socks5" | "socks5h" => true,
             _ => return Err(ProxyError::Scheme),
         };
-        let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (rest, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        // What is before it is no host, but a part of a name or a password, which would be shown.
+        if path.contains('@') {
+            return Err(ProxyError::NotUrl);
+        }
         let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
         let authority: Authority = host.parse().map_err(|_| ProxyError::NotUrl)?;
         let has_port = authority.as_str().len() > authority.host().len();
@@ -219,6 +223,9 @@ mod tests {
             ("https://proxy:443", Err(ProxyError::Scheme)),
             ("socks4://proxy", Err(ProxyError::Scheme)),
             ("ftp://proxy", Err(ProxyError::Scheme)),
+            ("http://me:12#34@proxy:3128", Err(ProxyError::NotUrl)),
+            ("http://me/you:34@proxy:3128", Err(ProxyError::NotUrl)),
+            ("http://me:12?34@proxy:3128", Err(ProxyError::NotUrl)),
             ("http://", Err(ProxyError::NotUrl)),
             ("a b", Err(ProxyError::NotUrl)),
             ("", Err(ProxyError::NotUrl)),
