@@ -287,7 +287,9 @@ fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied
 
 /// What the environment says of proxies.
 pub(super) fn proxies(environment: &dyn Environment) -> Variables {
-    let either = |names: [&str; 2]| names.iter().find_map(|name| environment.variable(name));
+    // One that is empty is as if it were not set.
+    let set = |name: &&str| environment.variable(name).filter(|value| !value.trim().is_empty());
+    let either = |names: [&str; 2]| names.iter().find_map(set);
     Variables {
         https: either(["HTTPS_PROXY", "https_proxy"]),
         http: either(["HTTP_PROXY", "http_proxy"]),

@@ -77,7 +77,7 @@ impl BaseUrl {
     /// Its host, where that is an address or the name of this machine.
     pub(super) fn ip(&self) -> Option<IpAddr> {
         let host = self.domain().trim_start_matches('[').trim_end_matches(']');
-        if host.eq_ignore_ascii_case("localhost") {
+        if ["localhost", "localhost."].iter().any(|name| host.eq_ignore_ascii_case(name)) {
             return Some(Ipv4Addr::LOCALHOST.into());
         }
         host.parse().ok()

@@ -50,7 +50,7 @@ pub struct Variables {
     pub http: Option<String>,
     /// `ALL_PROXY`: where the one above is not set.
     pub all: Option<String>,
-    /// `NO_PROXY`: hosts, domains and networks that are reached without, separated by commas.
+    /// `NO_PROXY`: hosts, domains and networks that are reached without, separated by commas or spaces.
     pub none: Option<String>,
 }
 
@@ -63,7 +63,8 @@ impl Proxy {
         let own = if upstream.is_https() { &variables.https } else { &variables.http };
         let named = [own, &variables.all].into_iter().flatten().find(|text| !text.is_empty());
         let excepted = variables.none.as_deref().unwrap_or_default();
-        let is_excepted = || upstream.is_local() || excepted.split(',').any(|entry| covers(entry, upstream));
+        let mut entries = excepted.split(|c: char| c == ',' || c.is_whitespace());
+        let mut is_excepted = || upstream.is_local() || entries.any(|entry| covers(entry, upstream));
         named.filter(|_| !is_excepted()).map(|named| named.parse()).transpose()
     }
 
@@ -76,7 +77,6 @@ impl Proxy {
 /// Whether an entry of `NO_PROXY` is about an upstream: `*`, a name and all below it, an address or a network, with a
 /// port or without.
 fn covers(entry: &str, upstream: &BaseUrl) -> bool {
-    let entry = entry.trim();
     if entry == "*" {
         return true;
     }
@@ -94,10 +94,15 @@ fn covers(entry: &str, upstream: &BaseUrl) -> bool {
     if let Ok(network) = network.parse::<IpAddr>() {
         return upstream.ip().is_some_and(|ip| is_within(ip, network, bits));
     }
-    let name = entry.trim_start_matches('*').trim_start_matches('.').to_ascii_lowercase();
-    let host = upstream.domain().to_ascii_lowercase();
+    let name = unrooted(entry.trim_start_matches('*').trim_start_matches('.')).to_ascii_lowercase();
+    let host = unrooted(upstream.domain()).to_ascii_lowercase();
     let above = host.strip_suffix(&name).filter(|_| !name.is_empty());
     above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+/// A name as it mostly stands: `api.test.` is the same, told from the root on.
+fn unrooted(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Whether an address begins with as many bits of a network's as that says; all of them, where it does not say.
@@ -116,6 +121,7 @@ impl FromStr for Proxy {
     type Err = ProxyError;
 
     fn from_str(text: &str) -> Result<Self, ProxyError> {
+        let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
         let is_socks = match &*scheme {
@@ -223,6 +229,7 @@ mod tests {
             ("https://proxy:443", Err(ProxyError::Scheme)),
             ("socks4://proxy", Err(ProxyError::Scheme)),
             ("ftp://proxy", Err(ProxyError::Scheme)),
+            (" http://proxy:3128\r\n", Ok(("http://proxy:3128", Kind::Http(None)))),
             ("http://me:12#34@proxy:3128", Err(ProxyError::NotUrl)),
             ("http://me/you:34@proxy:3128", Err(ProxyError::NotUrl)),
             ("http://me:12?34@proxy:3128", Err(ProxyError::NotUrl)),
@@ -248,7 +255,7 @@ mod tests {
     fn the_environment_names_proxies_as_it_does_for_others() {
         let variables = |text: &str| {
             let mut variables = Variables::default();
-            for (name, value) in text.split_whitespace().filter_map(|pair| pair.split_once('=')) {
+            for (name, value) in text.split(' ').filter_map(|pair| pair.split_once('=')) {
                 let slot = match name {
                     "https" => &mut variables.https,
                     "http" => &mut variables.http,
@@ -268,6 +275,10 @@ mod tests {
             ("https= all=socks5://b:1", "https://api.test", Ok(Some("socks5://b:1"))),
             ("all=http://b none=other.test,api.test", "https://api.test", Ok(None)),
             ("all=http://b none=.test", "https://api.test", Ok(None)),
+            ("all=http://b none=other.test\tapi.test", "https://api.test", Ok(None)),
+            ("all=http://b none=other.test,\tapi.test\t,", "https://api.test", Ok(None)),
+            ("all=http://b none=api.test", "https://api.test.", Ok(None)),
+            ("all=http://b none=.test.:443", "https://api.test", Ok(None)),
             ("all=http://b none=pi.test", "https://api.test", Ok(Some("http://b"))),
             ("all=http://b none=*.TEST", "https://Api.test", Ok(None)),
             ("all=http://b none=api.test:443", "https://api.test", Ok(None)),
@@ -287,6 +298,7 @@ mod tests {
             ("all=http://b", "http://10.1.2.3:11434", Ok(Some("http://b"))),
             ("all=http://b", "http://127.0.0.2:11434", Ok(None)),
             ("all=http://b", "http://LOCALHOST:11434", Ok(None)),
+            ("all=http://b", "http://localhost.:11434", Ok(None)),
             ("all=http://b", "http://[::1]:11434", Ok(None)),
             ("all=https://b", "https://api.test", Err(ProxyError::Scheme)),
             ("all=https://b none=api.test", "https://api.test", Ok(None)),

@@ -179,6 +179,26 @@ fn proxies_are_those_of_the_environment_until_others_are_named() {
 }
 
 #[test]
+fn a_variable_that_is_empty_does_not_hide_the_other_spelling() {
+    let named = |names: [&'static str; 2], value: &'static str| {
+        let environment = move |name: &str| {
+            (name == names[0]).then(String::new).or_else(|| (name == names[1]).then(|| value.to_owned()))
+        };
+        upstream::proxies(&environment)
+    };
+    let value = Some("http://proxy".to_owned());
+    for (names, found) in [
+        (["HTTPS_PROXY", "https_proxy"], Variables { https: value.clone(), ..Variables::default() }),
+        (["HTTP_PROXY", "http_proxy"], Variables { http: value.clone(), ..Variables::default() }),
+        (["ALL_PROXY", "all_proxy"], Variables { all: value.clone(), ..Variables::default() }),
+        (["NO_PROXY", "no_proxy"], Variables { none: value.clone(), ..Variables::default() }),
+    ] {
+        assert!(named(names, "http://proxy") == found, "{names:?}");
+        assert!(named(names, " ") == Variables::default(), "{names:?}");
+    }
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let config = good(
         "upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }\n\
