@@ -438,7 +438,7 @@ fn describe(error: &SendError, target: &Target) -> Fault {
         SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
         SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
         SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
-        SendError::TimedOut => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
+        SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
         SendError::Connect(_) | SendError::Broken(_) | SendError::RequestBody => {
             (StatusCode::BAD_GATEWAY, Party::Upstream)
         }

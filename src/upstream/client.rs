@@ -34,6 +34,9 @@ pub enum SendError {
     /// No connection, or no answer, in time.
     #[error("no answer in time")]
     TimedOut,
+    /// No connection in time through this proxy.
+    #[error("no answer in time through the proxy {0}")]
+    ProxyTimedOut(Box<Proxy>),
     /// Too many files are open here for one more connection.
     #[error("too many open files for one more connection")]
     Descriptors,
@@ -116,10 +119,13 @@ impl SendError {
         }
     }
 
-    /// The same, where it was a proxy that was to connect.
+    /// The same, where it was a proxy that was to connect. Whose fault it is cannot always be told.
     pub(super) fn through(self, proxy: Option<&Proxy>) -> Self {
         match (self, proxy) {
-            (Self::Connect(cause), Some(proxy)) => Self::Connect(format!("the proxy {proxy}: {cause}")),
+            (Self::Connect(cause), Some(proxy)) => {
+                Self::Connect(format!("through the proxy {proxy}: {cause}"))
+            }
+            (Self::TimedOut, Some(proxy)) => Self::ProxyTimedOut(Box::new(proxy.clone())),
             (error, _) => error,
         }
     }

@@ -71,8 +71,9 @@ impl Connector {
     {
         let stream = tokio::time::timeout(self.timeout, self.way.connect(address))
             .await
-            .map_err(|_elapsed| SendError::TimedOut)?
-            .map_err(|error| SendError::from_connecting(error.as_ref()).through(self.proxy.as_ref()))?;
+            .map_err(|_elapsed| SendError::TimedOut)
+            .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
+            .map_err(|error| error.through(self.proxy.as_ref()))?;
         if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
     }
 }

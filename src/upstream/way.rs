@@ -13,6 +13,9 @@ use super::connect::Made;
 use super::proxy::{Kind, Proxy, with_usual_port};
 use super::{TlsError, Upstream};
 
+/// Why a SOCKS proxy did not connect.
+type Refusal = <SocksV5<HttpConnector> as Service<Uri>>::Error;
+
 /// The way to one upstream.
 #[derive(Clone)]
 pub(super) enum Way {
@@ -60,7 +63,7 @@ impl Way {
                 Ok(MaybeHttpsStream::Http(connector.call(proxy.clone()).await?))
             }
             Self::Tunnelled(connector) => connector.call(address).await,
-            Self::Socks(connector) => connector.call(with_usual_port(address)).await,
+            Self::Socks(connector) => connector.call(with_usual_port(address)).await.map_err(with_cause),
         }
     }
 
@@ -70,5 +73,15 @@ impl Way {
             Self::Forwarded(_, _, told) => Some(told),
             Self::Direct(_) | Self::Tunnelled(_) | Self::Socks(_) => None,
         }
+    }
+}
+
+/// What became of the connection to a SOCKS proxy is not told as the source of the error that has it.
+fn with_cause(error: Box<dyn StdError + Send + Sync>) -> Box<dyn StdError + Send + Sync> {
+    match error.downcast::<Refusal>().map(|refusal| *refusal) {
+        Ok(Refusal::Inner(cause)) => cause.into(),
+        Ok(Refusal::Io(cause)) => cause.into(),
+        Ok(refusal) => refusal.into(),
+        Err(error) => error,
     }
 }

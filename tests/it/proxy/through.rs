@@ -1,8 +1,10 @@
 //! Upstreams that are reached through proxies.
 
+use std::time::Duration;
+
 use plimsoll::upstream::Settings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::Proxy;
 use super::gateway::TestGateway;
@@ -25,6 +27,16 @@ fn plain(url: &str) -> Settings {
     Settings::new("test", url.parse().unwrap())
 }
 
+/// What the client is told of a proxy that did not connect.
+async fn told(client: &mut Peer, status: u16, proxy: &str, says: &str) {
+    let (head, body) = client.message().await;
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.starts_with("/v1/x Upstream: "), "{body}");
+    assert!(body.contains(&format!("through the proxy {proxy}")) && body.contains(says), "{body}");
+    assert!(!body.contains("secret"), "{body}");
+}
+
 async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut read = vec![0; length];
     within(stream.read_exact(&mut read)).await.unwrap();
@@ -33,15 +45,18 @@ async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn whole_addresses_are_sent_where_nothing_is_encrypted() {
-    for (login, told) in [("", ""), ("me:p%40ss@", "proxy-authorization: Basic bWU6cEBzcw==\r\n")] {
+    let told = "proxy-authorization: Basic bWU6cEBzcw==\r\n";
+    for (host, login, told) in
+        [("api.test", "", ""), ("api.test", "me:p%40ss@", told), ("[fd00::7]:81", "me:p%40ss@", told)]
+    {
         let proxy = TestUpstream::bind().await;
         let address = proxy.url().replace("http://", &format!("http://{login}"));
-        let (_gateway, mut client) = asked(plain("http://api.test/base"), &address).await;
+        let (_gateway, mut client) = asked(plain(&format!("http://{host}/base")), &address).await;
         let mut server = proxy.accept().await;
         for _ in 0..2 {
             server
                 .expect(format!(
-                    "POST http://api.test/base/v1/x?y=z HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n{told}\r\n{{}}"
+                    "POST http://{host}/base/v1/x?y=z HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n{told}\r\n{{}}"
                 ))
                 .await;
             server.send(OK).await;
@@ -118,11 +133,57 @@ async fn proxies_that_do_not_connect_are_named() {
         server.head().await;
         server.send(answer).await;
         drop(server);
-        let (head, body) = client.message().await;
-        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
-        let body = String::from_utf8(body).unwrap();
-        assert!(body.starts_with("/v1/x Upstream: "), "{body}");
-        assert!(body.contains(&format!("the proxy {}", proxy.url())) && body.contains(says), "{body}");
-        assert!(!body.contains("secret"), "{body}");
+        told(&mut client, 502, &proxy.url(), says).await;
+    }
+}
+
+#[tokio::test]
+async fn socks_proxies_that_do_not_connect_are_named() {
+    for (answers, says) in [
+        (&[&b"\x05\x00"[..], b"\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"][..], "connection not allowed"),
+        (&[b"\x05\x00", b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"], "connection refused"),
+        (&[b"\x05\xff"], "authentication"),
+        (&[b"\x05\x00"], "unexpected eof"),
+        (&[b"HTTP/1.1 400 Bad Request\r\n\r\n"], "failed parsing"),
+    ] {
+        let (listener, _) = listen().await;
+        let address = listener.local_addr().unwrap();
+        let (_gateway, mut client) = asked(plain("http://api.test"), &format!("socks5h://{address}")).await;
+        let (mut stream, _) = within(listener.accept()).await.unwrap();
+        for (answer, asks) in answers.iter().zip([3, 15]) {
+            read(&mut stream, asks).await;
+            stream.write_all(answer).await.unwrap();
+        }
+        // The end alone, as what was not read would become a reset.
+        if answers.len() == 1 {
+            stream.shutdown().await.unwrap();
+        }
+        told(&mut client, 502, &format!("socks5h://{address}"), says).await;
+    }
+}
+
+#[tokio::test]
+async fn proxies_that_are_not_there_are_named() {
+    for scheme in ["http", "socks5"] {
+        for upstream in ["http://api.test", "https://api.test"] {
+            // The port is taken, and nobody listens at it.
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let proxy = format!("{scheme}://{}", socket.local_addr().unwrap());
+            let (_gateway, mut client) = asked(plain(upstream), &proxy).await;
+            told(&mut client, 502, &proxy, "Connection refused").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn proxies_that_say_nothing_are_named() {
+    for scheme in ["http", "socks5"] {
+        let silent = TestUpstream::bind().await;
+        let proxy = silent.url().replace("http", scheme);
+        let mut settings = plain("https://api.test");
+        settings.timeouts.connect = Duration::from_millis(50);
+        let (_gateway, mut client) = asked(settings, &proxy).await;
+        told(&mut client, 504, &proxy, "no answer in time").await;
     }
 }
