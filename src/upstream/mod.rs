@@ -14,6 +14,7 @@ mod proxy;
 mod resend;
 mod shared;
 mod tls;
+mod tunnel;
 mod way;
 
 use std::path::PathBuf;

@@ -6,11 +6,12 @@ use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::proxy::SocksV5;
 use tower_service::Service;
 
 use super::connect::Made;
 use super::proxy::{Kind, Proxy, with_usual_port};
+use super::tunnel::Tunnel;
 use super::{TlsError, Upstream};
 
 /// Why a SOCKS proxy did not connect.
@@ -22,7 +23,7 @@ pub(super) enum Way {
     Direct(HttpsConnector<HttpConnector>),
     /// By a proxy that is told with each request where it goes, and in these headers who asks.
     Forwarded(HttpConnector, Uri, HeaderMap),
-    Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
+    Tunnelled(HttpsConnector<Tunnel>),
     Socks(HttpsConnector<SocksV5<HttpConnector>>),
 }
 
@@ -37,11 +38,7 @@ impl Way {
                 Self::Forwarded(tcp, address.clone(), told.collect())
             }
             Kind::Http(auth) => {
-                let tunnel = Tunnel::new(address.clone(), tcp);
-                let tunnel = match auth {
-                    Some(auth) => tunnel.with_auth(auth.clone()),
-                    None => tunnel,
-                };
+                let tunnel = Tunnel::new(tcp, address.clone(), auth.clone());
                 Self::Tunnelled(HttpsConnector::from((tunnel, upstream.tls()?)))
             }
             Kind::Socks(auth) => {

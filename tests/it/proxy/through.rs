@@ -121,8 +121,13 @@ async fn socks_proxies_connect_by_name() {
 #[tokio::test]
 async fn proxies_that_do_not_connect_are_named() {
     for (answer, says) in [
-        ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "proxy authorization required"),
-        ("HTTP/1.1 403 Forbidden\r\n\r\n", "unsuccessful"),
+        (
+            "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 99999\r\n\r\nWho",
+            "it answered 407 Proxy Authentication Required",
+        ),
+        ("HTTP/1.1 403 Forbidden\r\n\r\n", "it answered 403 Forbidden"),
+        ("HTTP/1.1 503 No DNS\r\n\r\n", "it answered 503 Service Unavailable"),
+        ("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}", "not one of HTTP"),
         ("", "unexpected end of file"),
     ] {
         let proxy = TestUpstream::bind().await;

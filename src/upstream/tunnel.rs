@@ -1,0 +1,151 @@
+//! Connections through proxies of HTTP, which are asked for them with `CONNECT`.
+//!
+//! hyper-util has the same, but does not say what a proxy answers that makes none.
+
+use std::error::Error as StdError;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, StatusCode, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+/// Bytes of an answer's head that are read.
+const MAX_HEAD: usize = 8 * 1024;
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Makes connections through one proxy.
+#[derive(Clone)]
+pub(super) struct Tunnel {
+    tcp: HttpConnector,
+    proxy: Uri,
+    /// Who asks.
+    told: Option<HeaderValue>,
+}
+
+/// Why a proxy that was reached made no connection.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Refusal {
+    #[error("it answered {0}")]
+    Status(StatusCode),
+    #[error("its answer is not one of HTTP")]
+    NotHttp,
+    #[error("its answer is too long")]
+    TooLong,
+}
+
+impl Tunnel {
+    pub(super) fn new(tcp: HttpConnector, proxy: Uri, told: Option<HeaderValue>) -> Self {
+        Self { tcp, proxy, told }
+    }
+}
+
+impl Service<Uri> for Tunnel {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let connecting = self.tcp.call(self.proxy.clone());
+        let request = request(&address, self.told.as_ref());
+        Box::pin(async move {
+            let mut stream = connecting.await?;
+            open(stream.inner_mut(), &request).await?;
+            Ok(stream)
+        })
+    }
+}
+
+fn request(address: &Uri, told: Option<&HeaderValue>) -> Vec<u8> {
+    let (host, port) = (address.host().unwrap_or_default(), address.port_u16().unwrap_or(443));
+    let mut request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
+    if let Some(told) = told {
+        request.extend([b"Proxy-Authorization: ", told.as_bytes(), b"\r\n"].concat());
+    }
+    request.extend(b"\r\n");
+    request
+}
+
+/// Asks, and waits for the head of the answer. What comes with it belongs to no one: a server that speaks TLS is silent
+/// until it is spoken to.
+async fn open(stream: &mut TcpStream, request: &[u8]) -> Result<(), BoxError> {
+    stream.write_all(request).await?;
+    let mut head = Vec::with_capacity(MAX_HEAD);
+    loop {
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        match answered(&head)? {
+            Some(status) if status.is_success() => return Ok(()),
+            Some(status) => return Err(Refusal::Status(status).into()),
+            None if head.len() >= MAX_HEAD => return Err(Refusal::TooLong.into()),
+            None => {}
+        }
+    }
+}
+
+/// The status of an answer, once all of its head is there.
+fn answered(head: &[u8]) -> Result<Option<StatusCode>, Refusal> {
+    const HTTP: &[u8] = b"HTTP/1.";
+    let begins = head.len().min(HTTP.len());
+    if head[..begins] != HTTP[..begins] {
+        return Err(Refusal::NotHttp);
+    }
+    let is_whole = [&b"\n\r\n"[..], b"\n\n"].iter().any(|end| memchr::memmem::find(head, end).is_some());
+    if !is_whole {
+        return Ok(None);
+    }
+    // The minor version and a space stand before the status.
+    match &head[HTTP.len()..] {
+        [b'0'..=b'9', b' ', a, b, c, b' ' | b'\r' | b'\n', ..] => {
+            StatusCode::from_bytes(&[*a, *b, *c]).map(Some).map_err(|_| Refusal::NotHttp)
+        }
+        _ => Err(Refusal::NotHttp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_apart() {
+        for (head, expected) in [
+            ("", Ok(None)),
+            ("HTT", Ok(None)),
+            ("HTTP/1.1 200 OK\r\nvia: x\r\n", Ok(None)),
+            ("HTTP/1.1 200 OK\r\n\r\n", Ok(Some(200))),
+            ("HTTP/1.0 200 Connection established\r\nvia: x\r\n\r\nmore", Ok(Some(200))),
+            ("HTTP/1.1 200\r\n\r\n", Ok(Some(200))),
+            ("HTTP/1.1 204 No Content\n\n", Ok(Some(204))),
+            ("HTTP/1.1 403 Forbidden\r\ncontent-length: 5\r\n\r\nno", Ok(Some(403))),
+            ("HTTP/1.1 2000 OK\r\n\r\n", Err(Refusal::NotHttp)),
+            ("HTTP/1.1 099 OK\r\n\r\n", Err(Refusal::NotHttp)),
+            ("HTTP/1.1\r\n\r\n", Err(Refusal::NotHttp)),
+            ("HTTP/2 200\r\n\r\n", Err(Refusal::NotHttp)),
+            ("\u{15}\u{3}\u{1}", Err(Refusal::NotHttp)),
+        ] {
+            let status = answered(head.as_bytes()).map(|status| status.map(|status| status.as_u16()));
+            assert_eq!(status, expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn the_port_is_always_told() {
+        for (address, expected) in [
+            ("https://api.test/", "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n"),
+            ("https://[fd00::7]:81/", "CONNECT [fd00::7]:81 HTTP/1.1\r\nHost: [fd00::7]:81\r\n\r\n"),
+        ] {
+            assert_eq!(request(&address.parse().unwrap(), None), expected.as_bytes());
+        }
+    }
+}
