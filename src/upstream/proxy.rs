@@ -147,10 +147,12 @@ impl FromStr for Proxy {
             (decoded(user), decoded(password))
         });
         if is_socks {
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            let login = login.map(|(user, password)| (text(user), text(password)));
             return Ok(Self { address: with_port(address, SOCKS_PORT), kind: Kind::Socks(login) });
         }
         let basic = login.map(|(user, password)| {
-            let told = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+            let told = format!("Basic {}", BASE64_STANDARD.encode([user, password].join(&b':')));
             let mut told = HeaderValue::from_str(&told).map_err(|_| ProxyError::NotUrl)?;
             told.set_sensitive(true);
             Ok(told)
@@ -159,16 +161,18 @@ impl FromStr for Proxy {
     }
 }
 
-/// A part of a URL as it was meant: `%40` stands for `@`.
-fn decoded(text: &str) -> String {
+/// A part of a URL as it was meant: `%40` stands for `@`, and what is no such escape for itself.
+fn decoded(text: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, after @ ..] = rest {
-        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        let digits =
+            after.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
         let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &after[2..] } else { after };
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// The same address with a port: that one, if it has none.
@@ -224,6 +228,8 @@ mod tests {
             ("proxy:3128", Ok(("http://proxy:3128", Kind::Http(None)))),
             ("proxy", Ok(("http://proxy", Kind::Http(None)))),
             ("http://me:p%40ss@proxy", Ok(("http://proxy", Kind::Http(basic("Basic bWU6cEBzcw=="))))),
+            ("http://me:%E4@proxy", Ok(("http://proxy", Kind::Http(basic("Basic bWU65A=="))))),
+            ("http://me:5%+5%4@proxy", Ok(("http://proxy", Kind::Http(basic("Basic bWU6NSUrNSU0"))))),
             ("socks5://proxy", Ok(("socks5://proxy:1080", Kind::Socks(None)))),
             ("socks5h://me:p@[::1]:9", Ok(("socks5h://[::1]:9", Kind::Socks(raw("me", "p"))))),
             ("https://proxy:443", Err(ProxyError::Scheme)),
