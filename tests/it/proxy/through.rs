@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll::upstream::Settings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
 use super::Proxy;
 use super::gateway::TestGateway;
@@ -91,6 +96,35 @@ async fn tunnels_are_asked_for_where_all_is_encrypted() {
         };
         let _stream = within(serve).await;
         client.expect(OK).await;
+    }
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_through_tunnels_and_one_of_them_is_shared() {
+    let (listener, settings) = listen().await;
+    let host = listener.local_addr().unwrap().to_string();
+    let settings = Settings { base_url: "https://127.0.0.1:9".parse().unwrap(), ..settings };
+    let (gateway, mut client) = asked(settings, &format!("http://{host}")).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let expected = b"CONNECT 127.0.0.1:9 HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\n";
+        assert_eq!(read(&mut stream, expected.len()).await, expected);
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
+        let stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+        let service = service_fn(async |request: Request<Incoming>| {
+            assert_eq!(request.uri(), "https://127.0.0.1:9/v1/x?y=z");
+            Ok::<_, hyper::Error>(Response::new(request.into_body()))
+        });
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        served.serve_connection(TokioIo::new(stream), service).await.unwrap();
+    });
+    for _ in 0..2 {
+        let (head, body) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert_eq!(body, b"{}");
+        client = gateway.client().await;
+        client.send(ASK).await;
     }
 }
 
