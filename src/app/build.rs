@@ -23,6 +23,7 @@ use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
 use crate::config::{self, Config};
+use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::server::{self, Bound, Drained, Running, Server, Settings};
@@ -75,6 +76,7 @@ pub struct App {
     running: Running,
     housekeeping: JoinHandle<()>,
     shutdown: watch::Sender<bool>,
+    tally: Arc<Tally>,
 }
 
 impl App {
@@ -88,12 +90,13 @@ impl App {
         let admin = config.listen.admin.map(bind_admin).transpose()?.flatten();
         let admin_address = admin.as_ref().map(admin::Bound::address);
         let core = Arc::new(core(config, admin_address)?);
+        let tally = Arc::clone(&core.tally);
         let (shutdown, begun) = watch::channel(false);
         let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
         let housekeeping = housekeeping::start(core, server.stats(), admin, config, begun.clone())?;
         let address = bound.address();
         let running = server.start(bound, &begun)?;
-        Ok(Self { address, admin: admin_address, running, housekeeping, shutdown })
+        Ok(Self { address, admin: admin_address, running, housekeeping, shutdown, tally })
     }
 
     /// Where clients connect.
@@ -112,6 +115,13 @@ impl App {
         let drained = self.running.join();
         let _ = self.housekeeping.join();
         drained
+    }
+
+    /// Stops, and gives what all requests came to.
+    pub fn close(self) -> Totals {
+        let tally = Arc::clone(&self.tally);
+        self.stop();
+        tally.sums().totals
     }
 }
 

@@ -18,8 +18,10 @@ mod report;
 mod serve;
 mod table;
 mod when;
+mod wrap;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +48,8 @@ struct Command {
 enum Action {
     /// Run the gateway until it is told to stop
     Serve(Serve),
+    /// Run an agent with a gateway of its own, and say at the end what it cost
+    Run(Run),
     /// Say everything that is wrong with a configuration file
     Check {
         /// The file
@@ -102,6 +106,21 @@ struct Serve {
     observe: bool,
 }
 
+#[derive(Debug, Args)]
+struct Run {
+    #[command(flatten)]
+    source: Source,
+    /// Send everything to this server, whatever its path
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Change nothing; only tell what would have been saved
+    #[arg(long)]
+    observe: bool,
+    /// The agent and its arguments, in which {url} stands for the gateway's address
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "AGENT")]
+    agent: Vec<OsString>,
+}
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -114,6 +133,9 @@ enum Failure {
     /// Anything else, with what it was about.
     #[error("{0}")]
     Said(String),
+    /// The agent ended with this exit code, and has said why.
+    #[error("")]
+    Ended(u8),
 }
 
 /// Runs the command line of this process.
@@ -128,6 +150,7 @@ pub fn main() -> ExitCode {
     };
     let done = match command.action {
         Action::Serve(options) => serve::run(&options),
+        Action::Run(options) => wrap::run(&options),
         Action::Check { file } => files::check(&file),
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
@@ -149,7 +172,11 @@ pub fn main() -> ExitCode {
             for line in failure.to_string().lines() {
                 let _ = writeln!(std::io::stderr(), "{}", table::printable(line));
             }
-            ExitCode::from(if matches!(failure, Failure::Said(_)) { 1 } else { 2 })
+            ExitCode::from(match failure {
+                Failure::Config(_) | Failure::Usage(_) => 2,
+                Failure::Said(_) => 1,
+                Failure::Ended(code) => code,
+            })
         }
     }
 }

@@ -55,16 +55,21 @@ fn configured(options: &Serve) -> Result<Config, Failure> {
         config.listen.address = address;
     }
     if let Some(url) = &options.upstream {
-        // What may hold a password or a key is not said again.
-        let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
-        let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
-        config = config.with_single_upstream(base);
+        config = to_single(config, url)?;
     }
     if options.observe {
         config.mode = Mode::Observe;
     }
     no_loop(&config, options)?;
     Ok(config)
+}
+
+/// The same, with everything going to one server.
+pub(super) fn to_single(config: Config, url: &str) -> Result<Config, Failure> {
+    // What may hold a password or a key is not said again.
+    let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
+    let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
+    Ok(config.with_single_upstream(base))
 }
 
 /// No upstream may be the gateway itself, which would ask itself without end.
@@ -81,7 +86,7 @@ fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
 }
 
 /// Accepts no more connections than there may be open files for: those beyond would break instead of wait.
-fn make_room(limits: &mut Limits) {
+pub(super) fn make_room(limits: &mut Limits) {
     let wanted = limits.max_connections;
     limits.max_connections = server::make_room(wanted);
     if limits.max_connections < wanted {

@@ -169,6 +169,13 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
+    /// The same, with the upstream of that name, if there is one, at another address.
+    #[must_use]
+    pub fn with_upstream_at(mut self, name: &str, base_url: &BaseUrl) -> Self {
+        self.upstreams.move_to(name, base_url);
+        self
+    }
+
     /// The path of every key that a file may set. Names that the file chooses stand as capitals:
     /// `upstream.NAME.base_url`.
     pub fn keys() -> Vec<String> {

@@ -102,6 +102,17 @@ impl Upstreams {
         self.as_slice().iter().find(|upstream| upstream.name == name)
     }
 
+    /// Moves an upstream. What is usual where it was, and not where it is then, is left.
+    pub(super) fn move_to(&mut self, name: &str, base_url: &BaseUrl) {
+        let Self::Named(list) = self else { return };
+        for upstream in list.iter_mut().filter(|upstream| upstream.name == name) {
+            if upstream.cache_key == usual_key(&upstream.base_url) {
+                upstream.cache_key = usual_key(base_url);
+            }
+            upstream.base_url = base_url.clone();
+        }
+    }
+
     /// Everything to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
         let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();

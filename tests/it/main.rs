@@ -25,3 +25,4 @@ mod split;
 mod support;
 mod tidy;
 mod unwritable;
+mod wrapped;

@@ -1,0 +1,239 @@
+//! `plimsoll run`: an agent with a gateway of its own.
+//!
+//! The agent keeps the terminal and everything that it is told. While it runs, nothing is printed beside it; its bill
+//! follows when it has ended, on standard error, and its exit code is passed on.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::{Failure, Run, figures, files, serve};
+use crate::app::App;
+use crate::config::{Config, Mode};
+use crate::ledger::Totals;
+use crate::upstream::BaseUrl;
+
+/// Where agents look for the address of a provider: the variable, its upstream, and what stands behind the gateway's own
+/// address in it.
+const ADDRESSES: &[(&str, &str, &str)] = &[
+    ("ANTHROPIC_BASE_URL", "anthropic", ""),
+    ("ANTHROPIC_API_BASE", "anthropic", ""),
+    ("ANTHROPIC_HOST", "anthropic", ""),
+    ("OPENAI_BASE_URL", "openai", "/v1"),
+    ("OPENAI_API_BASE", "openai", "/v1"),
+    ("OPENAI_HOST", "openai", ""),
+    ("GOOGLE_GEMINI_BASE_URL", "gemini", ""),
+    ("CODE_ASSIST_ENDPOINT", "code-assist", ""),
+];
+
+/// Variables, and what stands behind the gateway's address in them.
+type Addresses = Vec<(&'static str, String)>;
+
+/// What stands for the gateway's address in the agent's arguments.
+const PLACE: &str = "{url}";
+
+/// Hosts that the agent must not ask a proxy for.
+const HERE: &str = "127.0.0.1,localhost";
+
+/// Runs the agent, and says at the end what it cost.
+pub(super) fn run(options: &Run) -> Result<(), Failure> {
+    let [program, arguments @ ..] = &*options.agent else {
+        return Err(Failure::Usage("no agent was named".to_owned()));
+    };
+    let (mut config, addresses) = configured(options)?;
+    serve::make_room(&mut config.limits);
+    let app = App::start(&config).map_err(said)?;
+    let url = format!("http://{}", app.address());
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(|argument| pointed(argument, &url)));
+    command.envs(addresses.iter().map(|(variable, path)| (*variable, format!("{url}{path}"))));
+    for variable in ["NO_PROXY", "no_proxy"] {
+        let others = env::var(variable).ok().filter(|others| !others.is_empty());
+        let all = others.map_or_else(|| HERE.to_owned(), |others| format!("{others},{HERE}"));
+        command.env(variable, all);
+    }
+    let ended = attend(&mut command)
+        .map_err(|error| said(format!("cannot run {}: {error}", program.to_string_lossy())));
+    let totals = app.close();
+    let ended = ended?;
+    bill(&totals);
+    match ended.code() {
+        Some(0) => Ok(()),
+        code => Err(Failure::Ended(exit_code(code, ended.signal()))),
+    }
+}
+
+/// The configuration, and what the agent is told in which variable.
+fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
+    let mut config = files::load(&options.source)?;
+    config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    if let Some(admin) = &mut config.listen.admin {
+        admin.set_port(0);
+    }
+    if options.observe {
+        config.mode = Mode::Observe;
+    }
+    if let Some(url) = &options.upstream {
+        config = serve::to_single(config, url)?;
+    }
+    let mut addresses = Addresses::new();
+    for (variable, upstream, path) in ADDRESSES {
+        let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.upstream.is_none());
+        let path = match own {
+            None => (*path).to_owned(),
+            // The agent would have gone there: so does the gateway, with the same paths.
+            Some(url) => {
+                let wrong = |error| Failure::Usage(format!("`{variable}`: {error}"));
+                let base: BaseUrl = url.parse().map_err(wrong)?;
+                let path = format!("/{upstream}");
+                let known = addresses.iter().any(|(_, known)| *known == path);
+                if !known {
+                    config = config.with_upstream_at(upstream, &base);
+                }
+                path
+            }
+        };
+        addresses.push((*variable, path));
+    }
+    Ok((config, addresses))
+}
+
+/// An argument of the agent's, with the gateway's address where it asks for that.
+fn pointed(argument: &OsString, url: &str) -> OsString {
+    match argument.to_str() {
+        Some(text) if text.contains(PLACE) => text.replace(PLACE, url).into(),
+        _ => argument.clone(),
+    }
+}
+
+/// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. What
+/// is sent to this process alone is passed on.
+fn attend(command: &mut Command) -> io::Result<ExitStatus> {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut child = command.spawn()?;
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pass_on = |signal| id.map(|id| kill_process(id, signal));
+        let (told, mut ended) = oneshot::channel();
+        thread::Builder::new().name("plimsoll-agent".into()).spawn(move || told.send(child.wait()))?;
+        loop {
+            tokio::select! {
+                ended = &mut ended => return ended.unwrap_or_else(|_| Err(io::Error::other("its end was missed"))),
+                _ = interrupt.recv() => {}
+                _ = quit.recv() => {}
+                _ = hangup.recv() => drop(pass_on(Signal::HUP)),
+                _ = terminate.recv() => drop(pass_on(Signal::TERM)),
+            }
+        }
+    })
+}
+
+/// As shells have it: a signal is 128 and its number.
+fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
+    let code = code.or_else(|| Some(128 + signal?)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// Standard output is the agent's.
+fn bill(totals: &Totals) {
+    let _ = writeln!(io::stderr(), "plimsoll: {}", summary(totals));
+}
+
+/// What an agent came to, in a line.
+fn summary(totals: &Totals) -> String {
+    if totals.requests == 0 {
+        return "no request came through the gateway; README.md says how agents are pointed there".to_owned();
+    }
+    let mut parts = vec![figures::counted(totals.requests, "request", "requests")];
+    if totals.failed > 0 {
+        parts.push(format!("{} failed", figures::count(totals.failed)));
+    }
+    parts.push(figures::counted(totals.tokens.total(), "token", "tokens"));
+    let amounts = [totals.cost.map(|costs| costs.total), totals.saved.net];
+    let places = figures::places(amounts.iter().flatten().copied());
+    parts.push(match amounts[0] {
+        Some(cost) => figures::dollars(cost, places),
+        None => "cost unknown".to_owned(),
+    });
+    if totals.unknown() > 0 {
+        parts.push(format!("{} of unknown cost", figures::count(totals.unknown())));
+    }
+    if let Some(net) = totals.saved.net {
+        parts.push(format!("saved {}", figures::dollars(net, places)));
+    }
+    parts.join(", ")
+}
+
+fn said(error: impl std::fmt::Display) -> Failure {
+    Failure::Said(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Costs, Saved};
+    use crate::usage::{Money, Tokens};
+
+    #[test]
+    fn a_run_is_summed_up_in_a_line() {
+        let dollars = |text: &str| Money::from_usd_str(text).unwrap();
+        let spent = |text: &str| Some(Costs { total: dollars(text), ..Costs::default() });
+        let tokens = Tokens { input: 1000, output: 234, ..Tokens::default() };
+        let saved = |text: &str| Saved { net: Some(dollars(text)), ..Saved::default() };
+        for (totals, expected) in [
+            (
+                Totals::default(),
+                "no request came through the gateway; README.md says how agents are pointed there",
+            ),
+            (
+                Totals {
+                    requests: 12,
+                    tokens,
+                    cost: spent("0.5"),
+                    saved: saved("0.25"),
+                    ..Totals::default()
+                },
+                "12 requests, 1,234 tokens, $0.50, saved $0.25",
+            ),
+            (
+                Totals { requests: 1, failed: 1, ..Totals::default() },
+                "1 request, 1 failed, 0 tokens, cost unknown",
+            ),
+            (
+                Totals {
+                    requests: 3,
+                    tokens,
+                    cost: spent("0.5"),
+                    unknown_price: 1,
+                    saved: saved("-0.02"),
+                    ..Totals::default()
+                },
+                "3 requests, 1,234 tokens, $0.5000, 1 of unknown cost, saved -$0.0200",
+            ),
+        ] {
+            assert_eq!(summary(&totals), expected);
+        }
+    }
+
+    #[test]
+    fn ends_are_those_of_the_agent() {
+        for (code, signal, expected) in
+            [(Some(7), None, 7), (None, Some(15), 143), (None, None, 1), (Some(-1), None, 1)]
+        {
+            assert_eq!(exit_code(code, signal), expected);
+        }
+    }
+}

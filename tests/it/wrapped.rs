@@ -1,0 +1,138 @@
+//! `plimsoll run`: where the agent is pointed, what it costs, how it ends.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::cli::{plimsoll, ran};
+use crate::support::{Upstream, send};
+
+/// Says where it was pointed, waits for a line, and ends as that says.
+const AGENT: &str = r#"echo "$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $CODE_ASSIST_ENDPOINT $NO_PROXY $1"; read how; eval "$how""#;
+
+/// An agent at work, and what it said.
+struct Agent {
+    child: Child,
+    said: Vec<String>,
+}
+
+fn command(home: &Path, options: &[&str]) -> Command {
+    let mut command = plimsoll(home, &["run"]);
+    for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "CODE_ASSIST_ENDPOINT", "NO_PROXY", "no_proxy"] {
+        command.env_remove(name);
+    }
+    command.args(options);
+    command
+}
+
+impl Agent {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .args(["--", "sh", "-c", AGENT, "sh", "--to={url}/v9"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("text");
+        Self { child, said: line.split_whitespace().map(str::to_owned).collect() }
+    }
+
+    /// Where the gateway listens.
+    fn address(&self) -> SocketAddr {
+        let address = self.said[0].split('/').nth(2).expect("a URL");
+        address.parse().expect("an address")
+    }
+
+    /// Has it end: the exit code, and what was said beside it.
+    fn end(mut self, how: &str) -> (Option<i32>, String) {
+        writeln!(self.child.stdin.take().expect("piped"), "{how}").expect("it listens");
+        self.ended()
+    }
+
+    fn ended(mut self) -> (Option<i32>, String) {
+        let mut err = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+        (self.child.wait().expect("it ends").code(), err)
+    }
+}
+
+const MESSAGE: &str =
+    r#"{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+const REPLY: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","usage":{"input_tokens":900000,"output_tokens":100000}}"#;
+const CHAT: &str = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}"#;
+const CHATTED: &str = r#"{"id":"c","model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
+
+#[test]
+fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, REPLY.to_owned()));
+    let agent = Agent::start(command(home.path(), &["--upstream", &upstream.url()]));
+    let url = format!("http://{}", agent.address());
+    let openai = format!("{url}/v1");
+    let to = format!("--to={url}/v9");
+    assert_eq!(agent.said, [&*url, &*openai, &*url, "127.0.0.1,localhost", &*to]);
+    assert_eq!(send(agent.address(), "POST", "/v1/messages", &[], MESSAGE).0, 200);
+    assert_eq!(
+        agent.end("exit 7"),
+        (Some(7), "plimsoll: 1 request, 1,000,000 tokens, $4.20, saved $0.00\n".to_owned())
+    );
+}
+
+/// What it would have asked is asked for it, at the same paths.
+#[test]
+fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, CHATTED.to_owned()));
+    let mut command = command(home.path(), &[]);
+    command.env("OPENAI_BASE_URL", upstream.url() + "/base/v1").env("NO_PROXY", "example.test");
+    let agent = Agent::start(command);
+    let url = format!("http://{}", agent.address());
+    assert_eq!(
+        agent.said[1..4],
+        [format!("{url}/openai"), url, "example.test,127.0.0.1,localhost".to_owned()]
+    );
+    assert_eq!(send(agent.address(), "POST", "/openai/chat/completions", &[], CHAT).0, 200);
+    assert_eq!(upstream.received().len(), 1);
+    let (code, err) = agent.end("exit 0");
+    assert_eq!(code, Some(0));
+    assert!(err.starts_with("plimsoll: 1 request, 10 tokens, $0.000"), "{err}");
+}
+
+const NONE: &str =
+    "plimsoll: no request came through the gateway; README.md says how agents are pointed there\n";
+
+#[test]
+fn an_agent_ends_as_it_does_alone() {
+    let home = tempfile::tempdir().unwrap();
+    for (how, code) in [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137)] {
+        let agent = Agent::start(command(home.path(), &[]));
+        assert_eq!(agent.end(how), (Some(code), NONE.to_owned()), "{how}");
+    }
+    // What the gateway alone is told, the agent is told by it.
+    let agent = Agent::start(command(home.path(), &[]));
+    let id = agent.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(agent.ended(), (Some(143), NONE.to_owned()));
+}
+
+#[test]
+fn what_cannot_be_run_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    for (options, variable, code, says) in [
+        (&["--", "no-such-agent"][..], "", 1, "cannot run no-such-agent: No such file or directory"),
+        (&["--upstream", "here", "--", "true"], "", 2, "`--upstream here`: "),
+        (&["--", "true"], "gopher://me:secret@x", 2, "`ANTHROPIC_BASE_URL`: the URL must start with"),
+        (&[], "", 2, "<AGENT>"),
+    ] {
+        let mut command = command(home.path(), options);
+        if !variable.is_empty() {
+            command.env("ANTHROPIC_BASE_URL", variable);
+        }
+        let ran = ran(command);
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+        assert!(ran.err.contains(says) && !ran.err.contains("secret"), "{options:?}: {}", ran.err);
+    }
+}
