@@ -16,6 +16,7 @@ mod inspect;
 mod replay;
 mod report;
 mod serve;
+mod signals;
 mod table;
 mod when;
 mod wrap;

@@ -1,13 +1,13 @@
 //! `plimsoll serve`.
 
 use std::fs;
-use std::future;
 use std::io;
 use std::path::Path;
 
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::signals::Caught;
 use super::{Failure, Serve, files, say};
 use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Mode};
@@ -101,30 +101,14 @@ pub(super) fn make_room(limits: &mut Limits) {
 /// An interrupt, a request to terminate, or the end of the terminal it was started from.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // Who starts it with `nohup` wants it to outlive the terminal; a handler would undo that.
-    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
+    let mut hangup = Caught::new(SignalKind::hangup())?;
     Ok(async move {
-        let hung_up = async {
-            match &mut hangup {
-                Some(hangup) => hangup.recv().await,
-                None => future::pending().await,
-            }
-        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = hung_up => {}
+            () = hangup.next() => {}
         }
     })
-}
-
-/// Whether the process was started with hang-ups ignored, where the system tells.
-fn ignores_hangup() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let signals = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
-    // The lowest bit is signal 1.
-    signals.is_some_and(|signals| signals & 1 == 1)
 }
 
 /// Whoever waits for the file never reads half a number.

@@ -13,14 +13,15 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
-use super::{Failure, Run, figures, files, serve};
+use super::signals::Caught;
+use super::table::{Align, Table, printable};
+use super::{Failure, Run, books, files, serve};
 use crate::app::App;
 use crate::config::{Config, Mode};
 use crate::ledger::Totals;
-use crate::upstream::BaseUrl;
 
 /// Where agents look for the address of a provider: the variable, its upstream, and what stands behind the gateway's own
 /// address in it.
@@ -40,6 +41,9 @@ type Addresses = Vec<(&'static str, String)>;
 
 /// What stands for the gateway's address in the agent's arguments.
 const PLACE: &str = "{url}";
+
+/// What is said where there is nothing to bill.
+const NONE: &str = "no request came through the gateway; README.md says how agents are pointed there";
 
 /// Hosts that the agent must not ask a proxy for.
 const HERE: &str = "127.0.0.1,localhost";
@@ -65,7 +69,10 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
         .map_err(|error| said(format!("cannot run {}: {error}", program.to_string_lossy())));
     let totals = app.close();
     let ended = ended?;
-    bill(&totals);
+    // Standard output is the agent's.
+    for line in bill(&totals) {
+        let _ = writeln!(io::stderr(), "{}", printable(&line));
+    }
     match ended.code() {
         Some(0) => Ok(()),
         code => Err(Failure::Ended(exit_code(code, ended.signal()))),
@@ -90,16 +97,12 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.upstream.is_none());
         let path = match own {
             None => (*path).to_owned(),
-            // The agent would have gone there: so does the gateway, with the same paths.
+            // The agent would have gone there, and nowhere else: so does the gateway, with the same paths.
             Some(url) => {
                 let wrong = |error| Failure::Usage(format!("`{variable}`: {error}"));
-                let base: BaseUrl = url.parse().map_err(wrong)?;
-                let path = format!("/{upstream}");
-                let known = addresses.iter().any(|(_, known)| *known == path);
-                if !known {
-                    config = config.with_upstream_at(upstream, &base);
-                }
-                path
+                let name = variable.to_ascii_lowercase();
+                config = config.with_upstream_like(upstream, &name, url.parse().map_err(wrong)?);
+                format!("/{name}")
             }
         };
         addresses.push((*variable, path));
@@ -116,14 +119,14 @@ fn pointed(argument: &OsString, url: &str) -> OsString {
 }
 
 /// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. What
-/// is sent to this process alone is passed on.
+/// is sent to this process alone is passed on. What was ignored from the start stays so, for the agent too.
 fn attend(command: &mut Command) -> io::Result<ExitStatus> {
     let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut quit = signal(SignalKind::quit())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = Caught::new(SignalKind::interrupt())?;
+        let mut quit = Caught::new(SignalKind::quit())?;
+        let mut hangup = Caught::new(SignalKind::hangup())?;
+        let mut terminate = Caught::new(SignalKind::terminate())?;
         let mut child = command.spawn()?;
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pass_on = |signal| id.map(|id| kill_process(id, signal));
@@ -132,10 +135,10 @@ fn attend(command: &mut Command) -> io::Result<ExitStatus> {
         loop {
             tokio::select! {
                 ended = &mut ended => return ended.unwrap_or_else(|_| Err(io::Error::other("its end was missed"))),
-                _ = interrupt.recv() => {}
-                _ = quit.recv() => {}
-                _ = hangup.recv() => drop(pass_on(Signal::HUP)),
-                _ = terminate.recv() => drop(pass_on(Signal::TERM)),
+                () = interrupt.next() => {}
+                () = quit.next() => {}
+                () = hangup.next() => drop(pass_on(Signal::HUP)),
+                () = terminate.next() => drop(pass_on(Signal::TERM)),
             }
         }
     })
@@ -147,34 +150,16 @@ fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Standard output is the agent's.
-fn bill(totals: &Totals) {
-    let _ = writeln!(io::stderr(), "plimsoll: {}", summary(totals));
-}
-
-/// What an agent came to, in a line.
-fn summary(totals: &Totals) -> String {
+/// The bill, as `report` has it.
+fn bill(totals: &Totals) -> Vec<String> {
     if totals.requests == 0 {
-        return "no request came through the gateway; README.md says how agents are pointed there".to_owned();
+        return vec![format!("plimsoll: {NONE}")];
     }
-    let mut parts = vec![figures::counted(totals.requests, "request", "requests")];
-    if totals.failed > 0 {
-        parts.push(format!("{} failed", figures::count(totals.failed)));
-    }
-    parts.push(figures::counted(totals.tokens.total(), "token", "tokens"));
-    let amounts = [totals.cost.map(|costs| costs.total), totals.saved.net];
-    let places = figures::places(amounts.iter().flatten().copied());
-    parts.push(match amounts[0] {
-        Some(cost) => figures::dollars(cost, places),
-        None => "cost unknown".to_owned(),
-    });
-    if totals.unknown() > 0 {
-        parts.push(format!("{} of unknown cost", figures::count(totals.unknown())));
-    }
-    if let Some(net) = totals.saved.net {
-        parts.push(format!("saved {}", figures::dollars(net, places)));
-    }
-    parts.join(", ")
+    let mut table = Table::new(&books::COLUMNS.map(|column| (column, Align::Right)));
+    table.row(&books::cells(totals, books::places(std::iter::once(totals))));
+    let mut lines = table.lines();
+    lines.extend(books::notes(totals, 0));
+    lines
 }
 
 fn said(error: impl std::fmt::Display) -> Failure {
@@ -188,44 +173,24 @@ mod tests {
     use crate::usage::{Money, Tokens};
 
     #[test]
-    fn a_run_is_summed_up_in_a_line() {
+    fn estimates_and_lower_bounds_are_marked_in_the_bill() {
         let dollars = |text: &str| Money::from_usd_str(text).unwrap();
-        let spent = |text: &str| Some(Costs { total: dollars(text), ..Costs::default() });
-        let tokens = Tokens { input: 1000, output: 234, ..Tokens::default() };
-        let saved = |text: &str| Saved { net: Some(dollars(text)), ..Saved::default() };
-        for (totals, expected) in [
-            (
-                Totals::default(),
-                "no request came through the gateway; README.md says how agents are pointed there",
-            ),
-            (
-                Totals {
-                    requests: 12,
-                    tokens,
-                    cost: spent("0.5"),
-                    saved: saved("0.25"),
-                    ..Totals::default()
-                },
-                "12 requests, 1,234 tokens, $0.50, saved $0.25",
-            ),
-            (
-                Totals { requests: 1, failed: 1, ..Totals::default() },
-                "1 request, 1 failed, 0 tokens, cost unknown",
-            ),
-            (
-                Totals {
-                    requests: 3,
-                    tokens,
-                    cost: spent("0.5"),
-                    unknown_price: 1,
-                    saved: saved("-0.02"),
-                    ..Totals::default()
-                },
-                "3 requests, 1,234 tokens, $0.5000, 1 of unknown cost, saved -$0.0200",
-            ),
-        ] {
-            assert_eq!(summary(&totals), expected);
-        }
+        let totals = Totals {
+            requests: 12,
+            broken_off: 1,
+            tokens: Tokens { input: 1000, output: 234, ..Tokens::default() },
+            cost: Some(Costs { total: dollars("0.5"), ..Costs::default() }),
+            saved: Saved { net: Some(dollars("-0.25")), net_of: 12, ..Saved::default() },
+            ..Totals::default()
+        };
+        let expected = [
+            "requests  input  cache read  cache write  output     cost    saved",
+            "      12  1,000           0            0   ≥ 234  ≥ $0.50  ~-$0.25",
+            "≥ lower bound: 1 answer broke off before the provider's last figures",
+            "saved: against the same requests without the gateway, an estimate",
+        ];
+        assert_eq!(bill(&totals), expected);
+        assert_eq!(bill(&Totals::default()), [format!("plimsoll: {NONE}")]);
     }
 
     #[test]

@@ -169,10 +169,10 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// The same, with the upstream of that name, if there is one, at another address.
+    /// The same, with one more upstream: `name`, which speaks what the upstream `like` speaks, with default settings.
     #[must_use]
-    pub fn with_upstream_at(mut self, name: &str, base_url: &BaseUrl) -> Self {
-        self.upstreams.move_to(name, base_url);
+    pub fn with_upstream_like(mut self, like: &str, name: &str, base_url: BaseUrl) -> Self {
+        self.upstreams.add_like(like, name, base_url);
         self
     }
 

@@ -102,14 +102,11 @@ impl Upstreams {
         self.as_slice().iter().find(|upstream| upstream.name == name)
     }
 
-    /// Moves an upstream. What is usual where it was, and not where it is then, is left.
-    pub(super) fn move_to(&mut self, name: &str, base_url: &BaseUrl) {
-        let Self::Named(list) = self else { return };
-        for upstream in list.iter_mut().filter(|upstream| upstream.name == name) {
-            if upstream.cache_key == usual_key(&upstream.base_url) {
-                upstream.cache_key = usual_key(base_url);
-            }
-            upstream.base_url = base_url.clone();
+    /// Adds one more behind the others. It has no headers of another's: those may be keys.
+    pub(super) fn add_like(&mut self, like: &str, name: &str, base_url: BaseUrl) {
+        let Some(protocols) = self.named(like).map(|upstream| upstream.protocols.clone()) else { return };
+        if let Self::Named(list) = self {
+            list.push(Entry::default().resolve(name, base_url, protocols));
         }
     }
 

@@ -137,8 +137,10 @@ fn marks_cost_little_and_save_much() {
     ] {
         let arrived = arriving(&requests);
         for end in 1..=arrived.len() {
-            let direct: Vec<Received> =
-                requests[..end].iter().map(|body| Received { body: body.clone().into_bytes() }).collect();
+            let direct: Vec<Received> = requests[..end]
+                .iter()
+                .map(|body| Received { line: String::new(), body: body.clone().into_bytes() })
+                .collect();
             let ratio = bill(&arrived[..end]) / bill(&direct);
             assert!(ratio <= 1.15, "{case}, {end}: {ratio}");
             assert!(end < arrived.len() || ratio <= most, "{case}: {ratio}");

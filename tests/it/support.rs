@@ -12,6 +12,8 @@ use base64::Engine as _;
 /// A request as it arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
+    /// The first line: method, path, version.
+    pub(crate) line: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -58,8 +60,8 @@ impl Upstream {
 fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, answer: &dyn Fn(&Received) -> Answer) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    while let Some((_, body)) = read_message(&mut reader) {
-        let request = Received { body };
+    while let Some((head, body)) = read_message(&mut reader) {
+        let request = Received { line: head.lines().next().unwrap_or_default().to_owned(), body };
         seen.lock().unwrap().push(request.clone());
         let (status, body) = answer(&request);
         let (kind, body) = match body.split_once(':') {

@@ -9,7 +9,7 @@ use crate::cli::{plimsoll, ran};
 use crate::support::{Upstream, send};
 
 /// Says where it was pointed, waits for a line, and ends as that says.
-const AGENT: &str = r#"echo "$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $CODE_ASSIST_ENDPOINT $NO_PROXY $1"; read how; eval "$how""#;
+const AGENT: &str = r#"echo "$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $OPENAI_API_BASE $CODE_ASSIST_ENDPOINT $NO_PROXY $1"; read how; eval "$how""#;
 
 /// An agent at work, and what it said.
 struct Agent {
@@ -19,8 +19,8 @@ struct Agent {
 
 fn command(home: &Path, options: &[&str]) -> Command {
     let mut command = plimsoll(home, &["run"]);
-    for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "CODE_ASSIST_ENDPOINT", "NO_PROXY", "no_proxy"] {
-        command.env_remove(name);
+    for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "CODE_ASSIST_ENDPOINT"] {
+        command.env_remove(name).env_remove("NO_PROXY").env_remove("no_proxy");
     }
     command.args(options);
     command
@@ -73,11 +73,17 @@ fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
     let url = format!("http://{}", agent.address());
     let openai = format!("{url}/v1");
     let to = format!("--to={url}/v9");
-    assert_eq!(agent.said, [&*url, &*openai, &*url, "127.0.0.1,localhost", &*to]);
+    assert_eq!(agent.said, [&*url, &*openai, &*openai, &*url, "127.0.0.1,localhost", &*to]);
     assert_eq!(send(agent.address(), "POST", "/v1/messages", &[], MESSAGE).0, 200);
     assert_eq!(
         agent.end("exit 7"),
-        (Some(7), "plimsoll: 1 request, 1,000,000 tokens, $4.20, saved $0.00\n".to_owned())
+        (
+            Some(7),
+            "requests    input  cache read  cache write   output   cost   saved\n\
+             \x20      1  900,000           0            0  100,000  $4.20  ~$0.00\n\
+             saved: against the same requests without the gateway, an estimate\n"
+                .to_owned()
+        )
     );
 }
 
@@ -90,15 +96,23 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     command.env("OPENAI_BASE_URL", upstream.url() + "/base/v1").env("NO_PROXY", "example.test");
     let agent = Agent::start(command);
     let url = format!("http://{}", agent.address());
-    assert_eq!(
-        agent.said[1..4],
-        [format!("{url}/openai"), url, "example.test,127.0.0.1,localhost".to_owned()]
-    );
-    assert_eq!(send(agent.address(), "POST", "/openai/chat/completions", &[], CHAT).0, 200);
-    assert_eq!(upstream.received().len(), 1);
+    let no_proxy = "example.test,127.0.0.1,localhost";
+    // What asks the provider itself goes on to do so.
+    let expected = [
+        &*url,
+        &format!("{url}/openai_base_url"),
+        &format!("{url}/v1"),
+        &url,
+        no_proxy,
+        &format!("--to={url}/v9"),
+    ];
+    assert_eq!(agent.said, expected);
+    assert_eq!(send(agent.address(), "POST", "/openai_base_url/chat/completions", &[], CHAT).0, 200);
+    let received: Vec<String> = upstream.received().into_iter().map(|request| request.line).collect();
+    assert_eq!(received, ["POST /base/v1/chat/completions HTTP/1.1"]);
     let (code, err) = agent.end("exit 0");
     assert_eq!(code, Some(0));
-    assert!(err.starts_with("plimsoll: 1 request, 10 tokens, $0.000"), "{err}");
+    assert!(err.contains("\n       1      7           0            0       3  $0.00"), "{err}");
 }
 
 const NONE: &str =
@@ -116,6 +130,20 @@ fn an_agent_ends_as_it_does_alone() {
     let id = agent.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(agent.ended(), (Some(143), NONE.to_owned()));
+}
+
+/// As with `nohup`: what the gateway was started with holds for the agent.
+#[test]
+fn a_signal_that_was_ignored_stays_so() {
+    let home = tempfile::tempdir().unwrap();
+    let alone = command(home.path(), &[]);
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(alone.get_program()).args(alone.get_args());
+    ignoring.current_dir(home.path()).env("HOME", home.path()).env_remove("ANTHROPIC_BASE_URL");
+    let agent = Agent::start(ignoring);
+    let id = agent.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    assert_eq!(agent.end("kill -HUP $$; exit 5"), (Some(5), NONE.to_owned()));
 }
 
 #[test]

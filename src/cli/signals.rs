@@ -1,0 +1,33 @@
+//! Signals, as far as they are not ignored.
+
+use std::{fs, future, io};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A signal that is caught, unless the process was started with it ignored: whoever starts it with `nohup`, or in the
+/// background, means that. A handler would undo it, also for the programs that it starts.
+pub(super) struct Caught(Option<Signal>);
+
+impl Caught {
+    /// Catches it from here on. To be called on a runtime.
+    pub(super) fn new(kind: SignalKind) -> io::Result<Self> {
+        if is_ignored(kind) { Ok(Self(None)) } else { signal(kind).map(|signal| Self(Some(signal))) }
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => future::pending().await,
+        }
+    }
+}
+
+/// Whether the process was started with it ignored, where the system tells.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let signals = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    // The lowest bit is signal 1.
+    signals.is_some_and(|signals| signals >> (kind.as_raw_value() - 1) & 1 == 1)
+}
