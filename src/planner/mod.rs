@@ -279,7 +279,7 @@ fn old_parts(
     let is_first = !standing.is_departed();
     standing.advance(conversation, known, facts.hidden_bytes, rates, &policy.clear);
     if past.ending == Ending::Branches && is_first {
-        standing.branch();
+        standing.branch(rates);
     }
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);

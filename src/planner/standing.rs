@@ -35,7 +35,7 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
-    /// What the requests before this one would have cost without marks, where that is known from another history than
+    /// What the requests before this one would have cost as they came, where that is known from another history than
     /// its own.
     before: Option<f64>,
     /// Bytes around the messages that the client has cached itself.
@@ -44,6 +44,8 @@ pub struct Standing {
     last: (u64, u64),
     /// Bytes that came since, and around the messages.
     fresh: u64,
+    /// Bytes that all results were made shorter by when they were new.
+    spared: u64,
     /// Up to where messages were taken out by a splice.
     spliced: usize,
     velocity: Velocity,
@@ -98,15 +100,17 @@ impl Standing {
         &mut self.stake
     }
 
-    /// What the last request costs where nothing of it is cached that the client does not mark, in bytes.
-    fn plain(&self) -> f64 {
-        self.last.0.saturating_sub(self.framed) as f64
+    /// What the last request would cost as it came, at least, with nothing of it cached that the client does not mark;
+    /// in bytes.
+    fn plain(&self, rates: Rates) -> f64 {
+        let unmarked = self.last.0.saturating_sub(self.framed) + self.spared;
+        unmarked as f64 + rates.read * self.framed as f64
     }
 
     /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
-    pub(super) fn branch(&mut self) {
+    pub(super) fn branch(&mut self, rates: Rates) {
         let Stake { plain, spent } = self.stake;
-        self.stake = Stake { plain: plain.min(2.0 * self.plain()), spent: spent.max(0.0) };
+        self.stake = Stake { plain: plain.min(2.0 * self.plain(rates)), spent: spent.max(0.0) };
     }
 
     /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
@@ -197,7 +201,7 @@ impl Standing {
         self.count(rates, settings);
         // One that is made again is paid again. What was before the thread was known, nobody knows.
         let before = if sent == 0 { 0.0 } else { self.stake.plain };
-        self.stake.plain = self.before.take().unwrap_or(before) + self.plain();
+        self.stake.plain = self.before.take().unwrap_or(before) + self.plain(rates);
         self.history.settle();
     }
 
@@ -212,7 +216,7 @@ impl Standing {
         let index = &conversation.messages[message].index;
         let is_answer = index.role == Role::Assistant;
         if is_answer && !self.answering {
-            self.stake.plain += if self.count(rates, settings) { self.plain() } else { 0.0 };
+            self.stake.plain += if self.count(rates, settings) { self.plain(rates) } else { 0.0 };
             self.history.answered();
             self.counted = false;
         } else if index.starts_turn() {
@@ -224,8 +228,10 @@ impl Standing {
             // Sealed reasoning is longer than what it says.
             let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let decision = decided.get(&id).copied();
-            let bytes = bytes.saturating_sub(decision.map_or(0, spared));
+            let spared = decision.map_or(0, spared);
+            let bytes = bytes.saturating_sub(spared);
             self.fresh += u64::from(bytes);
+            self.spared += u64::from(spared);
             match part.kind {
                 PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
                     self.history.pointer(id, bytes, content(part));

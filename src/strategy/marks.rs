@@ -62,15 +62,15 @@ impl Entries {
     }
 }
 
-/// How much dearer, at most, a thread may be than without marks, whichever request is its last: a share. Enough for the
-/// second and third request of an agent to be written to the cache as a whole; without it, it would be up to a quarter.
+/// How much dearer, at most, a thread may be than without the gateway, whichever request is its last: a share. Enough for
+/// the second and third request of an agent to be written to the cache as a whole; without it, it would be up to a quarter.
 const LOSS: f64 = 0.15;
 
 /// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the
 /// cache costs more than what is not, and nobody knows whether there will be a next request that reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stake {
-    /// What its requests would have cost so far, nothing of them being cached.
+    /// What its requests would have cost so far as they came, at least, with nothing cached that the client does not mark.
     pub plain: f64,
     /// What marks have cost beyond that; what they have saved is taken off.
     pub spent: f64,

@@ -31,11 +31,15 @@ impl Provider {
             if let Some(text) = message["content"].as_str() {
                 message["content"] = json!([{"type": "text", "text": text}]);
             }
-            for block in message["content"].as_array_mut().unwrap() {
-                let mark = block.as_object_mut().unwrap().remove("cache_control");
-                prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
-                marked.extend(mark.map(|_| prompts.len() - 1));
-            }
+        }
+        let mut blocks = body["system"].as_array().cloned().unwrap_or_default();
+        for message in body["messages"].as_array().unwrap() {
+            blocks.extend_from_slice(message["content"].as_array().unwrap());
+        }
+        for mut block in blocks {
+            let mark = block.as_object_mut().unwrap().remove("cache_control");
+            prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
+            marked.extend(mark.map(|_| prompts.len() - 1));
         }
         let is_kept = |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
         let entry = marked
@@ -87,7 +91,13 @@ fn what_nobody_reads_is_seldom_written() {
         let messages: Vec<&Value> = talk[..messages].iter().chain(&last).collect();
         Bytes::from(json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string())
     };
-    let cases: [Requests<'_>; 9] = [
+    let marked = |body: Bytes| {
+        let mut body: Value = serde_json::from_slice(&body).unwrap();
+        let mark = json!({"type": "ephemeral"});
+        body["system"] = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
+        Bytes::from(body.to_string())
+    };
+    let cases: [Requests<'_>; 12] = [
         ("goes on", true, &|at| body(2 * at + 1, None)),
         ("goes on from half-way", true, &|at| body(2 * at + 31, None)),
         ("a state at the end", true, &|at| body(2 * at + 1, Some(("state", at)))),
@@ -97,6 +107,9 @@ fn what_nobody_reads_is_seldom_written() {
         ("examples", true, &|at| body(36, Some(("question", at)))),
         ("examples in other sessions", false, &|at| body(36, Some(("question", at)))),
         ("another session each time", false, &|at| body(2 * at + 1, None)),
+        ("goes on behind instructions that the client marks", true, &|at| marked(body(2 * at + 1, None))),
+        ("the same behind marked instructions", true, &|_| marked(body(9, None))),
+        ("the same behind marked instructions in other sessions", false, &|_| marked(body(9, None))),
     ];
     // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
     for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.151), (10, 1, 1.151)] {
@@ -110,4 +123,31 @@ fn what_nobody_reads_is_seldom_written() {
             assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth}: {worst:.3} {all:.3}");
         }
     }
+}
+
+/// An agent that marks its instructions alone, with results that are cut: what the gateway saves is not for the provider
+/// to have again, since the history is read as if it were new until it is marked.
+#[test]
+fn what_is_saved_by_cutting_may_be_staked() {
+    let mut talk = vec![json!({"role": "user", "content": "Look around."})];
+    for (at, lines) in [4_usize, 2_000, 4_000, 100, 10, 10].into_iter().enumerate() {
+        let id = format!("toolu_{at}");
+        let call =
+            json!({"type": "tool_use", "id": id, "name": "bash", "input": {"command": format!("make {at}")}});
+        let text: Vec<_> = (0..lines).map(|line| format!("{at} {line} compiled without a warning")).collect();
+        talk.push(json!({"role": "assistant", "content": [call]}));
+        let result = json!({"type": "tool_result", "tool_use_id": id, "content": text.join("\n")});
+        talk.push(json!({"role": "user", "content": [result]}));
+    }
+    let mark = json!({"type": "ephemeral"});
+    let system = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
+    let request = |at: usize| {
+        let messages = &talk[..=2 * at];
+        let body =
+            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+        (MINUTE, "one".to_owned(), Bytes::from(body.to_string()))
+    };
+    let requests: Vec<_> = (0..=6).map(request).collect();
+    let (worst, all) = shares(&requests);
+    assert!(worst <= 1.151 && all <= 0.3, "{worst:.3} {all:.3}");
 }
