@@ -6,7 +6,7 @@ use std::path::Path;
 use super::table::cut;
 use super::{Failure, Source, figures, files, say, say_document};
 use crate::ledger::{Costs, Totals};
-use crate::store::{Books, LedgerEntry, LedgerFilter, ledger};
+use crate::store::{Books, LedgerEntry, LedgerFilter, Order, ledger};
 use crate::usage::Money;
 
 /// Columns of the terminal that tables keep to.
@@ -33,16 +33,11 @@ pub(super) fn say_nothing(source: &Source, missing_records: u64) -> Result<(), F
 /// that are missing.
 pub(super) fn read(
     source: &Source,
-    filter: LedgerFilter,
+    asked: (LedgerFilter, Order),
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
     let path = files::load_to_read(source)?.state.dir.join(ledger::FILE_NAME);
-    let books = Books::open(&path).and_then(|books| {
-        let Some(books) = books else { return Ok(0) };
-        books.rows(filter, each)?;
-        books.missing(filter)
-    });
-    books.map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
+    Books::read(&path, asked, each).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
 /// The columns of sums: requests, tokens, money.

@@ -42,7 +42,7 @@ pub(super) struct Options {
 /// Writes the state of a conversation.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
-    let summary = history.books.summary(&history.id).map_err(|error| history.failed(&error))?;
+    let summary = history.books.summary(&history.found.id).map_err(|error| history.failed(&error))?;
     let Some(summary) = summary else {
         return Err(Failure::Said(format!("`{}`: no summary was made of it yet", history.name())));
     };
@@ -50,9 +50,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let below = || Checkpoints::below(&history.config.state.dir);
     let checkpoints = options.dir.clone().map_or_else(below, Checkpoints::within);
     for (ending, text) in [("json", checkpoint.to_json() + "\n"), ("md", checkpoint.to_markdown())] {
-        let written = checkpoints.write(&history.id, ending, &text);
+        let written = checkpoints.write(&history.found.id, ending, &text);
         let failed = |error| {
-            let path = checkpoints.path(&history.id, ending);
+            let path = checkpoints.path(&history.found.id, ending);
             Failure::Said(format!("{}: {error}", path.display()))
         };
         let path = written.map_err(failed)?;

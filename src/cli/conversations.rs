@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Conversation, Conversations, Totals};
-use crate::store::{LedgerFilter, logs};
+use super::{Failure, Source, books, figures, say};
+use crate::ledger::{Conversation, Conversations, ConversationsDocument, when};
+use crate::store::{LedgerFilter, Order};
 
 /// The longest list of names in a column.
 const NAMES: usize = 24;
@@ -46,20 +45,18 @@ pub(super) struct Options {
 
 /// Lists the conversations.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let mut conversations = Conversations::default();
-    let missing =
-        books::read(&options.source, LedgerFilter::default(), &mut |entry| conversations.add(entry))?;
+    let mut conversations = Conversations::newest(options.limit);
+    let asked = (LedgerFilter::default(), Order::NewestFirst);
+    let missing = books::read(&options.source, asked, &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
-    let all = conversations.newest_first();
-    let listed = &all[..all.len().min(options.limit)];
+    let (listed, all) = (conversations.newest_first(), conversations.ids());
     if options.json {
-        let conversations = listed.iter().map(JsonConversation::of).collect();
-        return books::say_json(&Json { conversations, of: all.len(), unreadable, missing });
+        return books::say_json(&ConversationsDocument::new(&listed, all.len(), unreadable, missing));
     }
     if all.is_empty() && unreadable == 0 {
         return books::say_nothing(&options.source, missing);
     }
-    for line in lines(listed, &all, &when::zone(options.utc)) {
+    for line in lines(&listed, &all, &when::zone(options.utc)) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
@@ -76,9 +73,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Two lines for each: who and when, and below it how much.
-fn lines(listed: &[Conversation], all: &[Conversation], zone: &TimeZone) -> Vec<String> {
-    let ids: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
-    let width = books::id_width(&ids);
+fn lines(listed: &[&Conversation], ids: &[&str], zone: &TimeZone) -> Vec<String> {
+    let width = books::id_width(ids);
     let columns = ["conversation", "started", "last", "client", "models"];
     let mut who = Table::new(&columns.map(|title| (title, Align::Left)));
     let mut columns = vec![("", Align::Left)];
@@ -103,37 +99,4 @@ fn lines(listed: &[Conversation], all: &[Conversation], zone: &TimeZone) -> Vec<
 fn names(names: &BTreeSet<String>) -> String {
     let list: Vec<&str> = names.iter().map(String::as_str).collect();
     if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), NAMES) }
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    conversations: Vec<JsonConversation<'a>>,
-    of: usize,
-    unreadable: u64,
-    missing: u64,
-}
-
-#[derive(Serialize)]
-struct JsonConversation<'a> {
-    id: &'a str,
-    log: String,
-    started: String,
-    last: String,
-    clients: &'a BTreeSet<String>,
-    models: &'a BTreeSet<String>,
-    totals: &'a Totals,
-}
-
-impl<'a> JsonConversation<'a> {
-    fn of(conversation: &'a Conversation) -> Self {
-        Self {
-            id: &conversation.id,
-            log: logs::file_name(&conversation.id),
-            started: when::rfc3339(conversation.started_ms),
-            last: when::rfc3339(conversation.last_ms),
-            clients: &conversation.clients,
-            models: &conversation.models,
-            totals: &conversation.totals,
-        }
-    }
 }

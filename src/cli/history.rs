@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use super::table::{cut, printable};
 use super::{Failure, Source, books, files};
 use crate::config::Config;
-use crate::ledger::{Made, Record};
-use crate::store::{Books, StoreError, ledger};
+use crate::ledger::{self, Entry, Made, NoHistory};
+use crate::store::ledger::FILE_NAME;
+use crate::store::{Books, StoreError};
 
 /// How many ids are named where one was meant.
 const NAMED: usize = 10;
@@ -16,21 +17,7 @@ pub(super) struct History {
     pub(super) config: Config,
     pub(super) books: Books,
     path: PathBuf,
-    pub(super) id: String,
-    /// Its records, oldest first.
-    pub(super) entries: Vec<Entry>,
-    /// Records that could not be read.
-    pub(super) unreadable: u64,
-}
-
-/// A record of it.
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    /// When the request came, in milliseconds since 1970.
-    pub(super) at_ms: i64,
-    /// The number of the request, from 1; `None` for a call of the gateway's own.
-    pub(super) number: Option<usize>,
-    pub(super) record: Record,
+    pub(super) found: ledger::History,
 }
 
 /// A decision in force, and the number of the request that made it, from 1.
@@ -48,25 +35,21 @@ impl History {
 
     /// The same, with a configuration that was read already.
     pub(super) fn with(config: Config, id: &str) -> Result<Self, Failure> {
-        let path = config.state.dir.join(ledger::FILE_NAME);
+        let path = config.state.dir.join(FILE_NAME);
         let failed = |error: StoreError| Failure::Said(format!("{}: {error}", path.display()));
         let Some(books) = Books::open(&path).map_err(failed)? else {
             return Err(Failure::Said(books::nothing(&config.state.dir)));
         };
-        let id = one(id, books.conversations(id.trim_end_matches('…')).map_err(failed)?)?;
-        let (mut records, mut unreadable) = (Vec::new(), 0);
-        books
-            .rows_of(&id, &mut |row| match serde_json::from_str(row.record) {
-                Ok(record) => records.push((row.at_ms, record)),
-                Err(_) => unreadable += 1,
-            })
-            .map_err(failed)?;
-        Ok(Self { config, books, path, id, entries: numbered(records), unreadable })
+        match ledger::History::read(&books, id, usize::MAX) {
+            Ok(found) => Ok(Self { config, books, path, found }),
+            Err(NoHistory::Store(error)) => Err(failed(error)),
+            Err(none) => Err(Failure::Said(told(&none))),
+        }
     }
 
     /// Its id as it is shown.
     pub(super) fn name(&self) -> String {
-        printable(&self.id)
+        printable(&self.found.id)
     }
 
     /// A failure of the store that it was read from.
@@ -76,56 +59,27 @@ impl History {
 
     /// How many requests the client made.
     pub(super) fn requests(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.number.is_some()).count()
+        self.found.entries.iter().filter(|entry| entry.number.is_some()).count()
     }
 
     /// The place of the request with a number.
     pub(super) fn place(&self, number: usize) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.number == Some(number))
+        self.found.entries.iter().position(|entry| entry.number == Some(number))
     }
 
     /// The decisions that were in force for the request at a place, by their parts.
     pub(super) fn standing(&self, at: usize) -> Vec<Standing<'_>> {
-        standing(&self.entries, at)
+        standing(&self.found.entries, at)
     }
 }
 
-/// Counts what the client asked for, and nothing else.
-fn numbered(records: Vec<(i64, Record)>) -> Vec<Entry> {
-    let mut count = 0;
-    let mut entry = |(at_ms, record): (i64, Record)| {
-        let number = record.own.is_none().then(|| {
-            count += 1;
-            count
-        });
-        Entry { at_ms, number, record }
-    };
-    records.into_iter().map(&mut entry).collect()
-}
-
-fn one(id: &str, mut found: Vec<String>) -> Result<String, Failure> {
-    let id = id.trim_end_matches('…');
-    if found.iter().any(|found| found == id) {
-        return Ok(id.to_owned());
-    }
-    match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(only),
-        (None, _) => Err(Failure::Said(format!("`{id}`: no conversation has an id that begins so"))),
-        (Some(last), false) => {
-            let all = found.len() + 1;
-            let names: Vec<String> = found
-                .iter()
-                .chain([&last])
-                .take(NAMED)
-                .map(|name| cut(&printable(name), books::WIDTH))
-                .collect();
-            let more = if all > NAMED { format!("\n  and {} more", all - NAMED) } else { String::new() };
-            Err(Failure::Said(format!(
-                "`{id}`: {all} conversations have ids that begin so:\n  {}{more}",
-                names.join("\n  ")
-            )))
-        }
-    }
+/// Why there is no such conversation; where it could be several, which.
+fn told(none: &NoHistory) -> String {
+    let NoHistory::Several { found, .. } = none else { return none.to_string() };
+    let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::WIDTH)));
+    let more = found.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("\n  and {more} more"));
+    format!("{none}:{}", named.chain(more).collect::<String>())
 }
 
 /// What was decided in the request's thread up to then, and in the threads that it branched from up to where it
@@ -158,21 +112,24 @@ fn standing(entries: &[Entry], at: usize) -> Vec<Standing<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Edits, Own};
+    use crate::ledger::{Edits, Own, Record};
 
     #[test]
-    fn an_id_may_be_cut() {
-        let found = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-        for (id, ids, expected) in [
-            ("a", &["a"][..], Ok("a")),
-            ("ab", &["abc"], Ok("abc")),
-            ("ab…", &["abc"], Ok("abc")),
-            ("ab", &["ab", "abc"], Ok("ab")),
-            ("ab", &[], Err("`ab`: no conversation has an id that begins so")),
-            ("a", &["ab", "ac"], Err("`a`: 2 conversations have ids that begin so:\n  ab\n  ac")),
+    fn some_of_many_are_named() {
+        let several = |count| NoHistory::Several {
+            start: "a".to_owned(),
+            found: (0..count).map(|at| format!("a{at}")).collect(),
+        };
+        for (none, expected) in [
+            (NoHistory::None("a".to_owned()), "`a`: no conversation has an id that begins so"),
+            (several(2), "`a`: 2 conversations have ids that begin so:\n  a0\n  a1"),
+            (
+                several(12),
+                "`a`: 12 conversations have ids that begin so:\n  a0\n  a1\n  a2\n  a3\n  a4\n  a5\n  a6\n  a7\n  a8\n  \
+                 a9\n  and 2 more",
+            ),
         ] {
-            let one = one(id, found(ids)).map_err(|failure| failure.to_string());
-            assert_eq!(one.as_deref().map_err(String::as_str), expected, "{id} {ids:?}");
+            assert_eq!(told(&none), expected);
         }
     }
 
@@ -209,9 +166,10 @@ mod tests {
             request(("a", None), (7, 5), &[(2, "clear"), (6, "fold")]),
             request(("c", Some("a")), (1, 0), &[]),
         ];
-        let entries = numbered(records.into_iter().map(|record| (0, record)).collect());
-        let numbers: Vec<_> = entries.iter().map(|entry| entry.number).collect();
-        assert_eq!(numbers, [Some(1), None, Some(2), None, Some(3), Some(4), Some(5)]);
+        let numbers = [Some(1), None, Some(2), None, Some(3), Some(4), Some(5)];
+        let entries = numbers.into_iter().zip(records);
+        let entries: Vec<_> =
+            entries.map(|(number, record)| Entry { number, record, ..Entry::default() }).collect();
         for (at, expected) in [
             (0, &[(2, "fold", 1)][..]),
             (1, &[]),

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
 use super::diff::left_out;
-use super::history::{Entry, History};
+use super::history::History;
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, say, when};
-use crate::ledger::{Edits, Event, Own, Record, Shares, Splice, Totals, Window};
+use super::{Failure, Source, books, figures, say};
+use crate::ledger::{
+    Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, when,
+};
 use crate::planner::decision::REASONING;
-use crate::store::logs;
 use crate::usage::Money;
 
 /// What the JSON says.
@@ -50,37 +50,29 @@ pub(super) struct Options {
 /// Shows a conversation.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
-    let totals = totals(&history);
+    let totals = &history.found.totals;
     if options.json {
-        return say_json(&history, &totals);
+        return books::say_json(&HistoryDocument::new(&history.found));
     }
     let zone = when::zone(options.utc);
     for line in heading(&history, &zone).into_iter().chain(timeline(&history, &zone)) {
         say(&line);
     }
     say("");
-    for line in sums(&totals) {
+    for line in sums(totals) {
         say(&line);
     }
     for line in made_of(&history) {
         say(&line);
     }
-    books::say_notes(&books::notes(&totals, history.unreadable));
+    books::say_notes(&books::notes(totals, history.found.unreadable));
     Ok(())
-}
-
-fn totals(history: &History) -> Totals {
-    let mut totals = Totals::default();
-    for entry in &history.entries {
-        totals.add(&entry.record);
-    }
-    totals
 }
 
 /// What it is about.
 fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     let mut lines = vec![format!("conversation {}", history.name())];
-    if let (Some(first), Some(last)) = (history.entries.first(), history.entries.last()) {
+    if let (Some(first), Some(last)) = (history.found.entries.first(), history.found.entries.last()) {
         lines.push(format!("{} to {}", when::minute(first.at_ms, zone), when::minute(last.at_ms, zone)));
     }
     for (what, name) in [
@@ -88,7 +80,7 @@ fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
         ("model", |record| record.model.as_deref().or(record.model_asked.as_deref())),
     ] {
         let names: std::collections::BTreeSet<&str> =
-            history.entries.iter().filter_map(|entry| name(&entry.record)).collect();
+            history.found.entries.iter().filter_map(|entry| name(&entry.record)).collect();
         if !names.is_empty() {
             let names: Vec<&str> = names.into_iter().collect();
             lines.push(format!("{what}: {}", names.join(", ")));
@@ -112,15 +104,16 @@ const COLUMNS: [(&str, Align); 9] = [
 
 /// A row for each request, and below it what happened to it, if anything did.
 fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
-    let costs = history.entries.iter().flat_map(|entry| [cost(&entry.record), untouched(&entry.record)]);
+    let costs =
+        history.found.entries.iter().flat_map(|entry| [cost(&entry.record), untouched(&entry.record)]);
     let places = figures::places(costs.flatten()).max(4);
     let mut table = Table::new(&COLUMNS);
-    for entry in &history.entries {
+    for entry in &history.found.entries {
         table.row(&cells(entry, zone, places));
     }
     let mut lines = table.lines().into_iter();
     let mut all: Vec<String> = lines.next().into_iter().collect();
-    for (line, entry) in lines.zip(&history.entries) {
+    for (line, entry) in lines.zip(&history.found.entries) {
         all.push(line);
         all.extend(
             happened(&entry.record, entry.number == Some(1))
@@ -369,7 +362,8 @@ fn sums(totals: &Totals) -> Vec<String> {
 
 /// What the newest prompt of the conversation is made of, and what of it goes in another form.
 fn made_of(history: &History) -> Vec<String> {
-    let last = history.entries.iter().enumerate().rev().find(|(_, entry)| entry.record.prompt.is_some());
+    let last =
+        history.found.entries.iter().enumerate().rev().find(|(_, entry)| entry.record.prompt.is_some());
     let Some((at, Entry { record, .. })) = last else { return Vec::new() };
     let Some(prompt) = &record.prompt else { return Vec::new() };
     let all: u64 = shares(prompt).iter().map(|(_, tokens)| tokens).sum();
@@ -404,30 +398,4 @@ fn shares(prompt: &Shares) -> [(&'static str, u64); 6] {
         ("reasoning", prompt.reasoning),
         ("tool results", prompt.results),
     ]
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    conversation: &'a str,
-    log: String,
-    requests: Vec<JsonRequest<'a>>,
-    totals: &'a Totals,
-    unreadable: u64,
-}
-
-#[derive(Serialize)]
-struct JsonRequest<'a> {
-    n: Option<usize>,
-    record: &'a Record,
-}
-
-fn say_json(history: &History, totals: &Totals) -> Result<(), Failure> {
-    let requests = history.entries.iter();
-    books::say_json(&Json {
-        conversation: &history.id,
-        log: logs::file_name(&history.id),
-        requests: requests.map(|entry| JsonRequest { n: entry.number, record: &entry.record }).collect(),
-        totals,
-        unreadable: history.unreadable,
-    })
 }

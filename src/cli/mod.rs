@@ -18,7 +18,6 @@ mod report;
 mod serve;
 mod signals;
 mod table;
-mod when;
 mod wrap;
 
 use std::env;

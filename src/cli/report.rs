@@ -1,12 +1,14 @@
 //! `plimsoll report`.
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use jiff::tz::TimeZone;
 
 use super::table::{Align, Table, cut};
-use super::when::{self, Range};
 use super::{Failure, Source, books, figures, say};
-use crate::ledger::{Record, Report, Totals};
+use crate::ledger::when::{self, NoRange};
+use crate::ledger::{By, Record, Report, ReportDocument, Totals};
+use crate::store::{LedgerFilter, Order};
 
 /// What the JSON says.
 const SCHEMA: &str = "\
@@ -48,28 +50,46 @@ pub(super) struct Options {
     source: Source,
 }
 
-/// What requests are grouped by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum By {
-    /// The day they came
-    Day,
-    /// The model that answered
-    Model,
-    /// The client program
-    Client,
-    /// The conversation
-    Conversation,
+/// Which requests are looked at, and whose days count.
+#[derive(Debug, Clone, Default, Args)]
+struct Range {
+    /// Only requests from then on: a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (12h, 7d, 2w)
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only requests up to then, in the same words; a date means the end of that day
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
 }
 
-impl By {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Model => "model",
-            Self::Client => "client",
-            Self::Conversation => "conversation",
-        }
+impl Range {
+    /// The filter for it.
+    fn filter(&self, zone: &TimeZone) -> Result<LedgerFilter, Failure> {
+        let (since, until) = (self.since.as_deref(), self.until.as_deref());
+        let wrong =
+            |option, text: Option<&str>| format!("`{option} {}`: {}", text.unwrap_or(""), when::EXPECTED);
+        when::filter(since, until, zone).map_err(|no_range| {
+            Failure::Usage(match no_range {
+                NoRange::Since => wrong("--since", since),
+                NoRange::Until => wrong("--until", until),
+                NoRange::Reversed => "`--since` is later than `--until`".to_owned(),
+            })
+        })
+    }
+}
+
+impl ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Day => "The day they came",
+            Self::Model => "The model that answered",
+            Self::Client => "The client program",
+            Self::Conversation => "The conversation",
+        };
+        Some(PossibleValue::new(self.as_str()).help(help))
     }
 }
 
@@ -78,17 +98,14 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let zone = when::zone(options.utc);
     let filter = options.range.filter(&zone)?;
     let mut report = Report::default();
-    let group = |at_ms: i64, record: &Record| match options.by {
-        By::Day => Some(when::day(at_ms, &zone)),
-        By::Model => record.model.clone().or_else(|| record.model_asked.clone()),
-        By::Client => record.client.clone(),
-        By::Conversation => Some(record.conversation.clone()),
-    };
-    let missing = books::read(&options.source, filter, &mut |entry| report.add(entry, group))?;
+    let group = |at_ms: i64, record: &Record| options.by.group(at_ms, record, &zone);
+    let asked = (filter, Order::OldestFirst);
+    let missing = books::read(&options.source, asked, &mut |entry| report.add(entry, group))?;
     if options.json {
-        return say_json(options.by, when::zone_name(&zone), filter, (&report, missing));
+        let time_zone = when::zone_name(&zone);
+        return books::say_json(&ReportDocument::new(&report, options.by, time_zone, filter, missing));
     }
-    if report.total.requests == 0 && filter == crate::store::LedgerFilter::default() {
+    if report.total.requests == 0 && filter == LedgerFilter::default() {
         return books::say_nothing(&options.source, missing);
     }
     if report.total.requests == 0 {
@@ -110,16 +127,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn groups(by: By, report: &Report) -> Vec<(Option<&str>, &Totals)> {
-    match by {
-        By::Day => report.groups.iter().map(|(name, totals)| (name.as_deref(), totals)).collect(),
-        _ => report.dearest_first().into_iter().map(|(name, totals)| (name.as_deref(), totals)).collect(),
-    }
-}
-
 /// The groups and their sum. Requests of unknown cost have a column of their own, if there are any.
 fn table(by: By, report: &Report) -> Table {
-    let groups = groups(by, report);
+    let groups = report.groups_by(by);
     let places = books::places(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));
     let names: Vec<&str> = groups.iter().filter_map(|(name, _)| *name).collect();
     let id_width = books::id_width(&names);
@@ -144,43 +154,6 @@ fn table(by: By, report: &Report) -> Table {
     }
     add("total".to_owned(), &report.total);
     table
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    by: By,
-    time_zone: &'a str,
-    since: Option<String>,
-    until: Option<String>,
-    groups: Vec<JsonGroup<'a>>,
-    total: &'a Totals,
-    unreadable: u64,
-    missing: u64,
-}
-
-#[derive(Serialize)]
-struct JsonGroup<'a> {
-    name: Option<&'a str>,
-    totals: &'a Totals,
-}
-
-fn say_json(
-    by: By,
-    time_zone: &str,
-    filter: crate::store::LedgerFilter,
-    (report, missing): (&Report, u64),
-) -> Result<(), Failure> {
-    let json = Json {
-        by,
-        time_zone,
-        since: filter.since_ms.map(when::rfc3339),
-        until: filter.until_ms.map(when::rfc3339),
-        groups: groups(by, report).into_iter().map(|(name, totals)| JsonGroup { name, totals }).collect(),
-        total: &report.total,
-        unreadable: report.unreadable,
-        missing,
-    };
-    books::say_json(&json)
 }
 
 #[cfg(test)]

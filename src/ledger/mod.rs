@@ -3,12 +3,17 @@
 //! Figures are the provider's own. What is not known is null, never zero; what is an estimate is called one.
 //! Recording happens after the answer has gone and cannot hold a request up.
 
+pub mod documents;
+pub mod history;
 pub mod record;
 pub mod report;
 pub mod totals;
+pub mod when;
 
+pub use documents::{ConversationsDocument, HistoryDocument, ReportDocument};
+pub use history::{Entry, History, NoHistory};
 pub use record::{
     Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window,
 };
-pub use report::{Conversation, Conversations, Report};
+pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Costs, Saved, Totals};

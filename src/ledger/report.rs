@@ -5,9 +5,52 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
 use super::record::Record;
 use super::totals::Totals;
+use super::when;
 use crate::store::LedgerEntry;
+
+/// What requests are grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The day they came.
+    Day,
+    /// The model that answered.
+    Model,
+    /// The client program.
+    Client,
+    /// The conversation.
+    Conversation,
+}
+
+impl By {
+    /// Everything that they can be grouped by.
+    pub const ALL: [Self; 4] = [Self::Day, Self::Model, Self::Client, Self::Conversation];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Model => "model",
+            Self::Client => "client",
+            Self::Conversation => "conversation",
+        }
+    }
+
+    /// The group of a record, days being those of a time zone; `None` if the record does not say.
+    pub fn group(self, at_ms: i64, record: &Record, zone: &TimeZone) -> Option<String> {
+        match self {
+            Self::Day => Some(when::day(at_ms, zone)),
+            Self::Model => record.model.clone().or_else(|| record.model_asked.clone()),
+            Self::Client => record.client.clone(),
+            Self::Conversation => Some(record.conversation.clone()),
+        }
+    }
+}
 
 /// Sums by group. A group without a name is of the requests that do not say.
 #[derive(Debug, Clone, Default)]
@@ -35,18 +78,25 @@ impl Report {
         }
     }
 
-    /// The groups, the dearest first; those of unknown cost come last.
-    pub fn dearest_first(&self) -> Vec<(&Option<String>, &Totals)> {
-        let mut groups: Vec<_> = self.groups.iter().collect();
-        groups.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.cost.map(|cost| cost.total)));
+    /// The groups: days in their order, all others the dearest first; those of unknown cost come last.
+    pub fn groups_by(&self, by: By) -> Vec<(Option<&str>, &Totals)> {
+        let groups = self.groups.iter();
+        let mut groups: Vec<_> = groups.map(|(name, totals)| (name.as_deref(), totals)).collect();
+        if by != By::Day {
+            groups.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.cost.map(|cost| cost.total)));
+        }
         groups
     }
 }
 
-/// All conversations.
-#[derive(Debug, Clone, Default)]
+/// Conversations, of which the newest are summed up. Of all others no more than the id is kept.
+#[derive(Debug, Clone)]
 pub struct Conversations {
+    most: usize,
     by_id: BTreeMap<String, Conversation>,
+    others: BTreeSet<String>,
+    /// When the last request of the oldest one came that is summed up.
+    edge_ms: Option<i64>,
     /// Records that could not be read; they are in no conversation.
     pub unreadable: u64,
 }
@@ -69,32 +119,66 @@ pub struct Conversation {
 }
 
 impl Conversations {
-    /// Adds a row of the ledger.
+    /// For the newest `most` of them.
+    pub fn newest(most: usize) -> Self {
+        Self { most, by_id: BTreeMap::new(), others: BTreeSet::new(), edge_ms: None, unreadable: 0 }
+    }
+
+    /// Adds a row of the ledger. The rows come newest first: a conversation that comes later is none of the newest.
     pub fn add(&mut self, entry: LedgerEntry<'_>) {
         let Ok(record) = serde_json::from_str::<Record>(entry.record) else {
             self.unreadable += 1;
             return;
         };
-        let conversation = self.by_id.entry(record.conversation.clone()).or_insert_with(|| Conversation {
-            id: record.conversation.clone(),
-            started_ms: entry.at_ms,
-            last_ms: entry.at_ms,
+        if let Some(conversation) = self.by_id.get_mut(&record.conversation) {
+            conversation.add(entry.at_ms, record);
+        } else if !self.others.contains(&record.conversation) && self.is_among_newest(entry.at_ms) {
+            self.edge_ms = Some(entry.at_ms);
+            let mut conversation = Conversation::new(&record.conversation, entry.at_ms);
+            conversation.add(entry.at_ms, record);
+            self.by_id.insert(conversation.id.clone(), conversation);
+        } else {
+            self.others.insert(record.conversation);
+        }
+    }
+
+    /// Whether a conversation is, whose last request came then.
+    fn is_among_newest(&self, last_ms: i64) -> bool {
+        self.by_id.len() < self.most || self.edge_ms == Some(last_ms)
+    }
+
+    /// The ids of all conversations.
+    pub fn ids(&self) -> Vec<&str> {
+        self.by_id.keys().chain(&self.others).map(String::as_str).collect()
+    }
+
+    /// The newest conversations, the one with the newest request first.
+    pub fn newest_first(&self) -> Vec<&Conversation> {
+        let mut newest: Vec<_> = self.by_id.values().collect();
+        newest.sort_by_key(|conversation| std::cmp::Reverse(conversation.last_ms));
+        newest.truncate(self.most);
+        newest
+    }
+}
+
+impl Conversation {
+    fn new(id: &str, at_ms: i64) -> Self {
+        Self {
+            id: id.to_owned(),
+            started_ms: at_ms,
+            last_ms: at_ms,
             clients: BTreeSet::new(),
             models: BTreeSet::new(),
             totals: Totals::default(),
-        });
-        conversation.started_ms = conversation.started_ms.min(entry.at_ms);
-        conversation.last_ms = conversation.last_ms.max(entry.at_ms);
-        conversation.totals.add(&record);
-        conversation.clients.extend(record.client);
-        conversation.models.extend(record.model.or(record.model_asked));
+        }
     }
 
-    /// The conversations, the one with the newest request first.
-    pub fn newest_first(self) -> Vec<Conversation> {
-        let mut all: Vec<Conversation> = self.by_id.into_values().collect();
-        all.sort_by_key(|conversation| std::cmp::Reverse(conversation.last_ms));
-        all
+    fn add(&mut self, at_ms: i64, record: Record) {
+        self.started_ms = self.started_ms.min(at_ms);
+        self.last_ms = self.last_ms.max(at_ms);
+        self.totals.add(&record);
+        self.clients.extend(record.client);
+        self.models.extend(record.model.or(record.model_asked));
     }
 }
 
@@ -132,30 +216,44 @@ mod tests {
         for (at_ms, record) in &rows() {
             report.add(LedgerEntry { at_ms: *at_ms, record }, |_, record| record.model.clone());
         }
-        let dearest: Vec<_> = report
-            .dearest_first()
-            .into_iter()
-            .map(|(name, totals)| {
-                (name.as_deref(), totals.cost.map(|cost| cost.total.picodollars()), totals.requests)
-            })
-            .collect();
-        assert_eq!(dearest, [(Some("large"), Some(8), 2), (Some("small"), Some(5), 1), (None, None, 1)]);
+        let groups = |by| -> Vec<_> {
+            let groups = report.groups_by(by).into_iter();
+            groups
+                .map(|(name, totals)| {
+                    (name, totals.cost.map(|cost| cost.total.picodollars()), totals.requests)
+                })
+                .collect()
+        };
+        let (large, small, unknown) =
+            ((Some("large"), Some(8), 2), (Some("small"), Some(5), 1), (None, None, 1));
+        assert_eq!(groups(By::Model), [large, small, unknown]);
+        assert_eq!(groups(By::Day), [unknown, large, small], "by name");
         assert_eq!(report.total.cost.map(|cost| cost.total), Some(Money::from_picodollars(13)));
         assert_eq!((report.total.requests, report.unreadable), (5, 1));
     }
 
     #[test]
     fn conversations_come_newest_first() {
-        let mut conversations = Conversations::default();
-        for (at_ms, record) in &rows() {
-            conversations.add(LedgerEntry { at_ms: *at_ms, record });
+        let mut rows = rows();
+        rows.push((40, serde_json::to_string(&record("c", None, None)).unwrap()));
+        rows.sort_by_key(|(at_ms, _)| std::cmp::Reverse(*at_ms));
+        let (b, c, a) = (("b", 20, 40, 2, 2), ("c", 40, 40, 0, 1), ("a", 10, 30, 1, 2));
+        for (most, expected) in [(9, &[b, c, a][..]), (3, &[b, c, a]), (2, &[b, c]), (1, &[b]), (0, &[])] {
+            let mut conversations = Conversations::newest(most);
+            for (at_ms, record) in &rows {
+                conversations.add(LedgerEntry { at_ms: *at_ms, record });
+            }
+            assert_eq!(conversations.unreadable, 1);
+            let mut ids = conversations.ids();
+            ids.sort_unstable();
+            assert_eq!(ids, ["a", "b", "c"], "{most}");
+            let newest = conversations.newest_first().into_iter();
+            let summary: Vec<_> = newest
+                .map(|one| {
+                    (one.id.as_str(), one.started_ms, one.last_ms, one.models.len(), one.totals.requests)
+                })
+                .collect();
+            assert_eq!(summary, expected, "{most}");
         }
-        assert_eq!(conversations.unreadable, 1);
-        let all = conversations.newest_first();
-        let summary: Vec<_> = all
-            .iter()
-            .map(|one| (one.id.as_str(), one.started_ms, one.last_ms, one.models.len(), one.totals.requests))
-            .collect();
-        assert_eq!(summary, [("b", 20, 40, 2, 2), ("a", 10, 30, 1, 2)]);
     }
 }

@@ -23,6 +23,15 @@ pub struct LedgerFilter {
     pub until_ms: Option<i64>,
 }
 
+/// In which order rows are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By the time of the request.
+    OldestFirst,
+    /// The other way round.
+    NewestFirst,
+}
+
 /// A row, as it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerEntry<'a> {
@@ -55,6 +64,21 @@ impl Books {
         }
     }
 
+    /// Calls `each` with the rows of the store at a path; with none if there is no store yet. Gives the number of records
+    /// that are missing.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn read(
+        path: &Path,
+        (filter, order): (LedgerFilter, Order),
+        each: &mut dyn FnMut(LedgerEntry<'_>),
+    ) -> Result<u64, StoreError> {
+        let Some(books) = Self::open(path)? else { return Ok(0) };
+        books.reader.ask(|connection| rows(connection, filter, order, each))?;
+        books.missing(filter)
+    }
+
     /// Calls `each` with the rows, oldest first.
     ///
     /// # Errors
@@ -64,7 +88,7 @@ impl Books {
         filter: LedgerFilter,
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
-        self.reader.ask(|connection| rows(connection, filter, each))
+        self.reader.ask(|connection| rows(connection, filter, Order::OldestFirst, each))
     }
 
     /// How many records of requests that came then were dropped. A store of an older version does not know of any.
@@ -156,14 +180,20 @@ fn has_table(connection: &Connection, name: &str) -> Result<bool, StoreError> {
     Ok(statement.exists([name])?)
 }
 
-pub(super) fn rows(
+fn rows(
     connection: &Connection,
     filter: LedgerFilter,
+    order: Order,
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<(), StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT at_ms, record FROM ledger WHERE at_ms >= :since AND at_ms < :until ORDER BY at_ms, id",
-    )?;
+    let mut statement = connection.prepare_cached(match order {
+        Order::OldestFirst => {
+            "SELECT at_ms, record FROM ledger WHERE at_ms >= :since AND at_ms < :until ORDER BY at_ms, id"
+        }
+        Order::NewestFirst => {
+            "SELECT at_ms, record FROM ledger WHERE at_ms >= :since AND at_ms < :until ORDER BY at_ms DESC, id DESC"
+        }
+    })?;
     let mut rows = statement.query(named_params! {
         ":since": filter.since_ms.unwrap_or(i64::MIN),
         ":until": filter.until_ms.unwrap_or(i64::MAX),
@@ -243,6 +273,11 @@ mod tests {
         ] {
             let filter = LedgerFilter { since_ms, until_ms };
             assert_eq!(times(|each| books.rows(filter, each)), expected, "{filter:?}");
+            let path = home.path().join(FILE_NAME);
+            let newest_first = (filter, Order::NewestFirst);
+            let mut read = times(|each| Books::read(&path, newest_first, each).map(|_| ()));
+            read.reverse();
+            assert_eq!(read, expected, "{filter:?}");
         }
         drop(store);
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);

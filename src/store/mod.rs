@@ -29,7 +29,7 @@ use crate::planner::PartKey;
 
 pub use bodies::Bodies;
 pub use checkpoints::Checkpoints;
-pub use ledger::{Books, LedgerEntry, LedgerFilter};
+pub use ledger::{Books, LedgerEntry, LedgerFilter, Order};
 pub use outputs::Outputs;
 pub use recent::Recent;
 pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};

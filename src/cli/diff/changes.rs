@@ -23,7 +23,7 @@ const COUNT: &str = "the number of messages or parts differs: what has no counte
 
 /// The changes of the request at a place of the history.
 pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
-    let record = &history.entries[at].record;
+    let record = &history.found.entries[at].record;
     if record.edits.state != "edited" || record.edits.original_resent {
         return Ok(Difference { from: "store", ..Difference::default() });
     }
@@ -106,8 +106,8 @@ fn from_bodies(
 ) -> Result<Option<Difference>, Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
     let read = |form| {
-        let path = bodies.path(&history.id, &record.id, form);
-        let body = bodies.read(&history.id, &record.id, form);
+        let path = bodies.path(&history.found.id, &record.id, form);
+        let body = bodies.read(&history.found.id, &record.id, form);
         let body = body.map_err(|error| Failure::Said(format!("{}: {error}", path.display())))?;
         let Some(said) = protocol::named(&record.protocol) else { return Ok(None) };
         Ok(body.and_then(|body| protocol::read(said, &Bytes::from(body), &NoMemo).ok()))

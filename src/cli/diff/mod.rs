@@ -99,7 +99,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             options.n
         ))
     })?;
-    let record = &history.entries[at].record;
+    let record = &history.found.entries[at].record;
     let difference = changes::of(&history, at)?;
     if options.json {
         return say_json(&history, options.n, record, &difference);
@@ -206,7 +206,7 @@ fn say_json(
     difference: &Difference,
 ) -> Result<(), Failure> {
     books::say_json(&Json {
-        conversation: &history.id,
+        conversation: &history.found.id,
         n: number,
         record: &record.id,
         state: state(record),

@@ -7,10 +7,11 @@ use http::HeaderMap;
 use serde::Serialize;
 
 use crate::app;
-use crate::cli::history::{Entry, History};
+use crate::cli::history::History;
 use crate::cli::{Failure, books, say};
 use crate::config::Config;
 use crate::conversation::{Conversation, NoMemo};
+use crate::ledger::Entry;
 use crate::protocol;
 use crate::store::Bodies;
 use crate::store::bodies::Form;
@@ -66,7 +67,7 @@ pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
         })
         .collect();
     let usd = asking.cost.map(|cost| cost.picodollars() as f64 / 1e12);
-    let found = Json { conversation: &history.id, request, model: &model, questions, mean, usd };
+    let found = Json { conversation: &history.found.id, request, model: &model, questions, mean, usd };
     if json {
         return books::say_json(&found);
     }
@@ -116,10 +117,10 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
 /// The newest request of which both forms are kept: its number, and the two.
 fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
-    for Entry { number, record, .. } in history.entries.iter().rev() {
+    for Entry { number, record, .. } in history.found.entries.iter().rev() {
         let (Some(number), Some(said)) = (*number, protocol::named(&record.protocol)) else { continue };
         let read = |form| {
-            let body = bodies.read(&history.id, &record.id, form).ok().flatten()?;
+            let body = bodies.read(&history.found.id, &record.id, form).ok().flatten()?;
             protocol::read(said, &Bytes::from(body), &NoMemo).ok().map(|(_, conversation)| conversation)
         };
         if let (Some(came), Some(sent)) = (read(Form::Came), read(Form::Sent)) {

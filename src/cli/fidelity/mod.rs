@@ -71,14 +71,14 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return judged::run(&History::with(files::load(&options.source)?, &id)?, options.json);
     }
     let history = History::read(&options.source, &id)?;
-    let records = history.entries.iter().map(|entry| &entry.record);
+    let records = history.found.entries.iter().map(|entry| &entry.record);
     let summaries: Vec<One<'_>> = records
         .filter_map(|record| Some(one(record, record.own.as_ref()?)))
         .filter(|one| one.messages > 0)
         .collect();
     if options.json {
         let mean = mean(&summaries);
-        return books::say_json(&Json { conversation: &history.id, summaries, mean });
+        return books::say_json(&Json { conversation: &history.found.id, summaries, mean });
     }
     if summaries.is_empty() {
         say("no summary was made of it yet");

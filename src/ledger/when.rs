@@ -2,23 +2,25 @@
 //!
 //! Days are those of the machine's time zone, unless UTC is asked for.
 
-use clap::Args;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
-use super::Failure;
 use crate::store::LedgerFilter;
 
-/// Which requests are looked at, and whose days count.
-#[derive(Debug, Clone, Default, Args)]
-pub(super) struct Range {
-    /// Only requests from then on: a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (12h, 7d, 2w)
-    #[arg(long, value_name = "WHEN")]
-    since: Option<String>,
-    /// Only requests up to then, in the same words; a date means the end of that day
-    #[arg(long, value_name = "WHEN")]
-    until: Option<String>,
+/// What a time is written as.
+pub const EXPECTED: &str =
+    "expected a date such as 2026-11-21, a time such as 2026-11-21T10:00, or how long ago, such as 7d";
+
+/// Why two texts are no time from one to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRange {
+    /// The first is no time.
+    Since,
+    /// The second is no time.
+    Until,
+    /// The first is later than the second.
+    Reversed,
 }
 
 /// Which edge of a day a date means.
@@ -28,56 +30,49 @@ enum Edge {
     End,
 }
 
-impl Range {
-    /// The filter for it.
-    pub(super) fn filter(&self, zone: &TimeZone) -> Result<LedgerFilter, Failure> {
-        let now = Zoned::now().with_time_zone(zone.clone());
-        let read = |option: &str, text: &Option<String>, edge| {
-            let Some(text) = text else { return Ok(None) };
-            let wrong = || {
-                Failure::Usage(format!(
-                    "`{option} {text}`: expected a date such as 2026-11-21, a time such as 2026-11-21T10:00, or \
-                     how long ago, such as 7d"
-                ))
-            };
-            instant(text, &now, edge).map(Some).ok_or_else(wrong)
-        };
-        let since_ms = read("--since", &self.since, Edge::Start)?;
-        let until_ms = read("--until", &self.until, Edge::End)?;
-        if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
-            return Err(Failure::Usage("`--since` is later than `--until`".to_owned()));
-        }
-        Ok(LedgerFilter { since_ms, until_ms })
+/// The rows from one time to another: a date, a time, or how long ago. A date means the whole day.
+///
+/// # Errors
+/// [`NoRange`]; what is expected in place of what is no time, [`EXPECTED`] says.
+pub fn filter(since: Option<&str>, until: Option<&str>, zone: &TimeZone) -> Result<LedgerFilter, NoRange> {
+    let now = Zoned::now().with_time_zone(zone.clone());
+    let read =
+        |text: Option<&str>, edge, wrong| text.map(|text| instant(text, &now, edge).ok_or(wrong)).transpose();
+    let since_ms = read(since, Edge::Start, NoRange::Since)?;
+    let until_ms = read(until, Edge::End, NoRange::Until)?;
+    if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
+        return Err(NoRange::Reversed);
     }
+    Ok(LedgerFilter { since_ms, until_ms })
 }
 
 /// The time zone that days are counted in.
-pub(super) fn zone(utc: bool) -> TimeZone {
+pub fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
 /// What the zone is called.
-pub(super) fn zone_name(zone: &TimeZone) -> &str {
+pub fn zone_name(zone: &TimeZone) -> &str {
     zone.iana_name().unwrap_or("the local time zone")
 }
 
 /// The day that a time falls on: `2026-11-21`.
-pub(super) fn day(at_ms: i64, zone: &TimeZone) -> String {
+pub fn day(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.date().to_string())
 }
 
 /// A time to the minute: `2026-11-21 10:02`.
-pub(super) fn minute(at_ms: i64, zone: &TimeZone) -> String {
+pub fn minute(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 /// A time of day to the second: `10:02:03`.
-pub(super) fn second(at_ms: i64, zone: &TimeZone) -> String {
+pub fn second(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string())
 }
 
 /// A time as RFC 3339, in UTC.
-pub(super) fn rfc3339(at_ms: i64) -> String {
+pub fn rfc3339(at_ms: i64) -> String {
     Timestamp::from_millisecond(at_ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 

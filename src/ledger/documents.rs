@@ -1,0 +1,120 @@
+//! What the books say, as JSON: the command line and the admin listener write the same documents.
+//!
+//! People have written programs for them: a field may be added, none may change its meaning.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::history::History;
+use super::record::Record;
+use super::report::{By, Conversation, Report};
+use super::totals::Totals;
+use super::when;
+use crate::store::{LedgerFilter, logs};
+
+/// A list of conversations.
+#[derive(Debug, Serialize)]
+pub struct ConversationsDocument<'a> {
+    conversations: Vec<Listed<'a>>,
+    of: usize,
+    unreadable: u64,
+    missing: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    log: String,
+    started: String,
+    last: String,
+    clients: &'a BTreeSet<String>,
+    models: &'a BTreeSet<String>,
+    totals: &'a Totals,
+}
+
+impl<'a> ConversationsDocument<'a> {
+    /// Those that are listed of so many, and how many records could not be read, and not be written.
+    pub fn new(listed: &[&'a Conversation], of: usize, unreadable: u64, missing: u64) -> Self {
+        let listed = listed.iter().map(|conversation| Listed {
+            id: &conversation.id,
+            log: logs::file_name(&conversation.id),
+            started: when::rfc3339(conversation.started_ms),
+            last: when::rfc3339(conversation.last_ms),
+            clients: &conversation.clients,
+            models: &conversation.models,
+            totals: &conversation.totals,
+        });
+        Self { conversations: listed.collect(), of, unreadable, missing }
+    }
+}
+
+/// Sums by group.
+#[derive(Debug, Serialize)]
+pub struct ReportDocument<'a> {
+    by: By,
+    time_zone: &'a str,
+    since: Option<String>,
+    until: Option<String>,
+    groups: Vec<Group<'a>>,
+    total: &'a Totals,
+    unreadable: u64,
+    missing: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Group<'a> {
+    name: Option<&'a str>,
+    totals: &'a Totals,
+}
+
+impl<'a> ReportDocument<'a> {
+    /// The report of the rows that were asked for, in the time zone of that name, and how many records of that time could
+    /// not be written.
+    pub fn new(report: &'a Report, by: By, time_zone: &'a str, filter: LedgerFilter, missing: u64) -> Self {
+        let groups = report.groups_by(by).into_iter();
+        Self {
+            by,
+            time_zone,
+            since: filter.since_ms.map(when::rfc3339),
+            until: filter.until_ms.map(when::rfc3339),
+            groups: groups.map(|(name, totals)| Group { name, totals }).collect(),
+            total: &report.total,
+            unreadable: report.unreadable,
+            missing,
+        }
+    }
+}
+
+/// A conversation, request by request.
+#[derive(Debug, Serialize)]
+pub struct HistoryDocument<'a> {
+    conversation: &'a str,
+    log: String,
+    requests: Vec<Request<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<usize>,
+    totals: &'a Totals,
+    unreadable: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Request<'a> {
+    n: Option<usize>,
+    record: &'a Record,
+}
+
+impl<'a> HistoryDocument<'a> {
+    /// The document; where it does not have all records, it says of how many.
+    pub fn new(history: &'a History) -> Self {
+        let requests = history.entries.iter();
+        Self {
+            conversation: &history.id,
+            log: logs::file_name(&history.id),
+            requests: requests.map(|entry| Request { n: entry.number, record: &entry.record }).collect(),
+            of: (history.entries.len() < history.of).then_some(history.of),
+            totals: &history.totals,
+            unreadable: history.unreadable,
+        }
+    }
+}

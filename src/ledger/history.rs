@@ -1,0 +1,154 @@
+//! One conversation's records, found by its id or the beginning of it.
+
+use std::collections::VecDeque;
+
+use super::record::Record;
+use super::totals::Totals;
+use crate::store::{Books, StoreError};
+
+/// A conversation.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// Its id.
+    pub id: String,
+    /// Its newest records, oldest first.
+    pub entries: Vec<Entry>,
+    /// How many records it has in all, those that could not be read aside.
+    pub of: usize,
+    /// The sums of all of them.
+    pub totals: Totals,
+    /// Records that could not be read.
+    pub unreadable: u64,
+}
+
+/// A record of it.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// When the request came, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The number of the request, from 1; `None` for a call of the gateway's own.
+    pub number: Option<usize>,
+    /// What was written down.
+    pub record: Record,
+}
+
+/// Why there is no such conversation.
+#[derive(Debug, thiserror::Error)]
+pub enum NoHistory {
+    /// The store cannot be read.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// There is none.
+    #[error("`{0}`: no conversation has an id that begins so")]
+    None(String),
+    /// There is more than one.
+    #[error("`{start}`: {} conversations have ids that begin so", .found.len())]
+    Several {
+        /// What was asked for.
+        start: String,
+        /// Their ids.
+        found: Vec<String>,
+    },
+}
+
+impl History {
+    /// Reads the conversation that `id` is the id of, or the beginning of no other's. No more than the newest `most`
+    /// records are kept.
+    ///
+    /// # Errors
+    /// [`NoHistory`].
+    pub fn read(books: &Books, id: &str, most: usize) -> Result<Self, NoHistory> {
+        // As tables show an id that they cut.
+        let id = id.trim_end_matches('…');
+        let mut history = Self { id: one(id, books.conversations(id)?)?, ..Self::default() };
+        let (mut entries, mut count) = (VecDeque::new(), 0);
+        books.rows_of(&history.id, &mut |row| {
+            let Ok(record) = serde_json::from_str::<Record>(row.record) else {
+                history.unreadable += 1;
+                return;
+            };
+            history.of += 1;
+            history.totals.add(&record);
+            entries.push_back(Entry { at_ms: row.at_ms, number: number(&record, &mut count), record });
+            if entries.len() > most {
+                entries.pop_front();
+            }
+        })?;
+        history.entries = entries.into();
+        Ok(history)
+    }
+}
+
+/// Counts what the client asked for, and nothing else.
+fn number(record: &Record, count: &mut usize) -> Option<usize> {
+    record.own.is_none().then(|| {
+        *count += 1;
+        *count
+    })
+}
+
+fn one(id: &str, mut found: Vec<String>) -> Result<String, NoHistory> {
+    if found.iter().any(|found| found == id) {
+        return Ok(id.to_owned());
+    }
+    match found.len() {
+        0 => Err(NoHistory::None(id.to_owned())),
+        1 => Ok(found.remove(0)),
+        _ => Err(NoHistory::Several { start: id.to_owned(), found }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Own;
+    use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store, ledger};
+
+    #[test]
+    fn an_id_may_be_cut() {
+        let found = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        for (id, ids, expected) in [
+            ("a", &["a"][..], Ok("a")),
+            ("ab", &["abc"], Ok("abc")),
+            ("ab", &["ab", "abc"], Ok("ab")),
+            ("ab", &[], Err("`ab`: no conversation has an id that begins so")),
+            ("a", &["ab", "ac"], Err("`a`: 2 conversations have ids that begin so")),
+        ] {
+            let one = one(id, found(ids)).map_err(|wrong| wrong.to_string());
+            assert_eq!(one.as_deref().map_err(String::as_str), expected, "{id} {ids:?}");
+        }
+    }
+
+    /// Four requests, a call of the gateway's own between them, and a record that cannot be read.
+    fn rows() -> Vec<LedgerRow> {
+        let own = |at_ms: i64| (at_ms == 2).then(Own::default);
+        let record = |at_ms| Record { conversation: "abc".to_owned(), own: own(at_ms), ..Record::default() };
+        let row = |at_ms: i64| LedgerRow { id: at_ms.to_string(), ..record(at_ms).row(at_ms) };
+        let mut rows: Vec<_> = (1..=5).map(row).collect();
+        rows.push(LedgerRow { record: "{".to_owned(), ..row(6) });
+        rows
+    }
+
+    #[test]
+    fn the_newest_records_are_kept_and_all_are_counted() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(ledger::FILE_NAME);
+        let store =
+            Sqlite::open(&path, Outputs::new(home.path().join("o")), home.path().join("l"), 8).unwrap();
+        let stored = store.commit(Batch { ledger: rows(), ..Batch::default() });
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored).unwrap();
+        let books = Books::open(&path).unwrap().unwrap();
+        for (most, expected) in [
+            (9, &[Some(1), None, Some(2), Some(3), Some(4)][..]),
+            (4, &[None, Some(2), Some(3), Some(4)]),
+            (1, &[Some(4)]),
+            (0, &[]),
+        ] {
+            let history = History::read(&books, "ab…", most).unwrap();
+            let numbers: Vec<_> = history.entries.iter().map(|entry| entry.number).collect();
+            assert_eq!((history.id.as_str(), numbers.as_slice()), ("abc", expected), "{most}");
+            assert_eq!((history.of, history.unreadable), (5, 1), "{most}");
+            assert_eq!((history.totals.requests, history.totals.own_calls), (4, 1), "{most}");
+        }
+    }
+}
