@@ -4,13 +4,14 @@
 //! there is no log, nobody has the store open, and the file alone is read: no lock is taken then and no file made.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access, access};
 
 use super::{StoreError, schema};
 
@@ -120,7 +121,8 @@ fn explained(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return error.into();
     }
-    let refused = |file: &Path| File::open(file).err();
+    // Whoever closes a file gives up the locks that the process has on it, and a gateway that serves has some.
+    let refused = |file: &Path| access(file, Access::READ_OK).err().map(io::Error::from);
     match refused(path).or_else(|| refused(&beside(path, "-wal"))) {
         Some(why) => why.into(),
         None => StoreError::Unindexed,
