@@ -36,6 +36,6 @@ ENV XDG_STATE_HOME=/var/lib
 VOLUME ["/var/lib/plimsoll"]
 EXPOSE 8787
 
-# No HEALTHCHECK: there is no shell or client in the image. Orchestrators ask `/health` of `listen.admin`.
+# No HEALTHCHECK: there is no shell or client in the image. Orchestrators ask `/health` of `listen.admin`, by any name.
 ENTRYPOINT ["/usr/bin/plimsoll"]
 CMD ["serve", "--config", "/etc/plimsoll/gateway.toml"]

@@ -29,7 +29,7 @@
 //! The shell: [`server`] and [`upstream`] move bytes; [`lineage`] finds the thread that a request continues;
 //! [`store`] keeps decisions; [`summarizer`] has summaries
 //! written in the background; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
-//! [`telemetry`] and [`cli`] are the faces; [`app`] puts them together.
+//! [`telemetry`] and [`cli`] are the faces, of which the first and the last show the same books; [`app`] puts them together.
 //!
 //! # The way of a request
 //!

@@ -1,23 +1,32 @@
-//! The administrator's listener: health, metrics, the full texts of what was cut.
+//! The administrator's listener: the books as a page and as JSON, health, metrics, the full texts of what was cut.
 //!
-//! Loopback by default, read-only, and on a thread of its own: nothing here is on a request's path. There is no
-//! listing of texts: who asks for one knows the digest of its content.
+//! Loopback by default, read-only, and on a thread of its own: nothing here is on a request's path. Nothing is loaded
+//! or opened before somebody asks, and the books are read beside that thread: who asks for much holds up nobody who
+//! asks for `/health`. There is no listing of texts: who asks for one knows the digest of its content.
+//!
+//! There is no login. Other machines are kept out by the address, web pages in the user's own browser by `visitor`.
+
+mod api;
+mod page;
+mod query;
+mod routes;
+mod visitor;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinSet;
 
 use crate::store::Outputs;
+use routes::Desk;
 
 /// Connections served at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -28,10 +37,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Pages {
     /// The full texts.
     pub outputs: Outputs,
+    /// The database with the books.
+    pub books: PathBuf,
     /// The metrics, in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
 }
-
 /// A socket that listens, but is not served yet.
 #[derive(Debug)]
 pub struct Bound {
@@ -60,7 +70,8 @@ impl Bound {
     ///
     /// # Errors
     /// When the socket cannot be served at all.
-    pub async fn serve(self, pages: Arc<Pages>) -> io::Result<()> {
+    pub async fn serve(self, pages: Pages) -> io::Result<()> {
+        let desk = Arc::new(Desk::new(pages, self.address));
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let mut connections = JoinSet::new();
         loop {
@@ -68,11 +79,12 @@ impl Bound {
                 connections.join_next().await;
             }
             let (stream, _) = accepted(|| listener.accept()).await;
-            let pages = Arc::clone(&pages);
+            let desk = Arc::clone(&desk);
             connections.spawn(async move {
-                let service = service_fn(|request| {
-                    let answer = pages.answer(&request);
-                    async move { Ok::<_, Infallible>(answer) }
+                let service = service_fn(|request: Request<Incoming>| {
+                    let (head, _) = request.into_parts();
+                    let desk = Arc::clone(&desk);
+                    async move { Ok::<_, Infallible>(desk.answer(&head).await) }
                 });
                 let mut http = hyper::server::conn::http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
@@ -95,46 +107,6 @@ async fn accepted<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) 
             }
         }
     }
-}
-
-impl Pages {
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refusal = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n");
-            refusal.headers_mut().insert(header::ALLOW, http::HeaderValue::from_static("GET, HEAD"));
-            return refusal;
-        }
-        let path = request.uri().path();
-        match path.strip_prefix("/outputs/") {
-            Some(id) => self.output(id),
-            None if path == "/health" => page(StatusCode::OK, "application/json", "{\"status\":\"ok\"}\n"),
-            None if path == "/metrics" => page(StatusCode::OK, "text/plain; version=0.0.4", (self.metrics)()),
-            None => page(
-                StatusCode::NOT_FOUND,
-                "text/plain",
-                "not found; there are /health, /metrics, /outputs/ID\n",
-            ),
-        }
-    }
-
-    fn output(&self, id: &str) -> Response<Full<Bytes>> {
-        match self.outputs.read(id) {
-            Ok(Some(text)) => page(StatusCode::OK, "text/plain; charset=utf-8", text),
-            Ok(None) => page(
-                StatusCode::NOT_FOUND,
-                "text/plain",
-                "no such output; it may have been removed with age\n",
-            ),
-            Err(_) => page(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "the output cannot be read\n"),
-        }
-    }
-}
-
-fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut page = Response::new(Full::new(body.into()));
-    *page.status_mut() = status;
-    page.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
-    page
 }
 
 #[cfg(test)]

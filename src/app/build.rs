@@ -14,6 +14,7 @@ use super::books::{Books, Means};
 use super::budget::Budget;
 use super::memo::Indexes;
 use super::meter::Meter;
+use super::recall::reached;
 use super::route::{Routes, Served};
 use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
@@ -104,9 +105,9 @@ impl App {
         self.address
     }
 
-    /// Where the administrator connects.
+    /// Where the administrator connects, from this machine.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin
+        self.admin.map(reached)
     }
 
     /// Stops accepting, lets what is in flight finish, writes what is queued.

@@ -12,6 +12,7 @@ use super::{Core, clock, metrics};
 use crate::admin::{self, Pages};
 use crate::config::{Config, Retention};
 use crate::server::Stats;
+use crate::store::ledger::FILE_NAME;
 use crate::store::{Batch, Bodies};
 
 /// How often what is too old is removed.
@@ -25,7 +26,8 @@ pub(super) fn start(
     config: &Config,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().thread_name("plimsoll-books").build()?;
     let outputs = config.outputs.retention;
     let ledger = match config.ledger.retention {
         Retention::Forever => None,
@@ -33,13 +35,16 @@ pub(super) fn start(
     };
     let bodies = Bodies::below(&config.state.dir);
     let counted = Arc::clone(&core);
-    let pages =
-        Pages { outputs: core.outputs.clone(), metrics: Box::new(move || metrics::text(&counted, &stats)) };
+    let pages = Pages {
+        outputs: core.outputs.clone(),
+        books: config.state.dir.join(FILE_NAME),
+        metrics: Box::new(move || metrics::text(&counted, &stats)),
+    };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
         runtime.block_on(async {
             let admin = async {
                 match admin {
-                    Some(bound) => bound.serve(Arc::new(pages)).await,
+                    Some(bound) => bound.serve(pages).await,
                     None => std::future::pending().await,
                 }
             };
@@ -49,6 +54,8 @@ pub(super) fn start(
                 () = sweep(&core, &bodies, outputs, ledger) => {}
             }
         });
+        // Nobody waits any more for what is being read of the books.
+        runtime.shutdown_background();
     })
 }
 

@@ -38,7 +38,7 @@ impl Recall {
 }
 
 /// Where a listener is reached from its own machine: to listen on all addresses is to have none to be asked at.
-fn reached(address: SocketAddr) -> SocketAddr {
+pub(super) fn reached(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

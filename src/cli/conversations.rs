@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
-use crate::ledger::{Conversation, Conversations, ConversationsDocument, when};
+use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::{LedgerFilter, Order};
 
 /// The longest list of names in a column.
@@ -51,7 +51,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let unreadable = conversations.unreadable;
     let (listed, all) = (conversations.newest_first(), conversations.ids());
     if options.json {
-        return books::say_json(&ConversationsDocument::new(&listed, all.len(), unreadable, missing));
+        let listed = listed.into_iter().map(Listed::of).collect();
+        return books::say_json(&ConversationsDocument::new(listed, all.len(), unreadable, missing));
     }
     if all.is_empty() && unreadable == 0 {
         return books::say_nothing(&options.source, missing);

@@ -10,7 +10,7 @@ use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
 use crate::ledger::{
-    Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, when,
+    Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone, when,
 };
 use crate::planner::decision::REASONING;
 use crate::usage::Money;
@@ -140,20 +140,15 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
         when::second(entry.at_ms, zone),
         mark(count(came)),
         count(sent),
-        zone_of(record).unwrap_or_else(unknown),
+        record.zone().map_or_else(unknown, zone_shown),
         money(cost(record)),
         mark(money(untouched(record))),
         mark(money(record.net_saved.map(pico))),
     ]
 }
 
-/// The zone of what was sent. Without the provider's figure it is the one that was estimated, where that was sent.
-fn zone_of(record: &Record) -> Option<String> {
-    let window = record.window.as_ref()?;
-    let edits = &record.edits;
-    let is_as_measured = edits.event.is_none() && edits.state != "observed" && !edits.original_resent;
-    let estimated = || Some(format!("~{}", window.zone.as_ref().filter(|_| is_as_measured)?));
-    window.zone_sent.clone().or_else(estimated)
+fn zone_shown(zone: Zone) -> String {
+    if zone.estimated { format!("~{}", zone.name) } else { zone.name }
 }
 
 /// The zone that was acted upon, where it is another than that of what was sent.

@@ -38,7 +38,11 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
             .map_err(|error| said(format!("{}: {error}", file.display())))?;
     }
     say(&format!("listening on http://{}", app.address()));
-    let admin = app.admin_address().map_or_else(|| "off".to_owned(), |address| format!("http://{address}"));
+    let admin = app.admin_address().map(|address| format!("http://{address}"));
+    if let Some(admin) = &admin {
+        say(&format!("dashboard on {admin}"));
+    }
+    let admin = admin.unwrap_or_else(|| "off".to_owned());
     tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
     runtime.block_on(stop);
     tracing::info!("stopping");

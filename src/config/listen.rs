@@ -11,7 +11,7 @@ use crate::upstream::BaseUrl;
 pub struct Listen {
     /// The address for clients.
     pub address: SocketAddr,
-    /// The address of health, metrics and full outputs; `None`: they are off.
+    /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::history::History;
-use super::record::Record;
+use super::record::{Record, Zone};
 use super::report::{By, Conversation, Report};
 use super::totals::Totals;
 use super::when;
@@ -15,15 +15,16 @@ use crate::store::{LedgerFilter, logs};
 
 /// A list of conversations.
 #[derive(Debug, Serialize)]
-pub struct ConversationsDocument<'a> {
-    conversations: Vec<Listed<'a>>,
+pub struct ConversationsDocument<L> {
+    conversations: Vec<L>,
     of: usize,
     unreadable: u64,
     missing: u64,
 }
 
+/// A conversation in it.
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
+pub struct Listed<'a> {
     id: &'a str,
     log: String,
     started: String,
@@ -33,10 +34,25 @@ struct Listed<'a> {
     totals: &'a Totals,
 }
 
-impl<'a> ConversationsDocument<'a> {
+/// The same, and how full the window was at last.
+#[derive(Debug, Serialize)]
+pub struct ListedWithZone<'a> {
+    #[serde(flatten)]
+    listed: Listed<'a>,
+    zone: Option<&'a Zone>,
+}
+
+impl<L: Serialize> ConversationsDocument<L> {
     /// Those that are listed of so many, and how many records could not be read, and not be written.
-    pub fn new(listed: &[&'a Conversation], of: usize, unreadable: u64, missing: u64) -> Self {
-        let listed = listed.iter().map(|conversation| Listed {
+    pub fn new(conversations: Vec<L>, of: usize, unreadable: u64, missing: u64) -> Self {
+        Self { conversations, of, unreadable, missing }
+    }
+}
+
+impl<'a> Listed<'a> {
+    /// What is said of a conversation.
+    pub fn of(conversation: &'a Conversation) -> Self {
+        Self {
             id: &conversation.id,
             log: logs::file_name(&conversation.id),
             started: when::rfc3339(conversation.started_ms),
@@ -44,8 +60,14 @@ impl<'a> ConversationsDocument<'a> {
             clients: &conversation.clients,
             models: &conversation.models,
             totals: &conversation.totals,
-        });
-        Self { conversations: listed.collect(), of, unreadable, missing }
+        }
+    }
+}
+
+impl<'a> ListedWithZone<'a> {
+    /// What is said of a conversation.
+    pub fn of(conversation: &'a Conversation) -> Self {
+        Self { listed: Listed::of(conversation), zone: conversation.zone.as_ref() }
     }
 }
 
@@ -69,8 +91,8 @@ struct Group<'a> {
 }
 
 impl<'a> ReportDocument<'a> {
-    /// The report of the rows that were asked for, in the time zone of that name, and how many records of that time could
-    /// not be written.
+    /// The report of the rows that were asked for, in the time zone of that name, and how many records of that time
+    /// could not be written.
     pub fn new(report: &'a Report, by: By, time_zone: &'a str, filter: LedgerFilter, missing: u64) -> Self {
         let groups = report.groups_by(by).into_iter();
         Self {

@@ -10,10 +10,11 @@ pub mod report;
 pub mod totals;
 pub mod when;
 
-pub use documents::{ConversationsDocument, HistoryDocument, ReportDocument};
+pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use history::{Entry, History, NoHistory};
 pub use record::{
     Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window,
+    Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Costs, Saved, Totals};

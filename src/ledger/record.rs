@@ -341,6 +341,15 @@ pub struct Window {
     pub spike: bool,
 }
 
+/// How full the model's window is, in a word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Zone {
+    /// `green`, `yellow`, `orange`, `red`.
+    pub name: String,
+    /// It is not by the provider's figure.
+    pub estimated: bool,
+}
+
 /// How long things took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -366,6 +375,17 @@ impl Record {
     /// The tokens of the prompt, where the provider's figures tell.
     pub fn prompt_tokens(&self) -> Option<u64> {
         self.tokens.filter(|_| !self.prompt_is_unknown).map(|tokens| tokens.prompt())
+    }
+
+    /// The zone of what was sent. Without the provider's figure it is the one that was estimated, where that was sent.
+    pub fn zone(&self) -> Option<Zone> {
+        let window = self.window.as_ref()?;
+        let is_as_measured =
+            self.edits.event.is_none() && self.edits.state != "observed" && !self.edits.original_resent;
+        let measured = window.zone_sent.clone().map(|name| Zone { name, estimated: false });
+        let estimated =
+            || Some(Zone { name: window.zone.clone().filter(|_| is_as_measured)?, estimated: true });
+        measured.or_else(estimated)
     }
 
     /// Whether the provider gave some figures, but not those that a cost takes.
@@ -583,6 +603,29 @@ mod tests {
             assert_eq!(serde_json::from_str::<Record>(&row.record).unwrap(), record);
             assert_eq!(row.cost, record.cost.map(|cost| cost.total));
         }
+    }
+
+    #[test]
+    fn a_zone_is_an_estimate_where_the_provider_gave_no_figure() {
+        let window = |sent: Option<&str>| Window {
+            zone: Some("red".to_owned()),
+            zone_sent: sent.map(str::to_owned),
+            ..Window::default()
+        };
+        let edits = |state: &str, event| Edits { state: state.to_owned(), event, ..Edits::default() };
+        let event = Some(Event::default());
+        for (sent, edits, expected) in [
+            (Some("green"), edits("edited", event.clone()), Some(("green", false))),
+            (None, edits("edited", None), Some(("red", true))),
+            (None, edits("edited", event), None),
+            (None, edits("observed", None), None),
+            (None, Edits { original_resent: true, ..edits("edited", None) }, None),
+        ] {
+            let record = Record { window: Some(window(sent)), edits, ..Record::default() };
+            let expected = expected.map(|(name, estimated)| Zone { name: name.to_owned(), estimated });
+            assert_eq!(record.zone(), expected, "{record:?}");
+        }
+        assert_eq!(Record::default().zone(), None);
     }
 
     /// Lines of older and of newer versions are read too.

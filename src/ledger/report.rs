@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::record::Record;
+use super::record::{Record, Zone};
 use super::totals::Totals;
 use super::when;
 use crate::store::LedgerEntry;
@@ -116,6 +116,10 @@ pub struct Conversation {
     pub models: BTreeSet<String>,
     /// The sums.
     pub totals: Totals,
+    /// How full the window was with the last request of the client's; `None` where that is not known.
+    pub zone: Option<Zone>,
+    /// When that one came.
+    zone_ms: Option<i64>,
 }
 
 impl Conversations {
@@ -170,6 +174,8 @@ impl Conversation {
             clients: BTreeSet::new(),
             models: BTreeSet::new(),
             totals: Totals::default(),
+            zone: None,
+            zone_ms: None,
         }
     }
 
@@ -177,6 +183,9 @@ impl Conversation {
         self.started_ms = self.started_ms.min(at_ms);
         self.last_ms = self.last_ms.max(at_ms);
         self.totals.add(&record);
+        if record.own.is_none() && self.zone_ms.is_none_or(|last_ms| last_ms < at_ms) {
+            (self.zone, self.zone_ms) = (record.zone(), Some(at_ms));
+        }
         self.clients.extend(record.client);
         self.models.extend(record.model.or(record.model_asked));
     }
@@ -185,7 +194,7 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Cost;
+    use crate::ledger::{Cost, Own, Window};
     use crate::usage::Money;
 
     fn record(conversation: &str, model: Option<&str>, total: Option<i64>) -> Record {
@@ -230,6 +239,29 @@ mod tests {
         assert_eq!(groups(By::Day), [unknown, large, small], "by name");
         assert_eq!(report.total.cost.map(|cost| cost.total), Some(Money::from_picodollars(13)));
         assert_eq!((report.total.requests, report.unreadable), (5, 1));
+    }
+
+    /// The last request says how full the window is; calls of the gateway's own have none.
+    #[test]
+    fn a_conversation_is_as_full_as_with_its_last_request() {
+        let zone = |name: &str| Some(Window { zone_sent: Some(name.to_owned()), ..Window::default() });
+        let red = Record { window: zone("red"), ..record("a", None, None) };
+        let green = Record { window: zone("green"), ..record("a", None, None) };
+        let own = Record { own: Some(Own::default()), ..record("a", None, None) };
+        for (newest_first, expected) in [
+            (&[&red, &green][..], Some("red")),
+            (&[&own, &green, &red], Some("green")),
+            (&[&record("a", None, None), &red], None),
+            (&[&own], None),
+        ] {
+            let mut conversations = Conversations::newest(1);
+            for (at_ms, record) in (0..9).rev().zip(newest_first) {
+                let record = serde_json::to_string(record).unwrap();
+                conversations.add(LedgerEntry { at_ms, record: &record });
+            }
+            let zone = conversations.newest_first()[0].zone.as_ref().map(|zone| zone.name.as_str());
+            assert_eq!(zone, expected, "{newest_first:?}");
+        }
     }
 
     #[test]

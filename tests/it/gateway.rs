@@ -481,7 +481,13 @@ fn full_texts_can_be_fetched_from_the_admin_listener() {
     assert_eq!(send(address, "GET", &format!("/{unknown}x"), &[], "").0, 404);
     for (method, path, status, body) in [
         ("GET", "/health", 200, "{\"status\":\"ok\"}\n"),
-        ("GET", "/", 404, "not found; there are /health, /metrics, /outputs/ID\n"),
+        (
+            "GET",
+            "/dashboard",
+            404,
+            "not found; there are /, /api/conversations, /api/conversations/ID, /api/report, /health, /metrics, \
+             /outputs/ID\n",
+        ),
         ("GET", "/outputs/none", 404, "no such output; it may have been removed with age\n"),
         ("POST", "/health", 405, "only GET\n"),
     ] {

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -125,7 +125,7 @@ fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> 
     Some((head, body))
 }
 
-/// Sends a request on a connection of its own and reads the whole answer.
+/// Sends a request on a connection of its own and reads the whole answer: status and body.
 pub(crate) fn send(
     address: SocketAddr,
     method: &str,
@@ -133,8 +133,23 @@ pub(crate) fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> (u16, Vec<u8>) {
+    let (status, _, body) = exchange(address, method, path, headers, body);
+    (status, body)
+}
+
+/// The same, with the answer's head. The host is the address, unless a header says otherwise.
+pub(crate) fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if headers.iter().all(|(name, _)| *name != "host") {
+        head.extend(["host: ", &address.to_string(), "\r\n"]);
+    }
     for (name, value) in headers {
         head.extend([*name, ": ", *value, "\r\n"]);
     }
@@ -147,7 +162,8 @@ pub(crate) fn send(
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a head has a status");
     let body = answer[end + 4..].to_vec();
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    (status, if chunked { unchunk(&body) } else { body })
+    let body = if chunked { unchunk(&body) } else { body };
+    (status, head, body)
 }
 
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
@@ -166,6 +182,7 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
 /// The gateway as a process of its own.
 pub(crate) struct Gateway {
     child: Child,
+    says: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
 }
 
@@ -189,15 +206,19 @@ impl Gateway {
             .arg("--config")
             .arg(&file)
             .env("XDG_STATE_HOME", home)
+            .env("TZ", "UTC")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit('/').next().and_then(|address| address.parse().ok());
-        let address = address.expect("the gateway says where it listens");
-        Self { child, address }
+        let mut says = BufReader::new(child.stdout.take().unwrap());
+        let address = said(&mut says, "listening on http://");
+        Self { child, says, address }
+    }
+
+    /// Where its dashboard is, if it has one; asked for once.
+    pub(crate) fn admin(&mut self) -> SocketAddr {
+        said(&mut self.says, "dashboard on http://")
     }
 
     pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Vec<u8>) {
@@ -216,6 +237,14 @@ impl Gateway {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         assert!(self.child.wait().unwrap().success());
     }
+}
+
+/// An address that the gateway says in a line.
+fn said(says: &mut BufReader<ChildStdout>, before: &str) -> SocketAddr {
+    let mut line = String::new();
+    says.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix(before).and_then(|address| address.parse().ok());
+    address.expect("the gateway says where it listens")
 }
 
 impl Drop for Gateway {

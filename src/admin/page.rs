@@ -1,0 +1,85 @@
+//! The page for people: one file that asks the API for all it shows.
+//!
+//! It holds no figure itself, takes nothing from elsewhere, and runs no script but its own: the policy that it is
+//! served with names that by its digest.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+
+/// The page.
+pub(super) const HTML: &str = include_str!("page.html");
+
+/// What a browser lets it do.
+pub(super) fn policy() -> String {
+    format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        digest(within("<script>", "</script>")),
+        digest(within("<style>", "</style>")),
+    )
+}
+
+/// What stands between two marks.
+fn within(start: &str, end: &str) -> &'static str {
+    HTML.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map_or("", |(text, _)| text)
+}
+
+fn digest(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that stand in a text between a mark and a quote.
+    fn names<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
+        text.split(mark).skip(1).filter_map(|rest| rest.split(['"', '\'']).next()).collect()
+    }
+
+    #[test]
+    fn it_is_small_and_takes_nothing_from_elsewhere() {
+        assert!(HTML.len() < 20 << 10, "{} bytes", HTML.len());
+        for (mark, times) in [("<script", 1), ("<style", 1), ("</script>", 1), ("</style>", 1), ("src=", 0)] {
+            assert_eq!(HTML.matches(mark).count(), times, "{mark}");
+        }
+        for elsewhere in ["http:", "https:", "//", "@import", "url(", " style=", " onclick", "innerHTML"] {
+            let code = HTML.lines().filter(|line| !line.trim_start().starts_with("//"));
+            assert_eq!(
+                code.filter(|line| line.contains(elsewhere)).collect::<Vec<_>>(),
+                [""; 0],
+                "{elsewhere}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_script_refers_to_is_there() {
+        let script = within("<script>", "</script>");
+        let (ids, used) = (names(HTML, " id=\""), names(script, "$('"));
+        assert!(!used.is_empty() && used.iter().all(|id| ids.contains(id)), "{used:?} of {ids:?}");
+        assert!(ids.iter().all(|id| used.contains(id)), "{ids:?} are used: {used:?}");
+        let asked = names(script, "'/api/");
+        assert!(!asked.is_empty());
+        for path in asked {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let question = super::super::api::Question::new(path, query.trim_end_matches(['&', '=']));
+            assert!(question.is_ok(), "/api/{path}?{query}: {question:?}");
+        }
+    }
+
+    #[test]
+    fn its_own_script_and_style_are_allowed_and_nothing_else() {
+        // `printf abc | openssl dgst -sha256 -binary | base64`
+        assert_eq!(digest("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
+        assert_eq!((within("<script>", "<never>"), within("<never>", "</script>")), ("", ""));
+        let policy = policy();
+        let (script, style) = (within("<script>", "</script>"), within("<style>", "</style>"));
+        assert!(script.contains("fetch(") && style.contains("color"));
+        for part in [format!("script-src '{}';", digest(script)), format!("style-src '{}';", digest(style))] {
+            assert!(policy.contains(&part), "{policy}");
+        }
+        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+    }
+}

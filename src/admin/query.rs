@@ -1,0 +1,116 @@
+//! The parameters of a URL. Each is known, and there once; whatever else was written is said to be wrong.
+
+/// Parameters that are yet to be read.
+#[derive(Debug)]
+pub(super) struct Query {
+    left: Vec<(String, String)>,
+    known: Vec<&'static str>,
+}
+
+/// A parameter that is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) parameter: String,
+    /// What is wrong with it.
+    pub(super) message: String,
+}
+
+impl Wrong {
+    pub(super) fn new(parameter: &str, message: impl Into<String>) -> Self {
+        Self { parameter: parameter.to_owned(), message: message.into() }
+    }
+}
+
+impl Query {
+    /// Takes a query apart.
+    pub(super) fn new(text: &str) -> Result<Self, Wrong> {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let left = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let read = |text: &str| unescaped(&text.replace('+', " "));
+            read(name).zip(read(value)).ok_or_else(|| Wrong::new(name, "its escapes are no UTF-8"))
+        });
+        Ok(Self { left: left.collect::<Result<_, _>>()?, known: Vec::new() })
+    }
+
+    /// The value of a parameter.
+    pub(super) fn take(&mut self, name: &'static str) -> Result<Option<String>, Wrong> {
+        self.known.push(name);
+        let (mut values, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.left).into_iter().partition(|(other, _)| other == name);
+        self.left = left;
+        if values.len() > 1 {
+            return Err(Wrong::new(name, "it is there more than once"));
+        }
+        Ok(values.pop().map(|(_, value)| value))
+    }
+
+    /// There is none but those that were asked for.
+    pub(super) fn end(self) -> Result<(), Wrong> {
+        let Some((name, _)) = self.left.first() else { return Ok(()) };
+        let known: Vec<String> = self.known.iter().map(|name| format!("`{name}`")).collect();
+        Err(Wrong::new(name, format!("there is no such parameter, only {}", known.join(", "))))
+    }
+}
+
+/// A text of a URL with its escapes replaced by what they stand for; `None` if that is no UTF-8.
+pub(super) fn unescaped(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read() {
+        for (text, expected) in [
+            ("", Some("")),
+            ("a%20b%2Fc", Some("a b/c")),
+            ("%c3%A4", Some("ä")),
+            ("ä", Some("ä")),
+            ("%", None),
+            ("%2", None),
+            ("%+1", None),
+            ("%zz", None),
+            ("%ä", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(unescaped(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_known_and_there_once() {
+        for (text, expected) in [
+            ("", Ok((None, None))),
+            ("a=1&b=x+y%2B", Ok((Some("1"), Some("x y+")))),
+            ("b&", Ok((None, Some("")))),
+            ("a=1&a=1", Err(("a", "it is there more than once"))),
+            ("c=1&d", Err(("c", "there is no such parameter, only `a`, `b`"))),
+            ("A=1", Err(("A", "there is no such parameter, only `a`, `b`"))),
+            ("b=%f", Err(("b", "its escapes are no UTF-8"))),
+        ] {
+            let read = || {
+                let mut query = Query::new(text)?;
+                let both = (query.take("a")?, query.take("b")?);
+                query.end()?;
+                Ok(both)
+            };
+            let expected = expected
+                .map(|(a, b): (Option<&str>, Option<&str>)| (a.map(str::to_owned), b.map(str::to_owned)))
+                .map_err(|(parameter, message)| Wrong::new(parameter, message));
+            assert_eq!(read(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Which path is answered with what, and to whom.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::Semaphore;
+
+use super::api::{self, Question, Refusal};
+use super::{Pages, page, visitor};
+
+/// Who read the books at a time.
+const READERS: usize = 2;
+/// Who read them or wait for that. Far fewer than connections: there is always one left for who asks for health.
+const ASKING: usize = 8;
+
+type Answer = Response<Full<Bytes>>;
+
+/// What every answer says to browsers.
+const ALWAYS: [(HeaderName, &str); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost";
+const FOREIGN: &str = "asked by a page of another origin";
+
+/// What answers.
+pub(super) struct Desk {
+    pages: Pages,
+    listening: SocketAddr,
+    readers: Arc<Semaphore>,
+    asking: Semaphore,
+}
+
+impl Desk {
+    /// For a listener on this address.
+    pub(super) fn new(pages: Pages, listening: SocketAddr) -> Self {
+        Self { pages, listening, readers: Arc::new(Semaphore::new(READERS)), asking: Semaphore::new(ASKING) }
+    }
+
+    /// The answer to a request, whose body nobody reads.
+    pub(super) async fn answer(&self, head: &Parts) -> Answer {
+        let mut answer = self.routed(head).await;
+        for (name, value) in ALWAYS {
+            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+
+    async fn routed(&self, head: &Parts) -> Answer {
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refusal;
+        }
+        let is_link = visitor::is_link(&head.headers);
+        match head.uri.path() {
+            "/health" => answer(StatusCode::OK, "application/json", "{\"status\":\"ok\"}\n"),
+            "/metrics" => answer(StatusCode::OK, "text/plain; version=0.0.4", (self.pages.metrics)()),
+            // It has no figures: a link may lead here from anywhere.
+            "/" => self.guarded(head, is_link).map_or_else(refused, |()| dashboard()),
+            path => match (path.strip_prefix("/outputs/"), path.strip_prefix("/api/")) {
+                (Some(id), _) => self.guarded(head, is_link).map_or_else(refused, |()| self.output(id)),
+                (_, Some(path)) => {
+                    let document = match self.guarded(head, false) {
+                        Ok(()) => self.document(path, head.uri.query().unwrap_or_default()).await,
+                        Err(why) => Err(Refusal::new(StatusCode::FORBIDDEN, why)),
+                    };
+                    document.map_or_else(|refusal| told(&refusal), |json| answer(StatusCode::OK, JSON, json))
+                }
+                (None, None) => {
+                    let paths =
+                        format!("not found; there are /, {}, /health, /metrics, /outputs/ID\n", api::PATHS);
+                    text(StatusCode::NOT_FOUND, paths)
+                }
+            },
+        }
+    }
+
+    /// Whether who asks may have what only the user's own programs are to see; else why not.
+    fn guarded(&self, head: &Parts, is_link: bool) -> Result<(), &'static str> {
+        if !visitor::is_addressed_here(head, self.listening) {
+            return Err(ELSEWHERE);
+        }
+        if visitor::is_foreign(&head.headers) && !is_link { Err(FOREIGN) } else { Ok(()) }
+    }
+
+    fn output(&self, id: &str) -> Answer {
+        match self.pages.outputs.read(id) {
+            Ok(Some(full)) => text(StatusCode::OK, full),
+            Ok(None) => text(StatusCode::NOT_FOUND, "no such output; it may have been removed with age\n"),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the output cannot be read\n"),
+        }
+    }
+
+    async fn document(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
+        let question = Question::new(path, query)?;
+        let busy = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many read the books; ask again");
+        let _asking = self.asking.try_acquire().map_err(|_| busy())?;
+        let reading = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| busy())?;
+        let books = self.pages.books.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            // Whoever asked may have left: it counts as long as it is read.
+            let _reading = reading;
+            question.answer(&books)
+        });
+        let broken = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the books could not be read");
+        read.await.map_err(broken)?
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn dashboard() -> Answer {
+    let mut answer = answer(StatusCode::OK, "text/html; charset=utf-8", page::HTML);
+    if let Ok(policy) = page::policy().try_into() {
+        answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    answer
+}
+
+fn refused(why: &str) -> Answer {
+    text(StatusCode::FORBIDDEN, format!("{why}\n"))
+}
+
+fn told(refusal: &Refusal) -> Answer {
+    let mut answer = answer(refusal.status, JSON, refusal.to_json());
+    if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    answer
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    answer(status, "text/plain; charset=utf-8", body)
+}
+
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::{JoinSet, yield_now};
+
+    use super::*;
+    use crate::store::Outputs;
+
+    fn get(path: &str) -> Parts {
+        let request = http::Request::get(path).header("host", "127.0.0.1").body(());
+        request.unwrap().into_parts().0
+    }
+
+    /// Who reads the books holds up those who read them, up to a number, and nobody else.
+    #[tokio::test]
+    async fn readers_of_the_books_hold_nobody_else_up() {
+        let home = tempfile::tempdir().unwrap();
+        let pages = Pages {
+            outputs: Outputs::new(home.path()),
+            books: home.path().join("none.db"),
+            metrics: Box::new(String::new),
+        };
+        let desk = Arc::new(Desk::new(pages, "127.0.0.1:1".parse().unwrap()));
+        let reading = Arc::clone(&desk.readers).acquire_many_owned(READERS as u32).await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..ASKING {
+            let desk = Arc::clone(&desk);
+            waiting.spawn(async move { desk.answer(&get("/api/report")).await.status() });
+        }
+        while desk.asking.available_permits() > 0 {
+            yield_now().await;
+        }
+        assert_eq!(desk.answer(&get("/health")).await.status(), StatusCode::OK);
+        let refused = desk.answer(&get("/api/report")).await;
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
+        drop(reading);
+        assert_eq!(waiting.join_all().await, [StatusCode::OK; ASKING]);
+        assert_eq!(desk.answer(&get("/api/report")).await.status(), StatusCode::OK);
+    }
+}

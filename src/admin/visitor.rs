@@ -1,0 +1,135 @@
+//! Who asks: a program or the user, or a web page that has no business here.
+//!
+//! No answer says that another origin may read it. But a page whose name is made to lead to this machine (DNS
+//! rebinding) is of no other origin to a browser, and still asks by that name: the books and texts are for who asks by
+//! an address, or by a name that nobody else can have. `/health` and `/metrics` answer by any name, as probes and
+//! Prometheus use those of services; they have sums, and nothing of single conversations. Programs can say what they
+//! like, and could read the files as well.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Whether the request is for an address or a name that can only mean a listener on this address: an IP address,
+/// `localhost`, and where others than this machine may connect, a name without a dot, such as a container's, which
+/// nobody can register.
+pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr) -> bool {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let Ok(host) = Authority::try_from(host.as_bytes()) else { return false };
+    [Some(&host), head.uri.authority()].into_iter().flatten().all(|name| is_own(name, listening.ip()))
+}
+
+fn is_own(name: &Authority, listening: IpAddr) -> bool {
+    let host = name.host();
+    if name.as_str().contains('@') || host.is_empty() {
+        return false;
+    }
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if address.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    match host.rsplit_once('.') {
+        Some((_, last)) => last == "localhost",
+        None => host == "localhost" || !listening.is_loopback(),
+    }
+}
+
+/// Whether a page of another origin asks.
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host))
+    };
+    let is_same = |site: &HeaderValue| site == "same-origin" || site == "none";
+    !headers.get_all(ORIGIN).iter().all(is_own) || !headers.get_all(FETCH_SITE).iter().all(is_same)
+}
+
+/// Whether somebody follows a link, by whatever page: what comes is shown in a window that the page cannot look into.
+pub(super) fn is_link(headers: &HeaderMap) -> bool {
+    headers.get(FETCH_DEST).is_some_and(|destination| destination == "document")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = http::Request::get(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn only_names_of_this_machine_lead_here() {
+        let (own, network) = ("127.0.0.1:8788".parse().unwrap(), "0.0.0.0:8788".parse().unwrap());
+        for (host, here, on_a_network) in [
+            ("127.0.0.1:8788", true, true),
+            ("127.0.0.1", true, true),
+            ("10.1.2.3:8788", true, true),
+            ("[::1]:8788", true, true),
+            ("[fe80::1]", true, true),
+            ("localhost:8788", true, true),
+            ("LocalHost", true, true),
+            ("localhost.", true, true),
+            ("plimsoll.localhost:8788", true, true),
+            ("plimsoll:8788", false, true),
+            ("evil.example:8788", false, false),
+            ("127.0.0.1.evil.example", false, false),
+            ("localhost.evil.example", false, false),
+            ("notlocalhost.example", false, false),
+            ("evil.example.", false, false),
+            ("127.0.0.1@evil.example", false, false),
+            ("evil.example@127.0.0.1", false, false),
+            ("[::1", false, false),
+            ("a b", false, false),
+            (":8788", false, false),
+            ("", false, false),
+        ] {
+            for (listening, expected) in [(own, here), (network, on_a_network)] {
+                let head = head("/", &[("host", host)]);
+                assert_eq!(is_addressed_here(&head, listening), expected, "{host} at {listening}");
+            }
+        }
+        for (uri, headers) in [
+            ("/", &[][..]),
+            ("/", &[("host", "127.0.0.1"), ("host", "evil.example")]),
+            ("http://evil.example/", &[("host", "127.0.0.1")]),
+        ] {
+            assert!(!is_addressed_here(&head(uri, headers), own), "{uri} {headers:?}");
+        }
+        assert!(is_addressed_here(&head("http://127.0.0.1/", &[("host", "127.0.0.1")]), own));
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_foreign() {
+        const HOST: (&str, &str) = ("host", "127.0.0.1:8788");
+        for (headers, foreign) in [
+            (&[HOST][..], false),
+            (&[HOST, ("origin", "http://127.0.0.1:8788")], false),
+            (&[HOST, ("origin", "https://127.0.0.1:8788")], false),
+            (&[HOST, ("origin", "http://127.0.0.1:3000")], true),
+            (&[HOST, ("origin", "http://127.0.0.1:8788.evil.example")], true),
+            (&[HOST, ("origin", "null")], true),
+            (&[HOST, ("origin", "")], true),
+            (&[HOST, ("origin", "http://127.0.0.1:8788"), ("origin", "http://evil.example")], true),
+            (&[HOST, ("sec-fetch-site", "same-origin")], false),
+            (&[HOST, ("sec-fetch-site", "none")], false),
+            (&[HOST, ("sec-fetch-site", "same-site")], true),
+            (&[HOST, ("sec-fetch-site", "cross-site")], true),
+            (&[HOST, ("sec-fetch-site", "cross-site"), ("origin", "http://127.0.0.1:8788")], true),
+        ] {
+            assert_eq!(is_foreign(&head("/", headers).headers), foreign, "{headers:?}");
+        }
+    }
+}
