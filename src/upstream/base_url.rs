@@ -71,13 +71,14 @@ impl BaseUrl {
 
     /// Whether it is on this machine, as far as that can be told without a resolver.
     pub fn is_local(&self) -> bool {
-        self.ip().is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
+        self.ip().map(|ip| ip.to_canonical()).is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
     }
 
     /// Its host, where that is an address or the name of this machine.
     pub(super) fn ip(&self) -> Option<IpAddr> {
         let host = self.domain().trim_start_matches('[').trim_end_matches(']');
-        if ["localhost", "localhost."].iter().any(|name| host.eq_ignore_ascii_case(name)) {
+        let name = host.strip_suffix('.').unwrap_or(host);
+        if name.rsplit('.').next().is_some_and(|top| top.eq_ignore_ascii_case("localhost")) {
             return Some(Ipv4Addr::LOCALHOST.into());
         }
         host.parse().ok()
@@ -89,7 +90,7 @@ impl BaseUrl {
             let is_here = ip.is_loopback() || ip.is_unspecified();
             ip == address.ip() || (is_here && (address.ip().is_unspecified() || ip.is_unspecified()))
         };
-        self.port() == address.port() && self.ip().is_some_and(is_reached)
+        self.port() == address.port() && self.ip().map(|ip| ip.to_canonical()).is_some_and(is_reached)
     }
 
     /// Whether connections to it are encrypted.
@@ -149,6 +150,9 @@ mod tests {
             ("http://127.0.0.1:9000/v1", "127.0.0.1:9000", true),
             ("http://localhost:9000", "127.0.0.1:9000", true),
             ("http://LOCALHOST:9000", "0.0.0.0:9000", true),
+            ("http://gateway.localhost.:9000", "127.0.0.1:9000", true),
+            ("http://localhost.example:9000", "127.0.0.1:9000", false),
+            ("http://[::ffff:127.0.0.1]:9000", "127.0.0.1:9000", true),
             ("http://[::1]:9000", "[::1]:9000", true),
             ("http://0.0.0.0:80", "127.0.0.1:80", true),
             ("http://127.0.0.1", "127.0.0.1:80", true),

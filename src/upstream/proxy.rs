@@ -306,6 +306,8 @@ mod tests {
             ("all=http://b", "http://LOCALHOST:11434", Ok(None)),
             ("all=http://b", "http://localhost.:11434", Ok(None)),
             ("all=http://b", "http://[::1]:11434", Ok(None)),
+            ("all=http://b", "http://ollama.localhost:11434", Ok(None)),
+            ("all=http://b", "http://localhost.test:11434", Ok(Some("http://b"))),
             ("all=https://b", "https://api.test", Err(ProxyError::Scheme)),
             ("all=https://b none=api.test", "https://api.test", Ok(None)),
         ] {
