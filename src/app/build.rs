@@ -14,6 +14,7 @@ use super::books::{Books, Means};
 use super::budget::Budget;
 use super::memo::Indexes;
 use super::meter::Meter;
+use super::pages::Pages;
 use super::recall::reached;
 use super::route::{Routes, Served};
 use super::summaries::{Summaries, Terms};
@@ -160,6 +161,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     };
     Ok(Core {
         routes,
+        pages: Pages::new(config.listen.origins.clone()),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,

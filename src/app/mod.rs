@@ -17,6 +17,7 @@ mod memo;
 mod meter;
 mod metrics;
 mod opening;
+mod pages;
 mod preview;
 mod recall;
 mod rewrite;
@@ -60,6 +61,7 @@ use follow::Attempt;
 use letter::Letter;
 use memo::Indexes;
 use meter::Meter;
+use pages::Pages;
 use rewritten::Rewritten;
 use route::{Purpose, Routes};
 use state::State;
@@ -72,6 +74,7 @@ use windows::Windows;
 /// Everything that requests share.
 struct Core {
     routes: Routes,
+    pages: Pages,
     memo: Indexes,
     lineage: Lineage,
     store: Arc<dyn Store>,
@@ -134,7 +137,12 @@ struct Sidecar {
 
 impl Gateway for Sidecar {
     fn route(&self, head: &Parts) -> Route {
-        self.core.routes.route(head)
+        let route = self.core.routes.route(head);
+        let upstream = match &route {
+            Route::Forward(target) | Route::Read(target) => &target.upstream,
+            Route::Refuse(_) => return route,
+        };
+        self.core.pages.refusal(upstream, &head.headers).map_or(route, Route::Refuse)
     }
 
     async fn prepare(&self, inbound: Inbound) -> Prepared {
@@ -307,7 +315,9 @@ impl Sidecar {
             }
             _ => None,
         };
-        summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)
+        let job = summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)?;
+        // Whoever may not use what is added to requests may not have others made with it.
+        self.core.pages.refusal(&job.call.upstream, &head.headers).is_none().then_some(job)
     }
 }
 

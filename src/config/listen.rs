@@ -3,16 +3,20 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::section::Section;
+use super::shaping::tools;
 use super::value::{Fault, FromValue};
+use crate::shape::settings::Tools;
 use crate::upstream::BaseUrl;
 
 /// Where clients and the administrator connect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Listen {
     /// The address for clients.
     pub address: SocketAddr,
     /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
+    /// Origins of web pages that may use what `upstream.NAME.headers` adds, besides those of this machine.
+    pub origins: Tools,
 }
 
 impl Listen {
@@ -39,5 +43,20 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Listen {
         let key = if section.has("admin") { "admin" } else { "address" };
         section.problem(key, "`listen.address` and `listen.admin` are the same address", None);
     }
-    Listen { address, admin }
+    Listen { address, admin, origins: origins(section) }
+}
+
+fn origins(section: &mut Section<'_, '_>) -> Tools {
+    let origins = tools(section, "origins", Tools::default());
+    for pattern in origins.patterns() {
+        let can_match = match pattern.split_once("://") {
+            Some((_, host)) => !host.contains('/'),
+            None => pattern == "null" || pattern.starts_with('*'),
+        };
+        if !can_match {
+            let hint = "an origin is a scheme, a host and maybe a port: \"https://app.example.com\"";
+            section.problem("origins", format!("no origin is like {pattern:?}"), Some(hint.to_owned()));
+        }
+    }
+    origins
 }

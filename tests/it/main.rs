@@ -17,6 +17,7 @@ mod inspected;
 mod judged;
 mod marks;
 mod mechanisms;
+mod pages;
 mod presets;
 mod proxy;
 mod recovery;

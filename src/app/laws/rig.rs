@@ -13,6 +13,7 @@ use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
+use crate::app::pages::Pages;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
@@ -111,6 +112,7 @@ impl Rig {
         };
         Core {
             routes: Routes::Named(Vec::new()),
+            pages: Pages::new(Tools::default()),
             memo: Indexes::new(1 << 20),
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,

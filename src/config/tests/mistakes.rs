@@ -59,6 +59,15 @@ const MISTAKES: &[(&str, &str)] = &[
         "[profile.a]\nmatch.model = 'x'\nclear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'",
         "3: `profile.a.clear.weights`: the weights must add up to 1, got 1.850\n4: `profile.a.window.target`: must be below `window.trigger`\n5: `profile.a.summarize.upstream`: there is no upstream `x`\n5: `profile.a.summarize.model`: must be set where `summarize.upstream` is\n6: `profile.a.summarize.max_wait`: must be below `limits.rewrite_timeout`",
     ),
+    // Origins.
+    (
+        "[listen]\norigins = ['https://ok.test:*', '*.ok.test', 'null', 'http?://ok.test', 'app.test', 'https://app.test/']",
+        "2: `listen.origins`: no origin is like \"app.test\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"\n2: `listen.origins`: no origin is like \"https://app.test/\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"",
+    ),
+    (
+        "listen.origins = ['[', 5]",
+        "1: `listen.origins[0]`: \"[\" is no pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got an integer",
+    ),
     // Keys and tables.
     ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
     ("max_lines = 5", "1: `max_lines`: unknown key\n  hint: did you mean `truncate.max_lines`?"),

@@ -1,0 +1,111 @@
+//! Web pages: which of them may use the headers that the configuration adds to requests.
+//!
+//! Any page can have the user's browser send requests to this machine. What goes out with nothing but what came is the
+//! page's own affair; what the configuration adds may be a key. Says nothing of requests that no browser has marked.
+
+use http::header::ORIGIN;
+use http::{HeaderMap, StatusCode};
+
+use crate::conversation::Tools;
+use crate::server::Fault;
+use crate::upstream::{BaseUrl, Upstream};
+
+/// Where browsers say whose request it is, also where it has no origin: that of an image, or of a link.
+const SITE: &str = "sec-fetch-site";
+
+/// The origin of pages that have none to say: sandboxed ones, and files.
+const NULL: &str = "null";
+
+/// The pages that may use the configuration's headers.
+#[derive(Debug)]
+pub(super) struct Pages {
+    named: Tools,
+}
+
+impl Pages {
+    /// Pages of this machine, and those whose origins match one of the patterns.
+    pub(super) fn new(named: Tools) -> Self {
+        Self { named }
+    }
+
+    /// What a request with these headers is refused with, if it would be sent to `upstream` with more than came.
+    pub(super) fn refusal(&self, upstream: &Upstream, headers: &HeaderMap) -> Option<Fault> {
+        if upstream.headers().is_empty() {
+            return None;
+        }
+        let origin = self.stranger(headers)?;
+        let origin = if origin.is_empty() { "not told".to_owned() } else { format!("`{origin}`") };
+        let name = upstream.name();
+        let message = format!(
+            "a web page (origin {origin}) may not use what `upstream.{name}.headers` adds to requests; \
+             `listen.origins` of the configuration names pages that may"
+        );
+        Some(Fault::client(StatusCode::FORBIDDEN, message))
+    }
+
+    /// The origin of a page that may not, empty where it has none.
+    fn stranger<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let is_named = |origin: &str| self.named.matches(origin);
+        if headers.contains_key(ORIGIN) {
+            let mut origins = headers.get_all(ORIGIN).iter().map(|origin| origin.to_str().unwrap_or(NULL));
+            return origins.find(|origin| is_foreign(origin) && !is_named(origin));
+        }
+        let is_foreign = headers.get_all(SITE).iter().any(|site| site == "cross-site");
+        (is_foreign && !is_named("")).then_some("")
+    }
+}
+
+/// Whether an origin is that of a web page of another machine, or of one that may be. Other schemes are those of
+/// programs that the user has installed: extensions of browsers and editors, desktop applications.
+fn is_foreign(origin: &str) -> bool {
+    let Some((scheme, _)) = origin.split_once("://") else { return origin.eq_ignore_ascii_case(NULL) };
+    match &*scheme.to_ascii_lowercase() {
+        "http" | "https" => !origin.parse::<BaseUrl>().is_ok_and(|url| url.is_local()),
+        // Whatever was downloaded may be opened.
+        "file" => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_of_other_machines() {
+        for (origin, expected) in [
+            ("http://localhost", false),
+            ("http://localhost:3000", false),
+            ("https://LOCALHOST:3000", false),
+            ("http://app.localhost:5173", false),
+            ("http://127.0.0.1:8787", false),
+            ("http://127.1.2.3", false),
+            ("http://[::1]:3000", false),
+            ("http://[::ffff:7f00:1]:3000", false),
+            ("http://evil.test", true),
+            ("HTTPS://evil.test", true),
+            ("http://evil.test:8787", true),
+            ("http://localhost.evil.test", true),
+            ("http://evillocalhost", true),
+            ("http://127.0.0.1.evil.test", true),
+            ("http://localhost@evil.test", true),
+            ("http://localhost http://evil.test", true),
+            ("http://192.168.1.5:3000", true),
+            ("http://[2001:db8::1]", true),
+            ("https://", true),
+            ("null", true),
+            ("file://", true),
+            ("chrome-extension://abcdefghijklmnopabcdefghijklmnop", false),
+            ("moz-extension://0b1f6c5e-0000-4000-8000-000000000000", false),
+            ("safari-web-extension://0B1F6C5E", false),
+            ("vscode-webview://1c2d3e4f", false),
+            ("tauri://localhost", false),
+            ("http://tauri.localhost", false),
+            ("app://obsidian.md", false),
+            ("capacitor://localhost", false),
+            ("", false),
+        ] {
+            assert_eq!(is_foreign(origin), expected, "{origin}");
+        }
+    }
+}
