@@ -32,7 +32,7 @@ use crate::server::{self, Bound, Drained, Running, Server, Settings};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
-use crate::upstream::{self, Proxy, Upstream, Variables};
+use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
 
 /// Memory for decisions of threads that are being worked on, in bytes.
@@ -63,6 +63,16 @@ pub enum StartError {
         /// What is wrong with it.
         cause: StoreError,
     },
+    /// An upstream is reached by the gateway itself.
+    #[error("`upstream.{upstream}.{key}`: {place} is the gateway itself")]
+    Loop {
+        /// The name of the upstream.
+        upstream: String,
+        /// The key that has it so.
+        key: &'static str,
+        /// What that says.
+        place: String,
+    },
     /// A pattern of a price.
     #[error("`prices.model`: {0}")]
     Price(glob::PatternError),
@@ -90,15 +100,21 @@ impl App {
         let address = config.listen.address;
         let bound = Bound::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
         let admin = config.listen.admin.map(bind_admin).transpose()?.flatten();
-        let admin_address = admin.as_ref().map(admin::Bound::address);
-        let core = Arc::new(core(config, admin_address)?);
+        let config = &config.clone().listening_at(bound.address(), admin.as_ref().map(admin::Bound::address));
+        if let Some((upstream, key, place)) = config.looped() {
+            return Err(StartError::Loop { upstream: upstream.name.clone(), key, place });
+        }
+        for unusable in config.unusable_proxies() {
+            tracing::warn!("{unusable}");
+        }
+        let core = Arc::new(core(config)?);
         let tally = Arc::clone(&core.tally);
         let (shutdown, begun) = watch::channel(false);
         let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
         let housekeeping = housekeeping::start(core, server.stats(), admin, config, begun.clone())?;
-        let address = bound.address();
         let running = server.start(bound, &begun)?;
-        Ok(Self { address, admin: admin_address, running, housekeeping, shutdown, tally })
+        let config::Listen { address, admin, .. } = config.listen;
+        Ok(Self { address, admin, running, housekeeping, shutdown, tally })
     }
 
     /// Where clients connect.
@@ -139,7 +155,7 @@ fn bind_admin(address: SocketAddr) -> Result<Option<admin::Bound>, StartError> {
     }
 }
 
-fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> {
+fn core(config: &Config) -> Result<Core, StartError> {
     let outputs = Outputs::new(&config.outputs.dir);
     let path = config.state.dir.join(FILE_NAME);
     let store = Sqlite::open(&path, outputs.clone(), config.ledger.dir.clone(), config.limits.queue);
@@ -148,7 +164,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
     let tally = Arc::new(Tally::default());
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
-    let routes = routes(&config.upstreams, &config.proxies);
+    let routes = routes(config);
     let tunings = tunings(config, &routes);
     let summaries = summaries(config, &store, &prices, &tally, &budget)?;
     let means = Means {
@@ -173,7 +189,7 @@ fn core(config: &Config, admin: Option<SocketAddr>) -> Result<Core, StartError> 
         windows: Windows::new(),
         systems: Mutex::default(),
         recover: config.recover,
-        recall: Recall::new(config.outputs.recall, admin),
+        recall: Recall::new(config.outputs.recall, config.listen.admin),
         prices,
         summaries,
         books: Books::start(means, config.limits.queue)?,
@@ -246,46 +262,33 @@ pub(super) fn counting(policy: &Policy) -> Policy {
     }
 }
 
-fn routes(upstreams: &config::Upstreams, proxies: &Variables) -> Routes {
-    let served = |upstream| served(upstream, proxies);
-    match upstreams {
+fn routes(config: &Config) -> Routes {
+    let listeners = config.listen.addresses();
+    let served = |upstream| served(upstream, &config.proxies, &listeners);
+    match &config.upstreams {
         config::Upstreams::Single(only) => Routes::Single(served(only)),
         config::Upstreams::Named(all) => Routes::Named(all.iter().map(served).collect()),
     }
 }
 
-/// An upstream of the configuration, where the environment says that of proxies.
-pub fn upstream(upstream: &config::Upstream, proxies: &Variables) -> Upstream {
+/// An upstream of the configuration, where the environment says that of proxies and the requests for it come in there.
+pub fn upstream(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketAddr]) -> Upstream {
     let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
     settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
     settings.timeouts.connect = upstream.connect_timeout;
     settings.timeouts.idle = upstream.idle_timeout;
     settings.timeouts.response = upstream.response_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
-    settings.proxy = proxy(upstream, proxies);
+    // What the environment names and cannot be used is as if it were not there.
+    settings.proxy = upstream.proxy(proxies, listeners).unwrap_or_default();
+    settings.listeners = listeners.to_vec();
     Upstream::new(settings)
 }
 
-/// What the environment names that cannot be used is as if it were not there.
-fn proxy(upstream: &config::Upstream, proxies: &Variables) -> Option<Proxy> {
-    let by_environment = || {
-        Proxy::from_environment(proxies, &upstream.base_url).unwrap_or_else(|error| {
-            let upstream = &upstream.name;
-            tracing::warn!(%error, upstream, "the environment names a proxy that cannot be used: connecting without");
-            None
-        })
-    };
-    match &upstream.proxy {
-        config::Proxied::ByEnvironment => by_environment(),
-        config::Proxied::Never => None,
-        config::Proxied::By(proxy) => Some(proxy.clone()),
-    }
-}
-
-fn served(upstream: &config::Upstream, proxies: &Variables) -> Served {
+fn served(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketAddr]) -> Served {
     let dialects = upstream.protocols.iter().map(|protocol| protocol.as_str().to_owned()).collect();
     Served {
-        upstream: Arc::new(self::upstream(upstream, proxies)),
+        upstream: Arc::new(self::upstream(upstream, proxies, listeners)),
         dialects,
         include_usage: upstream.include_usage,
         cache_key: upstream.cache_key,

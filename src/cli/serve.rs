@@ -78,15 +78,12 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<Config, Failure> {
 
 /// No upstream may be the gateway itself, which would ask itself without end.
 fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
-    let upstreams = config.upstreams.as_slice();
-    let Some(own) = upstreams.iter().find(|upstream| config.listen.is_at(&upstream.base_url)) else {
-        return Ok(());
-    };
-    let place = match &options.upstream {
+    let Some((own, key, place)) = config.looped() else { return Ok(()) };
+    let said = match &options.upstream {
         Some(_) => "--upstream".to_owned(),
-        None => format!("upstream.{}.base_url", own.name),
+        None => format!("upstream.{}.{key}", own.name),
     };
-    Err(Failure::Usage(format!("`{place}`: {} is the gateway itself", own.base_url)))
+    Err(Failure::Usage(format!("`{said}`: {place} is the gateway itself")))
 }
 
 /// Accepts no more connections than there may be open files for: those beyond would break instead of wait.

@@ -6,7 +6,7 @@ use super::section::Section;
 use super::shaping::tools;
 use super::value::{Fault, FromValue};
 use crate::shape::settings::Tools;
-use crate::upstream::BaseUrl;
+use crate::upstream::{BaseUrl, Proxy};
 
 /// Where clients and the administrator connect.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,9 +20,19 @@ pub struct Listen {
 }
 
 impl Listen {
+    /// All of the addresses.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        [Some(self.address), self.admin].into_iter().flatten().collect()
+    }
+
     /// Whether a URL leads here.
-    pub fn is_at(&self, url: &BaseUrl) -> bool {
-        [Some(self.address), self.admin].into_iter().flatten().any(|address| url.leads_to(address))
+    pub(super) fn is_at(&self, url: &BaseUrl) -> bool {
+        self.addresses().into_iter().any(|address| url.leads_to(address))
+    }
+
+    /// Whether a proxy is here.
+    pub(super) fn is_proxy(&self, proxy: &Proxy) -> bool {
+        self.addresses().into_iter().any(|address| proxy.leads_to(address))
     }
 }
 

@@ -52,13 +52,15 @@ pub use summarize::Summarize;
 pub use tuning::Tuning;
 pub use upstream::{CacheKey, Protocol, Proxied, Upstream, Upstreams};
 
+use std::net::SocketAddr;
+
 use document::{Document, Source};
 use reader::Reader;
 use section::Section;
 use tuning::Around;
 use value::Word;
 
-use crate::upstream::{BaseUrl, Variables};
+use crate::upstream::{BaseUrl, UnusableProxy, Variables};
 
 /// The shipped file: every key with its default and an explanation.
 pub const SHIPPED: &str = include_str!("../../gateway.toml");
@@ -174,6 +176,32 @@ impl Config {
     pub fn with_upstream_like(mut self, like: &str, name: &str, base_url: BaseUrl) -> Self {
         self.upstreams.add_like(like, name, base_url);
         self
+    }
+
+    /// The same, as it turns out where the gateway listens.
+    #[must_use]
+    pub fn listening_at(mut self, address: SocketAddr, admin: Option<SocketAddr>) -> Self {
+        self.listen = Listen { address, admin, ..self.listen };
+        self
+    }
+
+    /// The upstream that leads back to where the gateway listens, the key that says so, and what that says.
+    pub fn looped(&self) -> Option<(&Upstream, &'static str, String)> {
+        self.upstreams.as_slice().iter().find_map(|upstream| {
+            let (key, place) = upstream.looped(&self.listen)?;
+            Some((upstream, key, place))
+        })
+    }
+
+    /// What the environment names for proxies of these upstreams and cannot be used, each once.
+    pub fn unusable_proxies(&self) -> Vec<UnusableProxy> {
+        let listeners = self.listen.addresses();
+        let mut unusable: Vec<UnusableProxy> = Vec::new();
+        for upstream in self.upstreams.as_slice() {
+            let found = upstream.proxy(&self.proxies, &listeners).err();
+            unusable.extend(found.filter(|found| !unusable.contains(found)));
+        }
+        unusable
     }
 
     /// The path of every key that a file may set. Names that the file chooses stand as capitals:

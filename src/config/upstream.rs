@@ -3,6 +3,7 @@
 //! The providers' own addresses are built in. An entry of the file with a built-in name changes the fields it
 //! gives; any other name adds an upstream. Header values never appear in debug output.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::Listen;
 use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, Word};
-use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, Variables};
+use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, UnusableProxy, Variables};
 
 /// A server that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,33 @@ pub enum Protocol {
     OpenaiResponses,
     /// `…:generateContent`.
     Gemini,
+}
+
+impl Upstream {
+    /// What of it leads back to who listens there, and so is asked without end: the key, and where that leads.
+    pub fn looped(&self, listen: &Listen) -> Option<(&'static str, String)> {
+        match &self.proxy {
+            _ if listen.is_at(&self.base_url) => Some(("base_url", self.base_url.to_string())),
+            Proxied::By(proxy) if listen.is_proxy(proxy) => Some(("proxy", proxy.to_string())),
+            _ => None,
+        }
+    }
+
+    /// The proxy on the way to it, where the environment says that of proxies and the gateway listens there.
+    ///
+    /// # Errors
+    /// When the environment names one that cannot be used: there is none then.
+    pub fn proxy(
+        &self,
+        proxies: &Variables,
+        listeners: &[SocketAddr],
+    ) -> Result<Option<Proxy>, UnusableProxy> {
+        match &self.proxy {
+            Proxied::ByEnvironment => Proxy::from_environment(proxies, &self.base_url, listeners),
+            Proxied::Never => Ok(None),
+            Proxied::By(proxy) => Ok(Some(proxy.clone())),
+        }
+    }
 }
 
 /// How requests find their upstream.
@@ -262,6 +290,12 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
     if let Some(url) = base_url.as_ref().filter(|url| listen.is_some_and(|listen| listen.is_at(url))) {
         section.problem("base_url", format!("{url} is the gateway itself"), None);
     }
+    let proxy = section.parse("proxy", || PROXY.into(), proxied);
+    if let Some(Proxied::By(own)) = proxy.as_ref()
+        && listen.is_some_and(|listen| listen.is_proxy(own))
+    {
+        section.problem("proxy", format!("{own} is the gateway itself"), None);
+    }
     Entry {
         base_url,
         protocols: section.list("protocols"),
@@ -272,7 +306,7 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
         include_usage: section.value("include_usage", false),
         cache_key: section.optional("cache_key"),
         ca_file: ca_file(section),
-        proxy: section.parse("proxy", || PROXY.into(), proxied),
+        proxy,
     }
 }
 

@@ -436,6 +436,7 @@ fn describe(error: &SendError, target: &Target) -> Fault {
     let upstream = &target.upstream;
     let (status, at_fault) = match error {
         SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
+        SendError::Loop | SendError::ProxyLoop(_) => (StatusCode::LOOP_DETECTED, Party::Gateway),
         SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
         SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
         SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),

@@ -133,9 +133,12 @@ impl Line for Https {
     ) -> Result<Reply, Lost> {
         let request = request(upstream, path, headers, body).map_err(Lost::Unsent)?;
         let answer = self.0.send(upstream, request).await.map_err(|error| match error {
-            SendError::Connect(_) | SendError::ProxyTimedOut(_) | SendError::Tls(_) | SendError::Address => {
-                Lost::Unsent(error.to_string())
-            }
+            SendError::Connect(_)
+            | SendError::ProxyTimedOut(_)
+            | SendError::Loop
+            | SendError::ProxyLoop(_)
+            | SendError::Tls(_)
+            | SendError::Address => Lost::Unsent(error.to_string()),
             _ => Lost::Unanswered(error.to_string()),
         })?;
         let (head, mut body) = answer.into_parts();

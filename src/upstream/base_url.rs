@@ -3,12 +3,14 @@
 //! Joining a request's path to it never re-encodes a byte of that path.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use bytes::Bytes;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
+
+use super::own;
 
 /// `http://host:port/prefix` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,21 +78,12 @@ impl BaseUrl {
 
     /// Its host, where that is an address or the name of this machine.
     pub(super) fn ip(&self) -> Option<IpAddr> {
-        let host = self.domain().trim_start_matches('[').trim_end_matches(']');
-        let name = host.strip_suffix('.').unwrap_or(host);
-        if name.rsplit('.').next().is_some_and(|top| top.eq_ignore_ascii_case("localhost")) {
-            return Some(Ipv4Addr::LOCALHOST.into());
-        }
-        host.parse().ok()
+        own::ip(self.domain())
     }
 
     /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
-        let is_reached = |ip: IpAddr| {
-            let is_here = ip.is_loopback() || ip.is_unspecified();
-            ip == address.ip() || (is_here && (address.ip().is_unspecified() || ip.is_unspecified()))
-        };
-        self.port() == address.port() && self.ip().map(|ip| ip.to_canonical()).is_some_and(is_reached)
+        own::leads_to(self.domain(), self.port(), address)
     }
 
     /// Whether connections to it are encrypted.

@@ -37,6 +37,12 @@ pub enum SendError {
     /// No connection in time through this proxy.
     #[error("no answer in time through the proxy {0}")]
     ProxyTimedOut(Box<Proxy>),
+    /// It is the gateway that was to send it.
+    #[error("this is the gateway itself")]
+    Loop,
+    /// So is this proxy.
+    #[error("the proxy {0} is the gateway itself")]
+    ProxyLoop(Box<Proxy>),
     /// Too many files are open here for one more connection.
     #[error("too many open files for one more connection")]
     Descriptors,
@@ -126,6 +132,7 @@ impl SendError {
                 Self::Connect(format!("through the proxy {proxy}: {cause}"))
             }
             (Self::TimedOut, Some(proxy)) => Self::ProxyTimedOut(Box::new(proxy.clone())),
+            (Self::Loop, Some(proxy)) => Self::ProxyLoop(Box::new(proxy.clone())),
             (error, _) => error,
         }
     }

@@ -1,6 +1,8 @@
 //! Making connections: TCP, TLS where the address says so, and the HTTP version that TLS agreed on.
 
 use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,7 @@ use tokio::net::TcpStream;
 
 use super::hearing::{Doubt, Hearing};
 use super::line::Line;
+use super::own;
 use super::proxy::Proxy;
 use super::shared::{CONNECTION_WINDOW, STREAM_WINDOW, Shared};
 use super::way::Way;
@@ -37,6 +40,7 @@ pub(super) type Stream = Hearing<Made>;
 pub(super) struct Connector {
     way: Way,
     proxy: Option<Proxy>,
+    listeners: Arc<[SocketAddr]>,
     timeout: Duration,
 }
 
@@ -55,7 +59,8 @@ impl Connector {
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
         // Shared out among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
-        Ok(Self { way: Way::to(upstream, tcp)?, proxy: upstream.proxy().cloned(), timeout })
+        let (way, proxy) = (Way::to(upstream, tcp)?, upstream.proxy().cloned());
+        Ok(Self { way, proxy, listeners: upstream.settings.listeners.as_slice().into(), timeout })
     }
 
     /// Where requests say where they go, for a proxy: the headers that they have for it.
@@ -73,8 +78,15 @@ impl Connector {
             .await
             .map_err(|_elapsed| SendError::TimedOut)
             .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
+            .and_then(|made| if self.comes_round(&made) { Err(SendError::Loop) } else { Ok(made) })
             .map_err(|error| error.through(self.proxy.as_ref()))?;
         if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
+    }
+
+    /// Whether requests would come in again that are sent there. What is encrypted cannot: nobody would have answered.
+    fn comes_round(&self, made: &Made) -> bool {
+        let MaybeHttpsStream::Http(tcp) = made else { return false };
+        self.listeners.iter().any(|listener| own::is_at(tcp.inner(), *listener))
     }
 }
 

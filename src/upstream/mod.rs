@@ -9,6 +9,7 @@ mod client;
 mod connect;
 mod hearing;
 mod line;
+mod own;
 mod pool;
 mod proxy;
 mod resend;
@@ -17,6 +18,7 @@ mod tls;
 mod tunnel;
 mod way;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +29,7 @@ use http::HeaderMap;
 pub use self::answer::AnswerBody;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
-pub use self::proxy::{Proxy, ProxyError, Variables};
+pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::Resend;
 pub use self::tls::{TlsError, check_ca_file};
 
@@ -46,6 +48,8 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// What all connections to it go through.
     pub proxy: Option<Proxy>,
+    /// Where the requests for it come in: a connection that leads there is not used.
+    pub listeners: Vec<SocketAddr>,
 }
 
 /// How long to wait for an upstream.
@@ -125,6 +129,7 @@ impl Settings {
             timeouts: Timeouts::default(),
             ca_file: None,
             proxy: None,
+            listeners: Vec::new(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Proxies on the way to an upstream: which one there is, and what it must be told.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Uri};
 
-use super::BaseUrl;
+use super::{BaseUrl, own};
 
 /// The port of a SOCKS proxy that names none.
 const SOCKS_PORT: u16 = 1080;
@@ -39,6 +39,19 @@ pub enum ProxyError {
     /// Spoken to in a way that is not known here.
     #[error("only proxies of `http://`, `socks5://` and `socks5h://` can be used")]
     Scheme,
+    /// It would be asked by itself, without end.
+    #[error("it is the gateway itself")]
+    Gateway,
+}
+
+/// What the environment names for a proxy, and cannot be used. Upstreams are reached as if it were not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{variable}` names a proxy that cannot be used, connections are made without one: {cause}")]
+pub struct UnusableProxy {
+    /// The variable, as it is mostly spelled.
+    pub variable: &'static str,
+    /// What is wrong with it.
+    pub cause: ProxyError,
 }
 
 /// What the environment says of proxies, in the variables that most programs know.
@@ -58,14 +71,33 @@ impl Proxy {
     /// The proxy that the environment names for an upstream. Servers of this machine are reached without.
     ///
     /// # Errors
-    /// When what is named for it cannot be used.
-    pub fn from_environment(variables: &Variables, upstream: &BaseUrl) -> Result<Option<Self>, ProxyError> {
-        let own = if upstream.is_https() { &variables.https } else { &variables.http };
-        let named = [own, &variables.all].into_iter().flatten().find(|text| !text.is_empty());
+    /// When what is named for it cannot be used, as is one that `listeners` of the gateway's own are.
+    pub fn from_environment<'v>(
+        variables: &'v Variables,
+        upstream: &BaseUrl,
+        listeners: &[SocketAddr],
+    ) -> Result<Option<Self>, UnusableProxy> {
+        let https = ("HTTPS_PROXY", &variables.https);
+        let of_scheme = if upstream.is_https() { https } else { ("HTTP_PROXY", &variables.http) };
+        let set = |(variable, text): (_, &'v Option<String>)| {
+            text.as_deref().filter(|text| !text.is_empty()).map(|text| (variable, text))
+        };
+        let named = [of_scheme, ("ALL_PROXY", &variables.all)].into_iter().find_map(set);
         let excepted = variables.none.as_deref().unwrap_or_default();
         let mut entries = excepted.split(|c: char| c == ',' || c.is_whitespace());
         let mut is_excepted = || upstream.is_local() || entries.any(|entry| covers(entry, upstream));
-        named.filter(|_| !is_excepted()).map(|named| named.parse()).transpose()
+        let Some((variable, named)) = named.filter(|_| !is_excepted()) else { return Ok(None) };
+        let is_own = |proxy: &Self| listeners.iter().any(|listener| proxy.leads_to(*listener));
+        let usable = |proxy| if is_own(&proxy) { Err(ProxyError::Gateway) } else { Ok(Some(proxy)) };
+        named.parse().and_then(usable).map_err(|cause| UnusableProxy { variable, cause })
+    }
+
+    /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
+    pub fn leads_to(&self, address: SocketAddr) -> bool {
+        let Some(authority) = with_usual_port(self.address.clone()).into_parts().authority else {
+            return false;
+        };
+        authority.port_u16().is_some_and(|port| own::leads_to(authority.host(), port, address))
     }
 
     /// Where it is, and how it is spoken to.
@@ -308,11 +340,22 @@ mod tests {
             ("all=http://b", "http://[::1]:11434", Ok(None)),
             ("all=http://b", "http://ollama.localhost:11434", Ok(None)),
             ("all=http://b", "http://localhost.test:11434", Ok(Some("http://b"))),
-            ("all=https://b", "https://api.test", Err(ProxyError::Scheme)),
+            ("all=https://b", "https://api.test", Err(("ALL_PROXY", ProxyError::Scheme))),
+            ("https=a\u{20ac}b all=http://b", "https://api.test", Err(("HTTPS_PROXY", ProxyError::NotUrl))),
+            ("http=http://127.0.0.1:87", "http://api.test", Err(("HTTP_PROXY", ProxyError::Gateway))),
+            ("https=http://localhost:87", "https://api.test", Err(("HTTPS_PROXY", ProxyError::Gateway))),
+            ("all=socks5h://127.0.0.1:87", "https://api.test", Err(("ALL_PROXY", ProxyError::Gateway))),
+            ("all=http://localhost", "https://api.test", Err(("ALL_PROXY", ProxyError::Gateway))),
+            ("http=http://127.0.0.1:87", "http://127.0.0.1:99", Ok(None)),
+            ("http=http://127.0.0.1:88", "http://api.test", Ok(Some("http://127.0.0.1:88"))),
+            ("http=http://other.test:87", "http://api.test", Ok(Some("http://other.test:87"))),
             ("all=https://b none=api.test", "https://api.test", Ok(None)),
         ] {
-            let found = Proxy::from_environment(&variables(environment), &upstream.parse().unwrap());
+            let listeners = ["127.0.0.1:87".parse().unwrap(), "0.0.0.0:80".parse().unwrap()];
+            let found =
+                Proxy::from_environment(&variables(environment), &upstream.parse().unwrap(), &listeners);
             let found = found.map(|proxy| proxy.map(|proxy| proxy.to_string()));
+            let expected = expected.map_err(|(variable, cause)| UnusableProxy { variable, cause });
             assert_eq!(found, expected.map(|shown| shown.map(str::to_owned)), "{environment}: {upstream}");
         }
     }

@@ -15,6 +15,7 @@ mod fuzz;
 mod gateway;
 mod inspected;
 mod judged;
+mod loops;
 mod marks;
 mod mechanisms;
 mod pages;

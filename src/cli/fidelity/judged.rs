@@ -99,7 +99,7 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     let dialect = upstream.protocols.first().and_then(|dialect| protocol::named(dialect.as_str()));
     let protocol = dialect.ok_or_else(|| failed("it speaks no protocol"))?;
     let prices = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
-    let upstream = Arc::new(app::upstream_of(upstream, &config.proxies));
+    let upstream = Arc::new(app::upstream_of(upstream, &config.proxies, &[]));
     let vendor = Vendor::of_host(upstream.base_url().domain());
     let window = prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
     let call = Call {

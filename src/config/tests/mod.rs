@@ -171,7 +171,7 @@ fn proxies_are_those_of_the_environment_until_others_are_named() {
         assert_eq!(named("gemini"), Some(&Proxied::ByEnvironment));
         let by_environment = |name: &str| {
             let upstream = config.upstreams.named(name).expect("built in");
-            Proxy::from_environment(&config.proxies, &upstream.base_url).expect("one that can be used")
+            Proxy::from_environment(&config.proxies, &upstream.base_url, &[]).expect("one that can be used")
         };
         assert_eq!(format!("{:?}", by_environment("anthropic")), "Some(Proxy(http://proxy:3128))");
         assert_eq!(by_environment("openai"), None);

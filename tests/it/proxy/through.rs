@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::Proxy;
 use super::gateway::TestGateway;
 use super::tls::{acceptor, listen};
-use super::wire::{Peer, TestUpstream, within};
+use super::wire::{Closing, Peer, TestUpstream, within};
 
 const ASK: &str = "POST /v1/x?y=z HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -212,6 +212,35 @@ async fn proxies_that_are_not_there_are_named() {
             let (_gateway, mut client) = asked(plain(upstream), &proxy).await;
             told(&mut client, 502, &proxy, "Connection refused").await;
         }
+    }
+}
+
+/// Told by where the connection has led: no name need be known for it.
+#[tokio::test]
+async fn what_comes_round_is_not_sent() {
+    for through in ["", "http://"] {
+        let listener = TestUpstream::bind().await;
+        let address = listener.url().replace("http://", "");
+        let own = plain(&if through.is_empty() { listener.url() } else { "http://api.test".to_owned() });
+        let settings = Settings {
+            proxy: (!through.is_empty()).then(|| listener.url().parse().unwrap()),
+            listeners: vec![address.parse().unwrap()],
+            ..own
+        };
+        let gateway = Proxy::start(TestGateway::with_upstream(settings));
+        let mut client = gateway.client().await;
+        client.send(ASK).await;
+        let (head, body) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 508 Loop Detected\r\n"), "{head}");
+        let body = String::from_utf8(body).unwrap();
+        let says =
+            if through.is_empty() { "this".to_owned() } else { format!("the proxy {}", listener.url()) };
+        assert!(
+            body.starts_with("/v1/x Gateway: ") && body.ends_with(&format!("{says} is the gateway itself")),
+            "{body}"
+        );
+        // The connection ends with nothing said on it.
+        assert_eq!(listener.accept().await.closed().await, Closing::Finished);
     }
 }
 
