@@ -34,10 +34,14 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
     parse(&text).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
-/// Says what is wrong with a file, or that nothing is.
+/// Says what is wrong with a file, or that nothing is; and what else will not be as it seems, which is no fault of the
+/// file's.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    read(file, |text| Config::checked(text, &ProcessEnvironment))?;
+    let config = read(file, |text| Config::checked(text, &ProcessEnvironment))?;
     say(&format!("{}: no problems", file.display()));
+    for unusable in config.unusable_proxies() {
+        say(&format!("note: {unusable}"));
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `plimsoll run`: an agent with a gateway of its own.
 //!
-//! The agent keeps the terminal and everything that it is told. While it runs, nothing is printed beside it; its bill
-//! follows when it has ended, on standard error, and its exit code is passed on.
+//! The agent keeps the terminal and everything that it is told. While it runs, nothing is printed beside it: warnings come
+//! before it starts, its bill follows when it has ended, both on standard error, and its exit code is passed on.
 
 use std::env;
 use std::ffi::OsString;
@@ -56,6 +56,9 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let (mut config, addresses) = configured(options)?;
     serve::make_room(&mut config.limits);
     let app = App::start(&config).map_err(said)?;
+    for unusable in config.unusable_proxies() {
+        tell(&format!("plimsoll: {unusable}"));
+    }
     let url = format!("http://{}", app.address());
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| pointed(argument, &url)));
@@ -69,9 +72,8 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
         .map_err(|error| said(format!("cannot run {}: {error}", program.to_string_lossy())));
     let totals = app.close();
     let ended = ended?;
-    // Standard output is the agent's.
     for line in bill(&totals) {
-        let _ = writeln!(io::stderr(), "{}", printable(&line));
+        tell(&line);
     }
     match ended.code() {
         Some(0) => Ok(()),
@@ -108,6 +110,11 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         addresses.push((*variable, path));
     }
     Ok((config, addresses))
+}
+
+/// Prints a line. Standard output is the agent's.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(line));
 }
 
 /// An argument of the agent's, with the gateway's address where it asks for that.

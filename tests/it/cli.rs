@@ -32,6 +32,9 @@ pub(crate) fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
     for name in ["PLIMSOLL_CONFIG", "XDG_STATE_HOME", "RUST_LOG"] {
         command.env_remove(name);
     }
+    for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
     command
 }
 
@@ -126,6 +129,46 @@ fn upstreams_that_cannot_be_asked_are_named() {
         run(home.path(), &["serve", "--upstream", "http://127.0.0.1:90", "--listen", "127.0.0.1:90"]);
     let said = "`--upstream`: http://127.0.0.1:90 is the gateway itself\n";
     assert_eq!((looped.code, looped.err.as_str()), (Some(2), said));
+}
+
+/// They are no mistake of the file's.
+#[test]
+fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
+    let note = |variable: &str, why: &str| {
+        format!(
+            "note: `{variable}` names a proxy that cannot be used, connections are made without one: {why}\n"
+        )
+    };
+    let scheme = "only proxies of `http://`, `socks5://` and `socks5h://` can be used";
+    let home = home();
+    for (config, variables, notes) in [
+        ("", &[][..], String::new()),
+        ("", &[("HTTPS_PROXY", "socks5://proxy.test")], String::new()),
+        ("", &[("https_proxy", "https://me:secret@proxy.test")], note("HTTPS_PROXY", scheme)),
+        ("", &[("ALL_PROXY", "socks4://me:secret@proxy.test")], note("ALL_PROXY", scheme)),
+        (
+            "",
+            &[("HTTPS_PROXY", "http://me:sec#ret@proxy.test")],
+            note("HTTPS_PROXY", "not the URL of a proxy"),
+        ),
+        ("", &[("HTTPS_PROXY", "http://localhost:8788")], note("HTTPS_PROXY", "it is the gateway itself")),
+        ("listen.admin = 'off'", &[("HTTPS_PROXY", "http://localhost:8788")], String::new()),
+        // Nobody asks for it.
+        ("", &[("HTTP_PROXY", "https://proxy.test")], String::new()),
+        ("", &[("HTTPS_PROXY", "https://proxy.test"), ("NO_PROXY", "*")], String::new()),
+        (
+            "upstream.gemini.base_url = 'http://api.test'",
+            &[("HTTP_PROXY", "https://proxy.test"), ("HTTPS_PROXY", "https://proxy.test")],
+            note("HTTPS_PROXY", scheme) + &note("HTTP_PROXY", scheme),
+        ),
+    ] {
+        fs::write(home.path().join("some.toml"), config).expect("written");
+        let mut command = plimsoll(home.path(), &["check", "some.toml"]);
+        command.envs(variables.iter().copied());
+        let ran = ran(command);
+        let out = "some.toml: no problems\n".to_owned() + &notes;
+        assert_eq!((ran.code, ran.out, &*ran.err), (Some(0), out, ""), "{config} {variables:?}");
+    }
 }
 
 #[test]

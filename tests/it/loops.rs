@@ -27,9 +27,6 @@ fn free() -> SocketAddr {
 fn command(home: &Path, config: &str, address: SocketAddr, variables: &[(&str, String)]) -> Command {
     fs::write(home.join("gateway.toml"), format!("{CONFIG}{config}")).unwrap();
     let mut command = plimsoll(home, &["serve", "-c", "gateway.toml", "--listen", &address.to_string()]);
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command.env_remove(name).env_remove(name.to_lowercase());
-    }
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command
 }

@@ -20,7 +20,7 @@ struct Agent {
 fn command(home: &Path, options: &[&str]) -> Command {
     let mut command = plimsoll(home, &["run"]);
     for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "CODE_ASSIST_ENDPOINT"] {
-        command.env_remove(name).env_remove("NO_PROXY").env_remove("no_proxy");
+        command.env_remove(name);
     }
     command.args(options);
     command
@@ -130,6 +130,26 @@ fn an_agent_ends_as_it_does_alone() {
     let id = agent.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(agent.ended(), (Some(143), NONE.to_owned()));
+}
+
+/// There is no log that could say it, and the agent's own output is not talked into.
+#[test]
+fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
+    let home = tempfile::tempdir().unwrap();
+    for (variables, expected) in [
+        (&[("HTTPS_PROXY", "http://me:secret@proxy.test"), ("http_proxy", "https://unused.test")][..], String::new()),
+        (
+            &[("HTTPS_PROXY", "https://me:secret@proxy.test")],
+            "plimsoll: `HTTPS_PROXY` names a proxy that cannot be used, connections are made without one: only proxies of \
+             `http://`, `socks5://` and `socks5h://` can be used\n"
+                .to_owned(),
+        ),
+    ] {
+        let mut command = command(home.path(), &["--", "sh", "-c", "echo agent >&2"]);
+        command.envs(variables.iter().copied());
+        let ran = ran(command);
+        assert_eq!((ran.code, ran.out, ran.err), (Some(0), String::new(), expected + "agent\n" + NONE));
+    }
 }
 
 /// As with `nohup`: what the gateway was started with holds for the agent.
