@@ -25,7 +25,7 @@ pub struct Upstream {
     pub base_url: BaseUrl,
     /// The protocols whose requests are read; everything else streams through.
     pub protocols: Vec<Protocol>,
-    /// Headers for requests that carry none of that name themselves. Marked sensitive.
+    /// Headers of every request, in place of the client's own of that name. Marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// How long connecting to one of its addresses may take.
     pub connect_timeout: Duration,
