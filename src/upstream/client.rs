@@ -15,6 +15,10 @@ use super::proxy::Proxy;
 use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
+/// What helps against a certificate whose authority is not known here.
+const STRANGER: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
+                        belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
+
 /// The connections of one worker to all upstreams.
 ///
 /// Must be used on one runtime only: a connection lives on the runtime that opened it.
@@ -121,6 +125,7 @@ impl SendError {
         match () {
             () if is_timeout(cause) => Self::TimedOut,
             () if is_exhaustion(cause) => Self::Descriptors,
+            () if is_of_a_stranger(cause) => Self::Connect(format!("{cause}; {STRANGER}")),
             () => Self::Connect(cause.to_string()),
         }
     }
@@ -155,6 +160,16 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
 fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
     let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
+}
+
+/// The server's certificate is signed by nobody who is known here.
+fn is_of_a_stranger(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        // It stands within one or two of these.
+        return error.get_ref().is_some_and(|inner| is_of_a_stranger(inner));
+    }
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    error.downcast_ref::<rustls::Error>() == Some(&unknown)
 }
 
 fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {

@@ -116,9 +116,11 @@ async fn echo(request: Request<Incoming>, host: String) -> Result<Response<Full<
 
 #[tokio::test]
 async fn strangers_are_not_trusted() {
-    for (ca_file, at_fault) in
-        [(None, "Upstream"), (Some(file("missing.pem")), "Gateway"), (Some(file("server.key")), "Gateway")]
-    {
+    for (ca_file, at_fault, says) in [
+        (None, "Upstream", "UnknownIssuer; if whoever has signed that is to be trusted, "),
+        (Some(file("missing.pem")), "Gateway", "cannot use `ca_file` /"),
+        (Some(file("server.key")), "Gateway", "no certificate in it"),
+    ] {
         let (listener, settings) = listen().await;
         let proxy =
             Proxy::start(TestGateway::with_upstream(Settings { ca_file: ca_file.clone(), ..settings }));
@@ -133,5 +135,6 @@ async fn strangers_are_not_trusted() {
         let body = String::from_utf8(body).unwrap();
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{ca_file:?} {body}");
+        assert!(body.contains(says) && body.contains("`ca_file`"), "{ca_file:?} {body}");
     }
 }
