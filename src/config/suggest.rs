@@ -1,15 +1,22 @@
 //! "Did you mean": the known word that is nearest to a mistyped one.
 
+use std::cmp::Reverse;
+
 /// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
-/// a third of the word's length.
+/// a third of the word's length. Of several, the one that begins like it for longest.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
         .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(edits, _)| *edits <= limit)
-        .min_by_key(|(edits, _)| *edits)
+        .min_by_key(|(edits, candidate)| (*edits, Reverse(shared(word, candidate))))
         .map(|(_, candidate)| candidate)
+}
+
+/// How many characters both begin with.
+fn shared(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
 /// The hint that goes with [`nearest`].
@@ -49,6 +56,7 @@ mod tests {
             ("MODE", &["mode"], Some("mode")),
             ("mdoe", &["mode", "model"], Some("mode")),
             ("a", &["b"], Some("b")),
+            ("opus-5-6", &["opus-4-6", "opus-5-5", "opus-5-7"], Some("opus-5-5")),
             ("listen", &["mode", "preset"], None),
             ("", &["mode"], None),
             ("x", &[], None),
