@@ -13,6 +13,7 @@ mod figures;
 mod files;
 mod history;
 mod inspect;
+mod prices;
 mod replay;
 mod report;
 mod serve;
@@ -70,6 +71,8 @@ enum Action {
     Inspect(inspect::Options),
     /// Show what a request was sent with in place of what the client sent
     Diff(diff::Options),
+    /// Say what models are billed by: dollars for a million tokens of each kind
+    Prices(prices::Options),
     /// Write the state of a conversation as JSON and Markdown: goal, progress, decisions, open issues, files
     Checkpoint(checkpoint::Options),
     /// Say how much of what they stand for the summaries of a conversation keep
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
         Action::Conversations(options) => conversations::run(&options),
         Action::Inspect(options) => inspect::run(&options),
         Action::Diff(options) => diff::run(&options),
+        Action::Prices(options) => prices::run(&options),
         Action::Checkpoint(options) => checkpoint::run(&options),
         Action::Fidelity(options) => fidelity::run(&options),
         Action::Replay(options) => replay::run(&options),

@@ -48,6 +48,7 @@ pub use problem::{Problem, Problems};
 pub use profile::{Matcher, Profile, Request};
 pub use size::ByteSize;
 pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
+pub use suggest::{did_you_mean, nearest};
 pub use summarize::Summarize;
 pub use tuning::Tuning;
 pub use upstream::{CacheKey, Protocol, Proxied, Upstream, Upstreams};

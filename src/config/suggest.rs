@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 /// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
 /// a third of the word's length. Of several, the one that begins like it for longest.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
@@ -20,7 +20,7 @@ fn shared(a: &str, b: &str) -> usize {
 }
 
 /// The hint that goes with [`nearest`].
-pub(super) fn did_you_mean(word: &str) -> String {
+pub fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }
 

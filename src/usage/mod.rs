@@ -27,9 +27,9 @@ mod tokens;
 mod vendor;
 
 pub use bound::{Binding, binding};
-pub use catalogue::{CATALOGUE_DATE, Catalogue, Priced, Stated};
+pub use catalogue::{CATALOGUE_DATE, Catalogue, Listed, Priced, Stated};
 pub use charge::Charge;
-pub use cost::{Bill, CostBreakdown, bill, cost};
+pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
 pub use money::Money;

@@ -90,7 +90,7 @@ impl Price {
 
     /// The rates of a service tier, to be compared with those that are [`Self::listed`], or `None` if the price does
     /// not list it.
-    pub(super) fn tier(&self, tier: Tier) -> Option<&Rates> {
+    pub fn tier(&self, tier: Tier) -> Option<&Rates> {
         match tier {
             Tier::Standard => Some(self.listed()),
             Tier::Batch => self.batch.as_ref(),

@@ -75,6 +75,13 @@ impl Factor {
     }
 }
 
+/// The factor, exact (`1.1`).
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&decimal::format(u128::from(self.0), 3, 0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -96,6 +103,13 @@ mod tests {
             ("three", Err(AmountError::NotANumber)),
         ] {
             assert_eq!(Rate::from_usd_per_million_str(text).map(Rate::picodollars), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn factors_are_shown_exactly() {
+        for (thousandths, expected) in [(1000, "1"), (1100, "1.1"), (1375, "1.375"), (0, "0"), (6000, "6")] {
+            assert_eq!(Factor::from_thousandths(thousandths).to_string(), expected);
         }
     }
 

@@ -64,6 +64,11 @@ impl Vendor {
         })
     }
 
+    /// Its name, as it stands before the names of models.
+    pub fn as_str(self) -> &'static str {
+        self.prefixes()[0]
+    }
+
     /// Whether it publishes no weights of its own model, so that all others pass its price on.
     pub(super) fn sells_alone(self, model: &str) -> bool {
         match self {

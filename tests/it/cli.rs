@@ -75,6 +75,7 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["demo", "now"], 2, "now"),
         (&["inspect"], 2, "<ID>"),
         (&["inspect", "x"], 1, "nothing recorded yet in /"),
+        (&["prices", "-c", "none.toml"], 1, "none.toml: No such file"),
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
@@ -203,6 +204,7 @@ fn help_mentions_every_option() {
         ("conversations", &format!("--limit started clients {books}")),
         ("inspect", &format!("<ID> untouched \"requests\" {books}")),
         ("diff", "<ID> <N> decided_in --json --config"),
+        ("prices", "[MODEL] --upstream cache_write_12h long_prompts --json --config"),
         (
             "replay",
             "--sweep --pace --prices \"requests\" openai-responses hidden_prefix_tokens_est --json --config",
@@ -349,6 +351,7 @@ fn only_who_sends_something_needs_the_keys() {
         (&["conversations"], 0),
         (&["inspect", "demo"], 0),
         (&["diff", "demo", "1"], 0),
+        (&["prices", "claude-opus-5"], 0),
         (&["fidelity", "demo"], 0),
         (&["checkpoint", "demo"], 1),
         (&["replay", &log], 1),
@@ -598,6 +601,7 @@ fn what_others_say_does_nothing_to_a_terminal() {
         (&["diff", "evil", "2"], 1),
         (&["checkpoint", "evil"], 1),
         (&["inspect", "\u{1b}"], 1),
+        (&["prices", "m\u{1b}"], 1),
     ] {
         let ran = run(home.path(), arguments);
         let printed = ran.out + &ran.err;

@@ -20,6 +20,7 @@ mod marks;
 mod mechanisms;
 mod pages;
 mod presets;
+mod prices;
 mod proxy;
 mod recovery;
 mod replay;

@@ -4,6 +4,7 @@
 //! then the names are indexed, and each row is parsed when it is first asked for. A name that is not found is
 //! `None`: no model is ever priced as a similar one.
 
+mod listing;
 mod names;
 mod stated;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use super::rate::Factor;
 use super::vendor::Vendor;
 use stated::{Models, Override};
 
+pub use listing::Listed;
 pub use stated::Stated;
 
 /// What Vertex takes for Claude in a region, in proportion to its list, which is for the global endpoint.
@@ -44,6 +46,9 @@ pub struct Priced {
     pub price: Arc<Price>,
     /// Its source.
     pub source: Source,
+    /// The row of the embedded list that it was found under; with a source that is the configuration, the one that what
+    /// is not stated there is taken from.
+    pub listed: Option<Listed>,
 }
 
 impl Catalogue {
@@ -92,12 +97,13 @@ impl Catalogue {
     fn priced(&self, model: &str, row: Option<&Row>) -> Option<Priced> {
         let model = &*names::decoded(model);
         let embedded = row.and_then(Row::price);
+        let listed = row.map(Row::listed);
         match self.overrides.iter().find(|entry| entry.matches(model)) {
             Some(entry) => {
                 let price = entry.stated.over(embedded.as_deref())?;
-                Some(Priced { price: Arc::new(price), source: Source::Config })
+                Some(Priced { price: Arc::new(price), source: Source::Config, listed })
             }
-            None => embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE) }),
+            None => embedded.map(|price| Priced { price, source: Source::Embedded(CATALOGUE_DATE), listed }),
         }
     }
 

@@ -67,6 +67,16 @@ impl Override {
     pub(super) fn matches(&self, model: &str) -> bool {
         self.models.matches(model)
     }
+
+    /// The name, where it is stated for one alone.
+    pub(super) fn name(&self) -> Option<&str> {
+        Some(&*self.models.name).filter(|name| !is_glob(name))
+    }
+}
+
+/// Whether it stands for more than one name: no name of a model has these characters.
+pub(super) fn is_glob(models: &str) -> bool {
+    models.contains(['*', '?', '['])
 }
 
 /// A name or a glob, whatever the case.

@@ -4,6 +4,7 @@
 //! once, half up to the pico-dollar. Whatever has no known price makes the whole cost unknown: a bill is
 //! complete or absent.
 
+mod million;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,8 @@ use super::price::{Kind, Price, Rates, Source};
 use super::rate::Factor;
 use super::tokens::{Geo, Speed, Tier, Tokens, Usage};
 use super::vendor::Vendor;
+
+pub use million::PerMillion;
 
 /// A cost by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

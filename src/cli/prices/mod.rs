@@ -1,0 +1,244 @@
+//! `plimsoll prices`: what models are billed by, found as the books find it. It reads the configuration and nothing else.
+
+mod json;
+mod text;
+
+use clap::Args;
+
+use super::{Failure, Source, books, files, say};
+use crate::app;
+use crate::config::{self, Config};
+use crate::usage::{Above, Catalogue, PerMillion, Price, Priced, Tier, Vendor};
+
+/// What the JSON says.
+const SCHEMA: &str = "\
+The columns: US dollars for a million tokens of input, read from the provider's cache, written to it for five minutes (or
+the provider's usual time) and for an hour, and of output; then the most tokens of a prompt. `=` marks what has no rate of
+its own and is billed as input, `–` what is not known, `*` what is from the configuration, `+` what has other rates too, for
+long prompts, batches and so on: they are told of models that are asked for by name.
+
+JSON:
+  {\"catalogue\", \"prices\": [{\"model\", \"upstream\", \"source\", \"listed\", \"rates\": RATES, \"not_listed\", \"audio_input\",
+   \"long_prompts\": [{\"above\", \"rates\": RATES}], \"tiers\": {TIER: RATES}, \"factors\": {\"us\", \"region\", \"fast\"},
+   \"web_search\", \"window\"}]}
+  catalogue     the day up to which the prices of the catalogue were collected
+  model         the name as it was asked for
+  upstream      where it is billed so; null: wherever the name is asked for
+  source        `catalogue DATE` or `configuration`, as in the books; null where no price is known
+  listed        {seller, name}: what it was found under in the catalogue; with `configuration` as the source, what is not
+                stated there is taken from it; null: nothing is
+  RATES         {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}: dollars for a
+                million tokens as they are billed, exact decimal numbers as strings; null where no price is known
+  not_listed    the rates that no list has: cache reads and writes are billed as input then, but writes for an hour at
+                twice and for twelve hours at two and a half times the input where short ones are dearer than input;
+                reasoning is billed as output
+  long_prompts  the rates of all tokens where a prompt has more than so many tokens
+  tiers         batch, priority, flex, ultrafast: those that are listed; both lists multiply in a long prompt
+  factors       on all of it: bound to the US, in one region of the seller's, in fast mode; decimal numbers or null
+  audio_input, web_search  dollars for a million tokens, for one search; null: unknown
+  window        the most tokens of a prompt, or null
+  Fields may be added; none will change its meaning.";
+
+/// The options of `plimsoll prices`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SCHEMA)]
+pub(super) struct Options {
+    /// Names of models as requests have them, or globs such as 'claude-*'; without any, all that the catalogue and the
+    /// configuration name
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+    /// As they are billed at this upstream of the configuration; a list has what is sold there. Without it, as their names
+    /// are billed wherever they are asked for, and at the upstreams that bill them otherwise
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What a model is billed by.
+#[derive(Debug)]
+struct Quote {
+    /// The name as it was asked for.
+    model: String,
+    /// Where; `None`: wherever the name is asked for.
+    upstream: Option<String>,
+    detail: Detail,
+    /// `None`: no price is known.
+    priced: Option<Priced>,
+}
+
+/// How much is said of a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// All of it: it was asked for by name.
+    Whole,
+    /// A line: it is one of many.
+    Line,
+}
+
+/// The tiers besides the usual one, and what they are called.
+const TIERS: [(&str, Tier); 4] = [
+    ("batch", Tier::Batch),
+    ("priority", Tier::Priority),
+    ("flex", Tier::Flex),
+    ("ultrafast", Tier::Ultrafast),
+];
+
+/// Who may bill.
+struct Market {
+    catalogue: Catalogue,
+    /// The one upstream that was asked about.
+    only: Option<Seller>,
+    /// Those of the configuration whose hosts are known.
+    sellers: Vec<Seller>,
+}
+
+/// An upstream, and who is behind it.
+#[derive(Clone)]
+struct Seller {
+    upstream: String,
+    vendor: Option<Vendor>,
+}
+
+/// Says what models are billed by.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let config = files::load_to_read(&options.source)?;
+    let market = Market::of(&config, options.upstream.as_deref())?;
+    let (mut quotes, mut failures) = (Vec::new(), Vec::new());
+    for asked in &options.models {
+        match market.quotes(asked)? {
+            found if found.is_empty() => {
+                failures.push(format!("`{asked}`: no model with a price is called so"));
+            }
+            found => quotes.extend(found),
+        }
+    }
+    if options.models.is_empty() {
+        quotes = market.list(None)?;
+    }
+    failures.extend(quotes.iter().filter(|quote| quote.priced.is_none()).map(|quote| market.unknown(quote)));
+    if options.json {
+        books::say_json(&json::of(&quotes))?;
+    } else {
+        let (lines, notes) = (text::lines(&quotes), text::notes(&quotes));
+        for line in lines {
+            say(&line);
+        }
+        books::say_notes(&notes);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Said(failures.join("\n"))) }
+}
+
+impl Market {
+    fn of(config: &Config, upstream: Option<&str>) -> Result<Self, Failure> {
+        let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
+        let all: Vec<Seller> = config.upstreams.as_slice().iter().map(Seller::of).collect();
+        let find = |name: &str| {
+            let found = all.iter().find(|seller| seller.upstream == name).cloned();
+            found.ok_or_else(|| {
+                let names: Vec<&str> = all.iter().map(|seller| seller.upstream.as_str()).collect();
+                Failure::Usage(format!("`--upstream {name}`: expected one of {}", names.join(", ")))
+            })
+        };
+        let only = upstream.map(find).transpose()?;
+        let sellers = all.iter().filter(|seller| seller.vendor.is_some()).cloned().collect();
+        Ok(Self { catalogue, only, sellers })
+    }
+
+    /// What a name is billed by, or each of those that a glob matches; empty if it matches none.
+    fn quotes(&self, asked: &str) -> Result<Vec<Quote>, Failure> {
+        let named = self.named(asked);
+        let is_known = named.iter().any(|quote| quote.priced.is_some());
+        if is_known || !Catalogue::is_glob(asked) { Ok(named) } else { self.list(Some(asked)) }
+    }
+
+    /// A name: with no regard to where it is asked for, and at the upstreams that have another price.
+    fn named(&self, model: &str) -> Vec<Quote> {
+        let quote = |seller: Option<&Seller>| Quote {
+            model: model.to_owned(),
+            upstream: seller.map(|seller| seller.upstream.clone()),
+            detail: Detail::Whole,
+            priced: self.catalogue.billed(model, seller.and_then(|seller| seller.vendor)),
+        };
+        if self.only.is_some() {
+            return vec![quote(self.only.as_ref())];
+        }
+        let mut quotes = vec![quote(None)];
+        for other in self.sellers.iter().map(|seller| quote(Some(seller))) {
+            let is_new = |priced: &Priced| {
+                quotes
+                    .iter()
+                    .filter_map(|known| known.priced.as_ref())
+                    .all(|known| known.price != priced.price)
+            };
+            if other.priced.as_ref().is_some_and(is_new) {
+                quotes.push(other);
+            }
+        }
+        // Where somebody sells it, nobody wants to hear that others do not.
+        if quotes.len() > 1 {
+            quotes.retain(|quote| quote.priced.is_some());
+        }
+        quotes
+    }
+
+    fn list(&self, models: Option<&str>) -> Result<Vec<Quote>, Failure> {
+        let vendor = self.vendor();
+        let names = self.catalogue.names(models, vendor);
+        let names =
+            names.map_err(|error| Failure::Usage(format!("`{}`: {error}", models.unwrap_or_default())))?;
+        let quote = |model: String| Quote {
+            upstream: self.only.as_ref().map(|seller| seller.upstream.clone()),
+            detail: Detail::Line,
+            priced: self.catalogue.billed(&model, vendor),
+            model,
+        };
+        Ok(names.into_iter().map(quote).collect())
+    }
+
+    /// Who is behind the upstream that was asked about.
+    fn vendor(&self) -> Option<Vendor> {
+        self.only.as_ref().and_then(|seller| seller.vendor)
+    }
+
+    /// What is said of a name without a price, and what may have been meant.
+    fn unknown(&self, quote: &Quote) -> String {
+        let Quote { model, upstream, .. } = quote;
+        let at = upstream.as_ref().map_or_else(String::new, |name| format!(" at `upstream.{name}`"));
+        let resold = if upstream.is_some() { Vec::new() } else { Catalogue::resold(model) };
+        let known = self.catalogue.names(None, self.vendor()).unwrap_or_default();
+        let hint = if !resold.is_empty() {
+            let names: Vec<String> = resold.iter().map(|name| format!("`{name}`")).collect();
+            format!("what it costs depends on who sells it: {}", names.join(", "))
+        } else if let Some(near) = config::nearest(model, known.iter().map(String::as_str)) {
+            config::did_you_mean(near)
+        } else {
+            "its price can be stated in `[prices.model]` of the configuration".to_owned()
+        };
+        format!(
+            "no price is known of `{model}`{at}: its requests are booked with a cost of null\n  hint: {hint}"
+        )
+    }
+}
+
+impl Seller {
+    fn of(upstream: &config::Upstream) -> Self {
+        Self { upstream: upstream.name.clone(), vendor: Vendor::of_host(upstream.base_url.domain()) }
+    }
+}
+
+/// What is billed in long prompts: from how many tokens on, by which list. The shortest first.
+fn long(price: &Price) -> Vec<(&Above, PerMillion)> {
+    let costs = |above: &Above| PerMillion::of(price, Tier::Standard, above.gt.saturating_add(1));
+    let mut long: Vec<_> = price.above.iter().filter_map(|above| Some((above, costs(above)?))).collect();
+    long.sort_by_key(|(above, _)| above.gt);
+    long
+}
+
+/// What is billed where nothing makes it another price.
+fn usual(price: &Price) -> PerMillion {
+    PerMillion::of(price, Tier::Standard, 0).expect("every price lists the usual tier")
+}

@@ -1,0 +1,184 @@
+//! What models are billed by, from the command line and in the books.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use plimsoll::usage::Rate;
+use serde_json::{Value, json};
+
+use crate::cli::{done, json as printed, run};
+use crate::support::{Gateway, Upstream};
+
+const CONFIG: &str = "\
+[listen]
+admin = 'off'
+[upstream.fast]
+base_url = 'https://api.groq.com/openai'
+protocols = ['openai-chat']
+[prices.model.'own-model']
+input = 1.5
+output = '0.000001'
+[prices.model.'local/*']
+input = 0
+output = 0
+[prices.model.'claude-sonnet-4-6']
+cache_read = 0.2
+";
+
+/// A name is found here by the rules by which its requests are billed.
+#[test]
+fn what_is_said_is_what_is_billed() {
+    let home = tempfile::tempdir().unwrap();
+    let names = [
+        "claude-haiku-4-5-20251001",
+        "anthropic/claude-opus-5-5",
+        "claude-sonnet-4-6",
+        "gpt-5.5-2026-04-23",
+        "us.anthropic.claude-opus-5-20260801-v1:0",
+        "openrouter/moonshotai/kimi-k2.5",
+        "local/anything",
+        "own-model",
+        "moonshotai/kimi-k2.5",
+        "nobodys-model",
+    ];
+    let upstream = Upstream::start(|request| {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        let usage = json!({"input_tokens": 10_000, "cache_read_input_tokens": 20_000,
+            "cache_creation_input_tokens": 30_000, "output_tokens": 1000});
+        let answer =
+            json!({"type": "message", "model": asked["model"], "stop_reason": "end_turn", "usage": usage});
+        (200, answer.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    for name in names {
+        let body = json!({"model": name, "max_tokens": 2, "messages": [{"role": "user", "content": name}]});
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+    }
+    gateway.stop();
+    let logs = fs::read_dir(home.path().join("plimsoll/conversations")).unwrap();
+    let logs: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
+    let records: Vec<Value> = logs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let priced = records.iter().filter(|record| !record["cost"].is_null()).count();
+    assert_eq!((records.len(), priced), (names.len(), names.len() - 2));
+    for record in records {
+        let name = record["model"].as_str().unwrap();
+        let ran = run(home.path(), &["prices", name, "--json", "-c", "gateway.toml"]);
+        let said: Value = serde_json::from_str(&ran.out).unwrap();
+        let [price] = &said["prices"].as_array().unwrap()[..] else { panic!("one price: {said}") };
+        assert_eq!((&price["model"], &price["upstream"]), (&json!(name), &Value::Null));
+        let cost = &record["cost"];
+        assert_eq!(price["source"], cost["price"], "{name}");
+        assert_eq!(ran.code, Some(i32::from(cost.is_null())), "{name}");
+        for (rate, tokens, line) in [
+            ("input", 10_000, "input"),
+            ("cache_read", 20_000, "cache_read"),
+            ("cache_write_5m", 30_000, "cache_write"),
+            ("output", 1000, "output"),
+        ] {
+            let rate = price["rates"][rate].as_str().map(|usd| Rate::from_usd_per_million_str(usd).unwrap());
+            let expected = rate.map(|rate| rate.picodollars() * tokens);
+            assert_eq!(cost[line].as_u64(), expected, "{name} {line}");
+        }
+    }
+}
+
+/// Who asks needs neither a store nor a gateway, and leaves none.
+#[test]
+fn a_list_has_all_that_have_a_price() {
+    let home = tempfile::tempdir().unwrap();
+    let list = printed(home.path(), &["prices", "--json"]);
+    let models: Vec<&str> =
+        list["prices"].as_array().unwrap().iter().map(|price| price["model"].as_str().unwrap()).collect();
+    assert!(models.len() > 600 && models.is_sorted(), "{}", models.len());
+    let table = done(home.path(), &["prices"]);
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let starts: BTreeSet<&str> = table.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(models.iter().all(|model| starts.contains(model)), "no name is cut");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+
+    fs::write(home.path().join("gateway.toml"), CONFIG).unwrap();
+    for (arguments, expected) in [
+        (
+            &["groq/*"][..],
+            list["prices"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|price| price["listed"]["seller"] == "groq")
+                .count(),
+        ),
+        (&["own*"], 1),
+        (&["claude-opus-5-5", "claude-sonnet-5"], 2),
+        (&["local/x"], 1),
+    ] {
+        let asked = [&["prices", "--json", "-c", "gateway.toml"], arguments].concat();
+        assert_eq!(
+            printed(home.path(), &asked)["prices"].as_array().unwrap().len(),
+            expected,
+            "{arguments:?}"
+        );
+    }
+}
+
+/// What one name has no price for does not keep the others back.
+#[test]
+fn what_has_no_price_is_told_beside_what_has() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("gateway.toml"), CONFIG).unwrap();
+    let null = "its requests are booked with a cost of null\n  hint: ";
+    for (arguments, code, lines, says) in [
+        (&["claude-opus-5-5"][..], 0, 9, String::new()),
+        (
+            &["claude-opus-5-5", "claude-opus-5-6"],
+            1,
+            9,
+            format!("no price is known of `claude-opus-5-6`: {null}did you mean `claude-opus-5-5`?\n"),
+        ),
+        (
+            &["zzz"],
+            1,
+            0,
+            format!(
+                "no price is known of `zzz`: {null}its price can be stated in `[prices.model]` of the configuration\n"
+            ),
+        ),
+        (
+            &["moonshotai/kimi-k2.5"],
+            1,
+            0,
+            format!(
+                "no price is known of `moonshotai/kimi-k2.5`: {null}what it costs depends on who sells it: \
+                 `openrouter/moonshotai/kimi-k2.5`\n"
+            ),
+        ),
+        (
+            &["claude-opus-5-5", "--upstream", "fast"],
+            1,
+            0,
+            format!(
+                "no price is known of `claude-opus-5-5` at `upstream.fast`: {null}its price can be stated in `[prices.model]` of the configuration\n"
+            ),
+        ),
+        // Two resellers have it, and one of them is configured.
+        (&["openai/gpt-oss-120b"], 0, 6, String::new()),
+        (&["openai/gpt-oss-120b", "--upstream", "fast"], 0, 6, String::new()),
+        (&["zzz*"], 1, 0, "`zzz*`: no model with a price is called so\n".to_owned()),
+        (&["zzz["], 2, 0, "`zzz[`: Pattern syntax error near position 3: invalid range pattern\n".to_owned()),
+        (
+            &["--upstream", "x"],
+            2,
+            0,
+            "`--upstream x`: expected one of anthropic, openai, gemini, code-assist, chatgpt, fast\n"
+                .to_owned(),
+        ),
+    ] {
+        let ran = run(home.path(), &[&["prices", "-c", "gateway.toml"], arguments].concat());
+        let found = (ran.code, ran.out.lines().count(), ran.err);
+        assert_eq!(found, (Some(code), lines, says), "{arguments:?}\n{}", ran.out);
+    }
+    let at = done(home.path(), &["prices", "-c", "gateway.toml", "openai/gpt-oss-120b"]);
+    assert!(
+        at.contains("\n  at `upstream.fast`: catalogue 2026-11-21: openai/gpt-oss-120b of groq\n"),
+        "{at}"
+    );
+}
