@@ -11,10 +11,11 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::query::{Query, Wrong, unescaped};
+use crate::ledger::history::CONVERSATION;
 use crate::ledger::when::{self, NoRange};
 use crate::ledger::{
-    By, Conversations, ConversationsDocument, History, HistoryDocument, ListedWithZone, NoHistory, Report,
-    ReportDocument,
+    By, Conversations, ConversationsDocument, History, HistoryDocument, ListedWithZone, NoHistory, NoId,
+    Report, ReportDocument,
 };
 use crate::store::{Books, LedgerFilter, Order, StoreError};
 
@@ -92,8 +93,8 @@ impl From<NoHistory> for Refusal {
         let message = none.to_string();
         match none {
             NoHistory::Store(error) => error.into(),
-            NoHistory::None(_) => Self::new(StatusCode::NOT_FOUND, message),
-            NoHistory::Several { mut found, .. } => {
+            NoHistory::Id(NoId::None { .. }) => Self::new(StatusCode::NOT_FOUND, message),
+            NoHistory::Id(NoId::Several { mut found, .. }) => {
                 found.truncate(NAMED);
                 Self { conversations: found, ..Self::new(StatusCode::CONFLICT, message) }
             }
@@ -140,7 +141,9 @@ impl Question {
                 json(&ConversationsDocument::new(listed, of, conversations.unreadable, missing))
             }
             Self::Conversation { id, limit } => {
-                let Some(books) = Books::open(books)? else { return Err(NoHistory::None(id.clone()).into()) };
+                let Some(books) = Books::open(books)? else {
+                    return Err(NoHistory::from(NoId::None { kind: CONVERSATION, start: id.clone() }).into());
+                };
                 json(&HistoryDocument::new(&History::read(&books, id, *limit)?))
             }
             Self::Report { by, zone, filter } => report(books, *by, zone, *filter),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::table::{cut, printable};
 use super::{Failure, Source, books, files};
 use crate::config::Config;
-use crate::ledger::{self, Entry, Made, NoHistory};
+use crate::ledger::{self, Entry, Made, NoHistory, NoId};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Books, StoreError};
 
@@ -43,7 +43,7 @@ impl History {
         match ledger::History::read(&books, id, usize::MAX) {
             Ok(found) => Ok(Self { config, books, path, found }),
             Err(NoHistory::Store(error)) => Err(failed(error)),
-            Err(none) => Err(Failure::Said(told(&none))),
+            Err(NoHistory::Id(none)) => Err(Failure::Said(told(&none))),
         }
     }
 
@@ -73,9 +73,9 @@ impl History {
     }
 }
 
-/// Why there is no such conversation; where it could be several, which.
-fn told(none: &NoHistory) -> String {
-    let NoHistory::Several { found, .. } = none else { return none.to_string() };
+/// Why there is no such id; where it could be several, which.
+pub(super) fn told(none: &NoId) -> String {
+    let NoId::Several { found, .. } = none else { return none.to_string() };
     let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::WIDTH)));
     let more = found.len().saturating_sub(NAMED);
     let more = (more > 0).then(|| format!("\n  and {more} more"));
@@ -116,12 +116,16 @@ mod tests {
 
     #[test]
     fn some_of_many_are_named() {
-        let several = |count| NoHistory::Several {
+        let several = |count| NoId::Several {
+            kind: "conversation",
             start: "a".to_owned(),
             found: (0..count).map(|at| format!("a{at}")).collect(),
         };
         for (none, expected) in [
-            (NoHistory::None("a".to_owned()), "`a`: no conversation has an id that begins so"),
+            (
+                NoId::None { kind: "full text", start: "a".to_owned() },
+                "`a`: no full text has an id that begins so",
+            ),
             (several(2), "`a`: 2 conversations have ids that begin so:\n  a0\n  a1"),
             (
                 several(12),

@@ -13,7 +13,9 @@ mod figures;
 mod files;
 mod history;
 mod inspect;
+mod outputs;
 mod prices;
+mod range;
 mod replay;
 mod report;
 mod serve;
@@ -71,6 +73,8 @@ enum Action {
     Inspect(inspect::Options),
     /// Show what a request was sent with in place of what the client sent
     Diff(diff::Options),
+    /// List the full texts of what was cut or cleared, or print one
+    Outputs(outputs::Options),
     /// Say what models are billed by: dollars for a million tokens of each kind
     Prices(prices::Options),
     /// Write the state of a conversation as JSON and Markdown: goal, progress, decisions, open issues, files
@@ -160,6 +164,7 @@ pub fn main() -> ExitCode {
         Action::Conversations(options) => conversations::run(&options),
         Action::Inspect(options) => inspect::run(&options),
         Action::Diff(options) => diff::run(&options),
+        Action::Outputs(options) => outputs::run(&options),
         Action::Prices(options) => prices::run(&options),
         Action::Checkpoint(options) => checkpoint::run(&options),
         Action::Fidelity(options) => fidelity::run(&options),
@@ -203,9 +208,19 @@ fn say(line: &str) {
     say_document(&table::printable(line));
 }
 
-/// Prints a document as it is. A reader that has gone is no failure.
+/// Prints a document as it is.
 fn say_document(text: &str) {
-    let written = writeln!(std::io::stdout(), "{text}");
+    noted(writeln!(std::io::stdout(), "{text}"));
+}
+
+/// Prints a text byte for byte, and nothing else.
+fn say_bytes(text: &[u8]) {
+    let mut out = std::io::stdout();
+    noted(out.write_all(text).and_then(|()| out.flush()));
+}
+
+/// Remembers what could not be printed. A reader that has gone is no failure.
+fn noted(written: std::io::Result<()>) {
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         UNWRITTEN.store(true, Ordering::Relaxed);
     }

@@ -2,11 +2,11 @@
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use jiff::tz::TimeZone;
 
+use super::range::Range;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
-use crate::ledger::when::{self, NoRange};
+use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
 use crate::store::{LedgerFilter, Order};
 
@@ -48,33 +48,6 @@ pub(super) struct Options {
     json: bool,
     #[command(flatten)]
     source: Source,
-}
-
-/// Which requests are looked at, and whose days count.
-#[derive(Debug, Clone, Default, Args)]
-struct Range {
-    /// Only requests from then on: a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (12h, 7d, 2w)
-    #[arg(long, value_name = "WHEN")]
-    since: Option<String>,
-    /// Only requests up to then, in the same words; a date means the end of that day
-    #[arg(long, value_name = "WHEN")]
-    until: Option<String>,
-}
-
-impl Range {
-    /// The filter for it.
-    fn filter(&self, zone: &TimeZone) -> Result<LedgerFilter, Failure> {
-        let (since, until) = (self.since.as_deref(), self.until.as_deref());
-        let wrong =
-            |option, text: Option<&str>| format!("`{option} {}`: {}", text.unwrap_or(""), when::EXPECTED);
-        when::filter(since, until, zone).map_err(|no_range| {
-            Failure::Usage(match no_range {
-                NoRange::Since => wrong("--since", since),
-                NoRange::Until => wrong("--until", until),
-                NoRange::Reversed => "`--since` is later than `--until`".to_owned(),
-            })
-        })
-    }
 }
 
 impl ValueEnum for By {

@@ -6,6 +6,9 @@ use super::record::Record;
 use super::totals::Totals;
 use crate::store::{Books, StoreError};
 
+/// What its ids are the ids of, in words.
+pub const CONVERSATION: &str = "conversation";
+
 /// A conversation.
 #[derive(Debug, Clone, Default)]
 pub struct History {
@@ -38,29 +41,51 @@ pub enum NoHistory {
     /// The store cannot be read.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// There is none, or more than one.
+    #[error("{0}")]
+    Id(#[from] NoId),
+}
+
+/// Why the beginning of an id leads to none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoId {
     /// There is none.
-    #[error("`{0}`: no conversation has an id that begins so")]
-    None(String),
-    /// There is more than one.
-    #[error("`{start}`: {} conversations have ids that begin so", .found.len())]
-    Several {
+    #[error("`{start}`: no {kind} has an id that begins so")]
+    None {
+        /// What it is the id of.
+        kind: &'static str,
         /// What was asked for.
         start: String,
-        /// Their ids.
+    },
+    /// There is more than one.
+    #[error("`{start}`: {} {kind}s have ids that begin so", .found.len())]
+    Several {
+        /// What they are the ids of.
+        kind: &'static str,
+        /// What was asked for.
+        start: String,
+        /// The ids.
         found: Vec<String>,
     },
 }
 
 impl History {
+    /// The id of the conversation that `id` is the id of, or the beginning of no other's.
+    ///
+    /// # Errors
+    /// [`NoHistory`].
+    pub fn find(books: &Books, id: &str) -> Result<String, NoHistory> {
+        let found = books.conversations(begun(id))?;
+        Ok(one(CONVERSATION, id, found)?)
+    }
+
     /// Reads the conversation that `id` is the id of, or the beginning of no other's. No more than the newest `most`
     /// records are kept.
     ///
     /// # Errors
     /// [`NoHistory`].
     pub fn read(books: &Books, id: &str, most: usize) -> Result<Self, NoHistory> {
-        // As tables show an id that they cut.
-        let id = id.trim_end_matches('…');
-        let mut history = Self { id: one(id, books.conversations(id)?)?, ..Self::default() };
+        let mut history = Self { id: Self::find(books, id)?, ..Self::default() };
         let (mut entries, mut count) = (VecDeque::new(), 0);
         books.rows_of(&history.id, &mut |row| {
             let Ok(record) = serde_json::from_str::<Record>(row.record) else {
@@ -79,22 +104,33 @@ impl History {
     }
 }
 
-/// Counts what the client asked for, and nothing else.
-fn number(record: &Record, count: &mut usize) -> Option<usize> {
+/// The number of a conversation's next request: counts what the client asked for, and nothing else.
+pub fn number(record: &Record, count: &mut usize) -> Option<usize> {
     record.own.is_none().then(|| {
         *count += 1;
         *count
     })
 }
 
-fn one(id: &str, mut found: Vec<String>) -> Result<String, NoHistory> {
+/// An id as tables show one that they cut.
+fn begun(id: &str) -> &str {
+    id.trim_end_matches('…')
+}
+
+/// The only one of the ids that begin with `start`, or the one that it is; `found` are ids of that kind.
+///
+/// # Errors
+/// [`NoId`].
+pub fn one(kind: &'static str, start: &str, mut found: Vec<String>) -> Result<String, NoId> {
+    let id = begun(start);
+    found.retain(|found| found.starts_with(id));
     if found.iter().any(|found| found == id) {
         return Ok(id.to_owned());
     }
     match found.len() {
-        0 => Err(NoHistory::None(id.to_owned())),
+        0 => Err(NoId::None { kind, start: id.to_owned() }),
         1 => Ok(found.remove(0)),
-        _ => Err(NoHistory::Several { start: id.to_owned(), found }),
+        _ => Err(NoId::Several { kind, start: id.to_owned(), found }),
     }
 }
 
@@ -110,11 +146,12 @@ mod tests {
         for (id, ids, expected) in [
             ("a", &["a"][..], Ok("a")),
             ("ab", &["abc"], Ok("abc")),
+            ("ab…", &["abc", "b"], Ok("abc")),
             ("ab", &["ab", "abc"], Ok("ab")),
             ("ab", &[], Err("`ab`: no conversation has an id that begins so")),
             ("a", &["ab", "ac"], Err("`a`: 2 conversations have ids that begin so")),
         ] {
-            let one = one(id, found(ids)).map_err(|wrong| wrong.to_string());
+            let one = one(CONVERSATION, id, found(ids)).map_err(|wrong| wrong.to_string());
             assert_eq!(one.as_deref().map_err(String::as_str), expected, "{id} {ids:?}");
         }
     }

@@ -11,7 +11,7 @@ pub mod totals;
 pub mod when;
 
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
-pub use history::{Entry, History, NoHistory};
+pub use history::{Entry, History, NoHistory, NoId};
 pub use record::{
     Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window,
     Zone,

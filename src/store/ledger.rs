@@ -157,6 +157,18 @@ impl Books {
         })
     }
 
+    /// The ids of the full texts that are kept, each with when it was last used, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn outputs(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        self.reader.ask(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id, at_ms FROM outputs")?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
     /// A decision by the digest of what its part said and by what made it. The newest, should there be several.
     ///
     /// # Errors
@@ -233,6 +245,7 @@ fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>))
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::decision::Save;
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store};
 
     fn row(at_ms: i64) -> LedgerRow {
@@ -241,10 +254,14 @@ mod tests {
     }
 
     fn write(home: &Path, rows: Vec<LedgerRow>) -> Sqlite {
+        write_all(home, Batch { ledger: rows, ..Batch::default() })
+    }
+
+    fn write_all(home: &Path, batch: Batch) -> Sqlite {
         let store =
             Sqlite::open(&home.join(FILE_NAME), Outputs::new(home.join("outputs")), home.join("logs"), 8)
                 .unwrap();
-        let stored = store.commit(Batch { ledger: rows, ..Batch::default() });
+        let stored = store.commit(batch);
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored).unwrap();
         store
     }
@@ -288,6 +305,16 @@ mod tests {
         assert_eq!(files, ["logs", "plimsoll.db"], "nothing is left behind");
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+    }
+
+    #[test]
+    fn outputs_are_listed_with_when_they_were_last_used() {
+        let home = tempfile::tempdir().unwrap();
+        let saves = vec![Save { id: "00".to_owned(), text: String::new() }];
+        drop(write_all(home.path(), Batch { saves, at_ms: 5, ..Batch::default() }));
+        drop(write_all(home.path(), Batch { touch: vec!["00".to_owned()], at_ms: 7, ..Batch::default() }));
+        let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
+        assert_eq!(books.outputs().unwrap(), [("00".to_owned(), 7)]);
     }
 
     #[test]

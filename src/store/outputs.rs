@@ -1,9 +1,13 @@
 //! Full texts of what was cut, as plain files that an agent's own tools can read and search.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// What the names of the files end with.
+const ENDING: &str = ".txt";
 
 /// The folder of full texts. Files are named by a digest of their content, so that a text is stored once.
 #[derive(Debug, Clone)]
@@ -19,7 +23,7 @@ impl Outputs {
 
     /// The file of an output.
     pub fn path(&self, id: &str) -> PathBuf {
-        self.dir.join(format!("{id}.txt"))
+        self.dir.join(format!("{id}{ENDING}"))
     }
 
     /// Saves a text unless it is there already. A reader never sees half a file.
@@ -53,6 +57,31 @@ impl Outputs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The ids of the outputs that are there, and their sizes in bytes. What else lies in the folder is none.
+    ///
+    /// # Errors
+    /// What the file system says; that there is no folder yet is none.
+    pub fn sizes(&self) -> io::Result<BTreeMap<String, u64>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            entries => entries?,
+        };
+        let mut sizes = BTreeMap::new();
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(ENDING)).filter(|id| is_id(id));
+            let Some(id) = id else { continue };
+            match entry.metadata() {
+                Ok(found) if found.is_file() => sizes.insert(id.to_owned(), found.len()),
+                // It was removed meanwhile.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => None,
+            };
+        }
+        Ok(sizes)
     }
 
     /// Removes an output; not being there is fine.
@@ -130,6 +159,25 @@ mod tests {
         outputs.remove(id).unwrap();
         outputs.remove(id).unwrap();
         assert_eq!(outputs.read(id).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_there_is_listed_and_nothing_else() {
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(home.path().join("outputs"));
+        assert!(outputs.sizes().unwrap().is_empty());
+        let ids = ["0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff"];
+        outputs.save(ids[1], "").unwrap();
+        outputs.save(ids[0], "text\n").unwrap();
+        let elsewhere = home.path().join("elsewhere");
+        fs::write(&elsewhere, "secret").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, outputs.path("00000000000000000000000000000000")).unwrap();
+        fs::create_dir(outputs.path("11111111111111111111111111111111")).unwrap();
+        fs::write(outputs.path("notes"), "x").unwrap();
+        fs::write(outputs.path(ids[0]).with_extension("7.part"), "x").unwrap();
+        let expected = [(ids[0].to_owned(), 5), (ids[1].to_owned(), 0)];
+        assert!(outputs.sizes().unwrap().into_iter().eq(expected));
+        assert!(Outputs::new(&elsewhere).sizes().is_err(), "a folder that is a file is not an empty one");
     }
 
     #[test]

@@ -75,6 +75,8 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["demo", "now"], 2, "now"),
         (&["inspect"], 2, "<ID>"),
         (&["inspect", "x"], 1, "nothing recorded yet in /"),
+        (&["outputs", "--conversation", "x"], 1, "nothing recorded yet in /"),
+        (&["outputs", "--since", "someday"], 2, "`--since someday`: expected a date"),
         (&["prices", "-c", "none.toml"], 1, "none.toml: No such file"),
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
@@ -204,6 +206,7 @@ fn help_mentions_every_option() {
         ("conversations", &format!("--limit started clients {books}")),
         ("inspect", &format!("<ID> untouched \"requests\" {books}")),
         ("diff", "<ID> <N> decided_in --json --config"),
+        ("outputs", &format!("[ID] --conversation --since --until last_used {books}")),
         ("prices", "[MODEL] --upstream cache_write_12h long_prompts --json --config"),
         (
             "replay",
@@ -247,7 +250,7 @@ fn check_says_everything_that_is_wrong() {
 #[test]
 fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     let home = home();
-    for arguments in [&["report"][..], &["conversations"], &["report", "--by", "client"]] {
+    for arguments in [&["report"][..], &["conversations"], &["report", "--by", "client"], &["outputs"]] {
         let place = home.path().join(".local/state/plimsoll").display().to_string();
         assert_eq!(done(home.path(), arguments), format!("nothing recorded yet in {place}\n"));
     }
@@ -351,6 +354,7 @@ fn only_who_sends_something_needs_the_keys() {
         (&["conversations"], 0),
         (&["inspect", "demo"], 0),
         (&["diff", "demo", "1"], 0),
+        (&["outputs"], 0),
         (&["prices", "claude-opus-5"], 0),
         (&["fidelity", "demo"], 0),
         (&["checkpoint", "demo"], 1),
@@ -601,6 +605,9 @@ fn what_others_say_does_nothing_to_a_terminal() {
         (&["diff", "evil", "2"], 1),
         (&["checkpoint", "evil"], 1),
         (&["inspect", "\u{1b}"], 1),
+        (&["outputs"], 0),
+        (&["outputs", "\u{1b}"], 1),
+        (&["outputs", "--conversation", "evil"], 0),
         (&["prices", "m\u{1b}"], 1),
     ] {
         let ran = run(home.path(), arguments);

@@ -95,6 +95,7 @@ fn they_are_read_and_left_as_they_are() {
         &["inspect", "demo", "--json"],
         &["diff", "demo", "9", "--json"],
         &["fidelity", "demo", "--json"],
+        &["outputs", "--json"],
     ];
     let frozen = Frozen::new(&home.path().join(kept));
     let before = frozen.contents();

@@ -1,0 +1,167 @@
+//! The full texts that a gateway has kept, from the command line.
+
+use std::fs;
+use std::path::Path;
+
+use plimsoll::store::Outputs;
+use serde_json::{Value, json};
+
+use crate::cli::{done, json as printed, plimsoll, run};
+use crate::support::{Gateway, Upstream};
+
+const KEPT: [&str; 2] = ["-c", "kept/gateway.toml"];
+
+fn outputs(home: &Path, arguments: &[&str]) -> Vec<Value> {
+    let asked = [&["outputs", "--json"], arguments, &KEPT[..]].concat();
+    printed(home, &asked)["outputs"].as_array().expect("a list").clone()
+}
+
+/// What is printed of a text: all its bytes, and no others.
+fn text(home: &Path, id: &str) -> Vec<u8> {
+    let output =
+        plimsoll(home, &["outputs", id, "-c", "kept/gateway.toml"]).output().expect("the binary runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{id}");
+    output.stdout
+}
+
+fn id_of(output: &Value) -> &str {
+    output["id"].as_str().expect("an id")
+}
+
+/// The texts that a demonstration leaves, listed and printed.
+#[test]
+fn what_was_cut_is_listed_and_printed_byte_for_byte() {
+    let home = tempfile::tempdir().unwrap();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let listed = outputs(home.path(), &[]);
+    let kept = fs::read_dir(home.path().join("kept/outputs")).unwrap().count();
+    assert!(kept > 1);
+    assert_eq!(listed.len(), kept);
+    let times: Vec<&str> = listed.iter().map(|output| output["last_used"].as_str().unwrap()).collect();
+    assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
+    let inspected = printed(home.path(), &[&["inspect", "demo", "--json"], &KEPT[..]].concat());
+    for output in &listed {
+        let file = fs::read(output["path"].as_str().unwrap()).unwrap();
+        assert_eq!(output["bytes"], file.len());
+        assert_eq!(text(home.path(), id_of(output)), file);
+        assert_eq!(
+            output["uses"],
+            json!([{"conversation": "demo", "requests": requests(&inspected, id_of(output))}])
+        );
+    }
+
+    let table = done(home.path(), &[&["outputs", "--utc"], &KEPT[..]].concat());
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    for (line, output) in table.lines().skip(1).zip(&listed) {
+        let (short, rest) = line.split_once("  ").unwrap();
+        assert_eq!(text(home.path(), short), text(home.path(), id_of(output)), "{line}");
+        let at = output["last_used"].as_str().unwrap()[..16].replace('T', " ");
+        assert!(rest.starts_with(&at) && rest.contains("  kept  demo"), "{line}");
+    }
+    for (arguments, expected) in [
+        (&["--conversation", "de"][..], kept),
+        (&["--since", "7d"], kept),
+        (&["--until", "2001-01-01"], 0),
+        (&["--since", "7d", "--conversation", "demo"], kept),
+    ] {
+        assert_eq!(outputs(home.path(), arguments).len(), expected, "{arguments:?}");
+    }
+    let none = done(home.path(), &[&["outputs", "--until", "2001-01-01"], &KEPT[..]].concat());
+    assert_eq!(none, "no full texts of that time or conversation\n");
+}
+
+/// The numbers of the requests with which a text was cut or cleared.
+fn requests(inspected: &Value, id: &str) -> Vec<u64> {
+    let decides = |one: &&Value| {
+        let edits = &one["record"]["edits"];
+        let made = edits["made"].as_array().unwrap().iter().any(|made| made["output"] == id);
+        made || (edits["splice"]["output"] == id && edits["splice"]["made"] == true)
+    };
+    let all = inspected["requests"].as_array().unwrap();
+    all.iter().filter(decides).map(|one| one["n"].as_u64().unwrap()).collect()
+}
+
+/// Nothing but a full text is ever printed, and what cannot be is explained.
+#[test]
+fn what_is_not_there_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let nothing = run(home.path(), &["outputs", "0"]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let listed = outputs(home.path(), &[]);
+    let ids: Vec<&str> = listed.iter().map(id_of).collect();
+    let state = home.path().join("kept");
+    fs::write(state.join("outputs/notes.txt"), "none of ours").unwrap();
+    fs::write(home.path().join("secret.txt"), "secret").unwrap();
+
+    // Taken away by hand, and removed as a gateway does when its time is over.
+    let (taken, removed) = (ids[0], ids[1]);
+    for id in [taken, removed] {
+        Outputs::new(state.join("outputs")).remove(id).unwrap();
+    }
+    let database = rusqlite::Connection::open(state.join("plimsoll.db")).unwrap();
+    database.execute("DELETE FROM outputs WHERE id = ?1", [removed]).unwrap();
+    drop(database);
+    let known: Vec<Value> = outputs(home.path(), &[]);
+    assert_eq!(known.len(), ids.len(), "what the books name is known");
+    for id in [taken, removed] {
+        let output = known.iter().find(|output| id_of(output) == id).unwrap();
+        assert_eq!((&output["bytes"], &output["path"]), (&Value::Null, &Value::Null), "{output}");
+    }
+    let all = format!("``: {} full texts have ids that begin so:\n", ids.len());
+    for (id, says) in [
+        (
+            "0123456789abcdef0123456789abcdef",
+            "`0123456789abcdef0123456789abcdef`: no full text has an id that begins so\n",
+        ),
+        ("notes", "`notes`: no full text has an id that begins so\n"),
+        ("../../secret", "`../../secret`: no full text has an id that begins so\n"),
+        ("/etc/passwd", "`/etc/passwd`: no full text has an id that begins so\n"),
+        ("", &all),
+        (taken, "has been taken away\n  hint: `plimsoll diff demo "),
+        (removed, "or not any more, because of `outputs.retention`\n  hint: `plimsoll diff demo "),
+    ] {
+        let ran = run(home.path(), &["outputs", id, "-c", "kept/gateway.toml"]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{id}");
+        assert!(ran.err.contains(says), "{id}: {}", ran.err);
+    }
+    let table = done(home.path(), &[&["outputs"], &KEPT[..]].concat());
+    assert_eq!(table.matches("  not kept  ").count(), 2, "{table}");
+    assert!(table.contains("\nnot kept: `outputs.retention` is over, or "), "{table}");
+    for arguments in [&["0", "--json"][..], &["0", "--since", "7d"], &["0", "--conversation", "demo"]] {
+        let ran = run(home.path(), &[&["outputs"], arguments, &KEPT[..]].concat());
+        assert_eq!(ran.code, Some(2), "{arguments:?}");
+    }
+    let ran = run(home.path(), &[&["outputs", "--conversation", "x"], &KEPT[..]].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "`x`: no conversation has an id that begins so\n"));
+}
+
+/// While a gateway has the store open, too.
+#[test]
+fn a_running_gateways_texts_are_read() {
+    let home = tempfile::tempdir().unwrap();
+    let answer = json!({"type": "message", "role": "assistant", "model": "m", "content": [],
+        "usage": {"input_tokens": 7, "output_tokens": 1}});
+    let upstream = Upstream::start(move |_| (200, answer.to_string()));
+    fs::create_dir(home.path().join("kept")).unwrap();
+    let config =
+        format!("[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n", home.path().join("state").display());
+    let gateway = Gateway::start(&home.path().join("kept"), &config, &upstream.url());
+    let lines: Vec<String> = (0..4000).map(|line| format!("line {line:06} – of a long log\u{1b}")).collect();
+    let (log, call) = (lines.join("\n"), json!({"type": "tool_use", "id": "1", "name": "Bash", "input": {}}));
+    let body = json!({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hello"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": log}]}]});
+    assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &body.to_string()).0, 200);
+    let listed = loop {
+        let listed = outputs(home.path(), &[]);
+        // The text is there before the request leaves, its record after the answer.
+        if listed.iter().any(|output| output["uses"] != json!([])) {
+            break listed;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(listed.len(), 1);
+    assert_eq!(text(home.path(), &id_of(&listed[0])[..6]), log.as_bytes());
+    gateway.stop();
+}
