@@ -88,8 +88,8 @@ impl Price {
         self.listed.as_ref().unwrap_or(&self.base)
     }
 
-    /// The rates of a service tier, to be compared with those that are [`Self::listed`], or `None` if the price does
-    /// not list it.
+    /// The rates of a service tier, to be compared with the seller's own for the usual one, or `None` if the price does not
+    /// list it.
     pub fn tier(&self, tier: Tier) -> Option<&Rates> {
         match tier {
             Tier::Standard => Some(self.listed()),
