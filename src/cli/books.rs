@@ -7,7 +7,7 @@ use super::table::cut;
 use super::{Failure, Source, figures, files, say, say_document};
 use crate::ledger::{Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, ledger};
-use crate::usage::Money;
+use crate::usage::{Money, Tokens};
 
 /// Columns of the terminal that tables keep to.
 pub(super) const WIDTH: usize = 100;
@@ -48,6 +48,9 @@ pub(super) const COLUMNS: [&str; 7] =
 /// bound, `~` an estimate, `–` what is not known.
 pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
+    // What nothing is known of is not nothing.
+    let is_known = totals.unknown_usage == 0 || *tokens != Tokens::default();
+    let count = |figure| if is_known { figures::count(figure) } else { "–".to_owned() };
     let at_least = |is_bound| if is_bound { "≥ " } else { "" };
     let is_bound = totals.broken_off + totals.unpriced_charges > 0;
     let cost = total(totals).map_or_else(
@@ -56,10 +59,10 @@ pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
     );
     [
         figures::count(totals.requests),
-        figures::count(tokens.input),
-        figures::count(tokens.cache_read),
-        figures::count(tokens.cache_write()),
-        at_least(totals.broken_off > 0).to_owned() + &figures::count(tokens.output),
+        count(tokens.input),
+        count(tokens.cache_read),
+        count(tokens.cache_write()),
+        at_least(is_known && totals.broken_off > 0).to_owned() + &count(tokens.output),
         cost,
         totals.saved.net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places))),
     ]
@@ -164,7 +167,6 @@ pub(super) fn say_json(document: &impl serde::Serialize) -> Result<(), Failure> 
 mod tests {
     use super::*;
     use crate::ledger::Saved;
-    use crate::usage::Tokens;
 
     fn totals() -> Totals {
         let total = Money::from_usd_str("1.23").unwrap();
@@ -196,6 +198,10 @@ mod tests {
         assert_eq!(cells(&charged, 4)[4..], ["1,000,000", "≥ $1.2300", "–"]);
         let unknown = Totals { cost: None, unknown_price: 1042, ..totals() };
         assert_eq!(cells(&unknown, 2)[5], "–");
+        let untold =
+            |unknown_usage| Totals { requests: 3, unknown_usage, broken_off: 1, ..Totals::default() };
+        assert_eq!(cells(&untold(2), 2), ["3", "–", "–", "–", "–", "–", "–"]);
+        assert_eq!(cells(&untold(0), 2), ["3", "0", "0", "0", "≥ 0", "–", "–"]);
     }
 
     #[test]
