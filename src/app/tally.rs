@@ -33,11 +33,14 @@ impl Tally {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner).add(record);
     }
 
-    /// Whether something was stored: if not, it is lost.
+    /// Whether something was stored: if not, it is lost. The log tells of every doubling: whatever fills the queue has
+    /// better use for the time that a line for each would take.
     pub(super) fn stored(&self, stored: bool) {
         if !stored {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("the store's queue is full: a record was dropped");
+            let dropped = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
+            if dropped.is_power_of_two() {
+                tracing::warn!(dropped, "the store's queue is full: records are dropped");
+            }
         }
     }
 

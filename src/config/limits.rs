@@ -45,7 +45,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Limits {
         rewrite_timeout: section.within("rewrite_timeout", SECOND / 1000..=60 * SECOND, 2 * SECOND),
         drain_timeout: section.within("drain_timeout", Duration::ZERO..=HOUR, 10 * SECOND),
         memo: section.within("memo", ByteSize::new(0)..=mebibytes(64 << 10), mebibytes(32)),
-        queue: section.within("queue", 1..=1_000_000, 1024),
+        queue: section.within("queue", 1..=1_000_000, 16384),
         workers: section.within("workers", 0..=1024, 0),
     }
 }

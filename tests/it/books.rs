@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use plimsoll::store::Bodies;
 use plimsoll::store::bodies::Form;
@@ -61,6 +62,24 @@ fn records(home: &Path) -> Vec<Value> {
     let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
     let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// More than a busy gateway is asked while a disk stalls.
+#[test]
+fn what_is_answered_while_nothing_can_be_written_is_booked() {
+    const MEANWHILE: usize = 1200;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let post = || assert_eq!(gateway.post("/v1/messages", &[], &request(&["short"])).0, 200);
+    post();
+    let other = rusqlite::Connection::open(home.path().join("plimsoll/plimsoll.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    (0..MEANWHILE).for_each(|_| post());
+    other.execute_batch("COMMIT").unwrap();
+    gateway.stop();
+    assert_eq!(records(home.path()).len(), MEANWHILE + 1);
 }
 
 fn prompt(tokens: &Value) -> u64 {
