@@ -21,6 +21,7 @@ use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
 use super::touched::Touched;
 use super::tuning::{Tuning, Tunings};
+use super::welcome::Welcome;
 use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
@@ -187,6 +188,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         tunings,
         meter: Meter::new(),
         windows: Windows::new(),
+        welcome: Welcome::new(),
         systems: Mutex::default(),
         recover: config.recover,
         recall: Recall::new(config.outputs.recall, config.listen.admin),

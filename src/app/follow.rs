@@ -361,7 +361,11 @@ impl Exchange for Follow {
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => Remedy::SendOriginal,
-            Refused::Other if malformed => Remedy::SendOriginal,
+            Refused::Other
+                if malformed || self.core.welcome.doubts(self.upstream.name(), &self.facts, status) =>
+            {
+                Remedy::SendOriginal
+            }
             Refused::Answer | Refused::Unanswered | Refused::Other => Remedy::Deliver,
         }
     }
@@ -411,6 +415,9 @@ impl Exchange for Follow {
         let job = self.job.take().filter(|_| status.is_success());
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
             summaries.begin(*job);
+        }
+        if status.is_success() && !self.is_refused_whole {
+            self.core.welcome.answered(self.upstream.name(), &self.facts, self.resent);
         }
         if self.resent
             && status.is_success()

@@ -30,6 +30,7 @@ mod summaries;
 mod tally;
 mod touched;
 mod tuning;
+mod welcome;
 mod windows;
 
 use std::sync::{Arc, Mutex};
@@ -69,6 +70,7 @@ use summaries::{Prospect, Summaries};
 use tally::Tally;
 use touched::Touched;
 use tuning::Tunings;
+use welcome::Welcome;
 use windows::Windows;
 
 /// Everything that requests share.
@@ -84,6 +86,7 @@ struct Core {
     tunings: Tunings,
     meter: Meter,
     windows: Windows,
+    welcome: Welcome,
     /// What is known of clients' instructions.
     systems: Mutex<Systems>,
     recover: Recover,

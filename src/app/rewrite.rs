@@ -389,7 +389,7 @@ impl<'a> Request<'a> {
     pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
         let seen = (outcome.level, outcome.recalls);
-        let decided = InForce::of_plan(&outcome);
+        let mut decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
@@ -398,6 +398,7 @@ impl<'a> Request<'a> {
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks are for money only: what was decided must look as it did in any case.
             outcome.leave_unmarked();
+            decided.kinds = outcome.plan.kinds();
             if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
         });
         match carried_out {
@@ -460,7 +461,7 @@ impl<'a> Request<'a> {
     }
 
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
-        let InForce { applied, fresh, splice, spliced } = decided;
+        let InForce { applied, fresh, kinds, splice, spliced } = decided;
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         Facts {
             caller: self.caller.clone(),
@@ -471,6 +472,7 @@ impl<'a> Request<'a> {
             why,
             applied,
             fresh,
+            kinds,
             splice,
             spliced,
             compaction: self.compaction,

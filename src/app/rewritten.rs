@@ -11,6 +11,7 @@ use super::summaries::Prospect;
 use super::tuning::Tuning;
 use crate::conversation::Conversation;
 use crate::lineage::{self, Caller, Place};
+use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
@@ -45,6 +46,8 @@ pub(super) struct Facts {
     /// The decisions in force on the wire, or, observing, those that would be.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
+    /// The kinds of changes that leave, in the same sense.
+    pub(super) kinds: Kinds,
     /// The splice in force, in the same sense.
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
@@ -74,19 +77,22 @@ impl Facts {
 pub(super) struct InForce {
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
+    pub(super) kinds: Kinds,
     pub(super) splice: Option<Arc<Splice>>,
     pub(super) spliced: bool,
 }
 
 impl InForce {
     pub(super) fn of(outcome: Outcome) -> Self {
+        let kinds = outcome.plan.kinds();
         let Outcome { applied, fresh, splice, spliced, .. } = outcome;
-        Self { applied: applied.into(), fresh, splice, spliced }
+        Self { applied: applied.into(), fresh, kinds, splice, spliced }
     }
 
     pub(super) fn of_plan(outcome: &Outcome) -> Self {
         let applied = outcome.applied.as_slice().into();
-        Self { applied, fresh: outcome.fresh, splice: outcome.splice.clone(), spliced: outcome.spliced }
+        let (splice, spliced) = (outcome.splice.clone(), outcome.spliced);
+        Self { applied, fresh: outcome.fresh, kinds: outcome.plan.kinds(), splice, spliced }
     }
 }
 

@@ -91,6 +91,46 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
+
+    /// What kinds of changes it has.
+    pub fn kinds(&self) -> Kinds {
+        self.ops.iter().fold(Kinds::default(), |kinds, op| kinds.with(Kinds::of(op)))
+    }
+}
+
+/// A set of kinds of changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    fn of(op: &Op) -> Self {
+        Self(match op {
+            Op::Text { .. } => 1,
+            Op::Mark { .. } => 1 << 1,
+            Op::Omit { .. } => 1 << 2,
+            Op::Split { .. } => 1 << 3,
+            Op::Drop { .. } => 1 << 4,
+            Op::Insert { .. } => 1 << 5,
+            Op::Append { .. } => 1 << 6,
+        })
+    }
+
+    /// Those of either.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that are not among the others.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
 }
 
 #[cfg(test)]

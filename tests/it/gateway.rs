@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -351,6 +352,35 @@ fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
         assert_eq!((status, String::from_utf8(body).unwrap().as_str()), (said, fault));
         let sent = upstream.received();
         assert!(sent.len() == 1 && sent[0].text().contains("plimsoll:"), "{}", sent.len());
+    }
+}
+
+/// Some fail on what they do not know, and say nothing of it: the client's next attempt goes through.
+#[test]
+fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_tries_again() {
+    for (status, takes_it) in [(500, false), (403, false), (404, false), (401, false), (500, true)] {
+        let home = tempfile::tempdir().unwrap();
+        let asked = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |received| {
+            let fails = received.text().contains("plimsoll:")
+                && (!takes_it || asked.fetch_add(1, Ordering::Relaxed) > 0);
+            if fails { (status, "Internal error".to_owned()) } else { answer(received) }
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let (first, second) = (log("first", 4000), log("second", 4000));
+        let (one, two) = (request("m", &[&first]), request("m", &[&first, &second]));
+        let other = one.replace("bug", "error");
+        let seen = [&one, &one, &two, &other, &other].map(|body| gateway.post("/v1/messages", &[], body).0);
+        let expected = match (status, takes_it) {
+            (_, true) => [200, 500, 500, 500, 500],
+            (401, _) => [401; 5],
+            (status, _) => [status, 200, 200, 200, 200],
+        };
+        assert_eq!(seen, expected, "{status} {takes_it}");
+        gateway.stop();
+        let originals =
+            records(home.path()).iter().filter(|record| record["edits"]["original_resent"] == true).count();
+        assert_eq!(originals, if status == 401 || takes_it { 0 } else { 2 }, "{status} {takes_it}");
     }
 }
 

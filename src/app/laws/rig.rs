@@ -20,6 +20,7 @@ use crate::app::summaries::{Summaries, Terms};
 use crate::app::tally::Tally;
 use crate::app::touched::Touched;
 use crate::app::tuning::{Tuning, Tunings};
+use crate::app::welcome::Welcome;
 use crate::app::windows::Windows;
 use crate::app::{Core, Recall};
 use crate::config::{self, Recover};
@@ -122,6 +123,7 @@ impl Rig {
             tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
+            welcome: Welcome::new(),
             systems: std::sync::Mutex::default(),
             recover: Recover::default(),
             recall: Recall::Path,

@@ -1,0 +1,87 @@
+//! Which changes providers take, where a refusal does not say what is wrong with a request.
+//!
+//! A server may fail on what it does not know, and go on doing so however often the client tries. Bounded, and lost with
+//! the process: it is found out again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use http::StatusCode;
+
+use super::rewritten::Facts;
+use super::state::State;
+use crate::conversation::{Chain, Hashed};
+use crate::plan::Kinds;
+use crate::store::Recent;
+
+/// Models of upstreams that are remembered.
+const MODELS: usize = 256;
+/// Histories that are remembered to have been refused.
+const REFUSED: u64 = 1024;
+
+/// Whose fault a refusal never is: it is about the sender, or about time.
+const NEVER: [StatusCode; 7] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::PAYMENT_REQUIRED,
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::CONFLICT,
+    StatusCode::TOO_EARLY,
+    StatusCode::TOO_MANY_REQUESTS,
+];
+
+/// What models of upstreams have taken so far.
+pub(super) struct Welcome {
+    by_model: Mutex<HashMap<(String, String), Changes>>,
+    refused: Recent<Chain, (), Hashed>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Changes {
+    /// Kinds that an answered request had.
+    taken: Kinds,
+    /// Kinds that a request had whose original alone was answered.
+    refused: Kinds,
+}
+
+impl Welcome {
+    pub(super) fn new() -> Self {
+        Self { by_model: Mutex::default(), refused: Recent::of_entries(REFUSED) }
+    }
+
+    /// A request was answered, if it was edited; `original`: only when it came as the client sent it.
+    pub(super) fn answered(&self, upstream: &str, facts: &Facts, original: bool) {
+        if facts.state == State::Edited {
+            self.with(upstream, facts, |changes| {
+                let kinds = if original { &mut changes.refused } else { &mut changes.taken };
+                *kinds = kinds.with(facts.kinds);
+            });
+        }
+    }
+
+    /// An edited request was refused, and nothing says why: whether what was edited may be the reason. That takes a kind
+    /// of change that was never taken, and a client that has tried before or a model that has refused such a one before.
+    pub(super) fn doubts(&self, upstream: &str, facts: &Facts, status: StatusCode) -> bool {
+        let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
+        if NEVER.contains(&status) {
+            return false;
+        }
+        let mut known = Changes::default();
+        self.with(upstream, facts, |changes| known = *changes);
+        let new = facts.kinds.without(known.taken);
+        if new.is_empty() {
+            return false;
+        }
+        let came_before = self.refused.get(&place.head()).is_some();
+        self.refused.insert(place.head(), ());
+        came_before || new.without(known.refused) != new
+    }
+
+    fn with(&self, upstream: &str, facts: &Facts, then: impl FnOnce(&mut Changes)) {
+        let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (upstream.to_owned(), facts.model.clone().unwrap_or_default());
+        if by_model.len() < MODELS || by_model.contains_key(&key) {
+            then(by_model.entry(key).or_default());
+        }
+    }
+}
