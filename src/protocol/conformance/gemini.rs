@@ -88,6 +88,19 @@ impl Subject for Contents {
         let result = parts[part].get_mut(name).expect("a result");
         let Some(Tree::Map(members)) = result.get_mut("response") else { panic!("no response") };
         let texts = members.iter().any(|(_, value)| value.is_string());
+        if !texts && let Some(blocks) = blocks(members) {
+            // From the end, so that places stay what they are.
+            for (leaf, edit) in leaves.iter().rev() {
+                match edit {
+                    LeafEdit::Remove => drop(blocks.remove(*leaf as usize)),
+                    LeafEdit::Replace(text) => {
+                        let said = blocks[*leaf as usize].get_mut("text").expect("a block of text");
+                        *said = Tree::Text(text.to_string());
+                    }
+                }
+            }
+            return;
+        }
         let mut first = 0;
         let mut in_order: Vec<&mut (String, Tree)> = members.iter_mut().collect();
         in_order.sort_by(|one, other| one.0.cmp(&other.0));
@@ -230,6 +243,22 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     vec![content("model", parts)]
 }
 
+/// The blocks of a response, or of the one that it passes on.
+fn blocks(response: &mut [(String, Tree)]) -> Option<&mut Vec<Tree>> {
+    let is_block = |item: &Tree| item.text_of("text").is_some();
+    let at = response
+        .iter()
+        .position(|(_, value)| !value.items().is_empty() && value.items().iter().all(is_block));
+    if let Some(at) = at {
+        let (_, Tree::List(blocks)) = &mut response[at] else { return None };
+        return Some(blocks);
+    }
+    response.iter_mut().find_map(|(key, value)| match value {
+        Tree::Map(members) if key == "result" => blocks(members),
+        _ => None,
+    })
+}
+
 fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     let role = if dice.one_in(4) { "function" } else { "user" };
     let mut parts: Vec<Node> =
@@ -249,8 +278,18 @@ fn result(call: &Call, first: usize, at: usize, dice: &mut Dice) -> Node {
                 Block::Text(text) => Some(Node::text(text)),
                 _ => None,
             });
-            let lines = Node::map([("lines", Node::List(texts.collect()))]);
-            if dice.one_in(2) { lines.with("stderr", Node::text("warning")) } else { lines }
+            let texts: Vec<Node> = texts.collect();
+            // One of these that can be read in two ways is data, and stays whole.
+            let bare = |text| Node::opaque([("text", text)]);
+            let block = |text| Node::opaque([("type", Node::text("text")), ("text", text)]);
+            let blocks = |texts: Vec<Node>| Node::List(texts.into_iter().map(block).collect());
+            match dice.below(5) {
+                0 => Node::map([("output", Node::List(texts.into_iter().map(bare).collect()))]),
+                1 => Node::map([("content", blocks(texts))]),
+                2 => Node::map([("result", Node::opaque([("content", blocks(texts))]))]),
+                3 => Node::map([("lines", Node::List(texts)), ("stderr", Node::text("warning"))]),
+                _ => Node::map([("lines", Node::List(texts))]),
+            }
         }
     };
     let strange = Node::opaque([("output", Node::text("deeper")), ("a", Node::raw("1"))]);

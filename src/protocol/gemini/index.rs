@@ -150,7 +150,11 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     Ok(part)
 }
 
-/// The texts of a response are its own members; if there are none, the first list of nothing but texts. What
+/// The members of a response that frameworks put a list of text blocks into, as MCP does.
+const OF_BLOCKS: [&str; 3] = ["content", "output", "result"];
+
+/// The texts of a response are its own members; if there are none, the first list of nothing but texts; if there is
+/// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
 /// lies deeper is data, whose single texts make no sense when they are cut.
 fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
     let own = said.values().filter(|value| value.kind == Kind::String);
@@ -160,15 +164,50 @@ fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
     }
     for list in said.values().filter(|value| value.kind == Kind::Array) {
         let items = scan::items(said.bytes, list.span)?;
-        if !items.is_empty() && items.iter().all(|item| item.kind == Kind::String) {
-            let in_list = |(slot, item): (usize, &Value)| Leaf::in_slot(item.span, slot as u32);
-            part.leaves = items.iter().enumerate().map(in_list).collect();
-            let items = items.iter().map(|item| item.span).collect();
-            part.slots = Some(Slots { array: list.span, items });
-            break;
+        if items.iter().all(|item| item.kind == Kind::String) && fill_from(part, list, &items, &items) {
+            return Ok(());
         }
     }
+    let passed_on = || OF_BLOCKS.iter().find_map(|name| object(said.bytes, said.get(name)?));
+    if !fill_from_blocks(part, said)?
+        && let Some(within) = passed_on()
+    {
+        fill_from_blocks(part, &within)?;
+    }
     Ok(())
+}
+
+fn fill_from_blocks(part: &mut Part, said: &Object<'_>) -> Result<bool, Unread> {
+    for list in OF_BLOCKS.iter().filter_map(|name| said.of_kind(name, Kind::Array)) {
+        let items = scan::items(said.bytes, list.span)?;
+        let texts: Option<Vec<Value>> = items.iter().map(|item| text(said.bytes, *item)).collect();
+        if texts.is_some_and(|texts| fill_from(part, list, &items, &texts)) {
+            part.is_error |= said.is_true("isError");
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Takes the texts of a list's items for the leaves, if there are any.
+fn fill_from(part: &mut Part, list: Value, items: &[Value], texts: &[Value]) -> bool {
+    let leaf = |(slot, text): (usize, &Value)| Leaf::in_slot(text.span, slot as u32);
+    part.leaves = texts.iter().enumerate().map(leaf).collect();
+    let items = items.iter().map(|item| item.span).collect();
+    part.slots = (!texts.is_empty()).then_some(Slots { array: list.span, items });
+    part.slots.is_some()
+}
+
+/// The text of a block that says that it is one, or has nothing else.
+fn text(bytes: &[u8], item: Value) -> Option<Value> {
+    let block = object(bytes, item)?;
+    let is_text = block.is_one_of(&["text"]) || block.values().count() == 1;
+    block.of_kind("text", Kind::String).filter(|_| is_text)
+}
+
+/// An object; `None` if it is something else, or one that may be read in two ways: then it is data.
+fn object(bytes: &[u8], value: Value) -> Option<Object<'_>> {
+    Object::read(bytes, value).ok()
 }
 
 #[cfg(test)]
@@ -199,6 +238,41 @@ mod tests {
                 assert_eq!(texts, expected);
             }
             assert_eq!(one.messages[0].index.fingerprint, other.messages[0].index.fingerprint);
+        }
+    }
+
+    /// Where the texts of a response are looked for, and what is data.
+    #[test]
+    fn leaves_of_lists() {
+        const FIRST: PartId = PartId { message: 0, part: 0 };
+        for (response, expected) in [
+            (r#""output":["a","b"]"#, &["a", "b"][..]),
+            (r#""output":[{"text":"a"},{"text":"b"}]"#, &["a", "b"]),
+            (r#""content":[{"type":"text","text":"a","annotations":null}],"isError":false"#, &["a"]),
+            (r#""result":{"meta":null,"content":[{"type":"text","text":"a"}]}"#, &["a"]),
+            (r#""data":{"content":[]},"result":{"content":[{"text":"a"}]}"#, &["a"]),
+            (r#""output":"o","content":[{"text":"a"}]"#, &["o"]),
+            (r#""output":[{"text":"a"},{"json":{}}]"#, &[]),
+            (r#""output":[{"text":"a","user":"u"}]"#, &[]),
+            (r#""output":[{"text":1}]"#, &[]),
+            (r#""content":[{"type":"text","text":"a"},{"type":"image","data":"x"}]"#, &[]),
+            (r#""output":[{"text":"a","text":"b"}]"#, &[]),
+            (r#""rows":[{"text":"a"}]"#, &[]),
+            (r#""result":{"rows":[{"text":"a"}]}"#, &[]),
+            (r#""result":{"content":[{"text":"a"}],"content":[]}"#, &[]),
+            (r#""data":{"content":[{"text":"a"}]}"#, &[]),
+            (r#""result":{"content":{"text":"a"}}"#, &[]),
+            (r#""output":[]"#, &[]),
+        ] {
+            let read = read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}}}}}"#));
+            let part = read.part(FIRST).unwrap();
+            let texts: Vec<_> = (0..part.leaves.len()).map(|leaf| read.text(FIRST, leaf).unwrap()).collect();
+            assert_eq!(texts, expected, "{response}");
+            assert_eq!(
+                part.slots.as_ref().map_or(0, |slots| slots.items.len()),
+                if response.contains(r#""o""#) { 0 } else { expected.len() },
+                "{response}"
+            );
         }
     }
 
