@@ -142,7 +142,10 @@ impl Subject for Contents {
     fn blank(&self, content: &Tree) -> Tree {
         let Tree::Map(members) = content else { return content.clone() };
         let blank = |(key, value): &(String, Tree)| match value {
-            Tree::List(lines) if lines.iter().all(Tree::is_string) => (key.clone(), Tree::List(Vec::new())),
+            Tree::List(lines) if lines.iter().all(|line| line.is_string() || is_block(line)) => {
+                (key.clone(), Tree::List(Vec::new()))
+            }
+            passed_on @ Tree::Map(_) if key == "result" => (key.clone(), self.blank(passed_on)),
             text if text.is_string() => (key.clone(), Tree::Text(String::new())),
             other => (key.clone(), other.clone()),
         };
@@ -243,9 +246,12 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     vec![content("model", parts)]
 }
 
+fn is_block(item: &Tree) -> bool {
+    item.text_of("text").is_some()
+}
+
 /// The blocks of a response, or of the one that it passes on.
 fn blocks(response: &mut [(String, Tree)]) -> Option<&mut Vec<Tree>> {
-    let is_block = |item: &Tree| item.text_of("text").is_some();
     let at = response
         .iter()
         .position(|(_, value)| !value.items().is_empty() && value.items().iter().all(is_block));
