@@ -379,6 +379,34 @@ impl Conversation {
         own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
     }
 
+    /// Whether the provider keeps what the client adds to the history: because of its marks, or as it does without any.
+    pub fn is_marked(&self) -> bool {
+        self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
+    }
+
+    /// The last mark of a client that marks nothing behind the model's first answer: a mark that stays where it is while
+    /// the history goes on.
+    pub fn standing_mark(&self) -> Option<PartId> {
+        let marks = self.marks.as_ref().filter(|marks| marks.end.is_none())?;
+        let (last, _) = *marks.parts.last()?;
+        let is_answer = |message: &Message| message.index.role == Role::Assistant;
+        let first = self.messages.iter().position(is_answer)?;
+        ((last.message as usize) < first).then_some(last)
+    }
+
+    /// Bytes at the beginning of the body, its members around the messages among them, that the client's marks have the
+    /// provider keep from request to request, whatever else is marked.
+    pub fn kept_bytes(&self) -> usize {
+        let frame = self.body.len() - self.array.len();
+        match (self.standing_mark(), &self.marks) {
+            (Some(mark), _) => {
+                frame + self.messages[mark.message as usize].span.end as usize - self.array.start as usize
+            }
+            (None, Some(marks)) if marks.frame > 0 => frame,
+            (None, _) => 0,
+        }
+    }
+
     /// The first message after the last one of the model: what comes with this request for the first time,
     /// if the history was sent before.
     pub fn tail(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Where a request is marked for the provider's cache.
 
-use crate::conversation::{Conversation, Marks, PartId};
+use crate::conversation::{Conversation, PartId};
 use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Chosen};
 
@@ -19,7 +19,7 @@ pub(super) fn place(
 ) -> Chosen {
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
-    let is_marked = conversation.marks.as_ref().is_none_or(Marks::are_in_history);
+    let is_marked = conversation.is_marked();
     if !is_marked && policy.marks.marks {
         // What the next request leaves out as this one does is not worth writing.
         let all = conversation.messages.len();
@@ -54,9 +54,12 @@ fn within(
     rates: Rates,
     standing: &mut Standing,
 ) -> Option<PartId> {
-    let frame = (conversation.body.len() - conversation.array.len()) as f64;
-    let frame = if conversation.marks.as_ref().is_some_and(|marks| marks.frame > 0) { 0.0 } else { frame };
-    let items = standing.history().items().iter();
+    // What the client has kept is neither written nor read because of this.
+    let kept = conversation.standing_mark();
+    let frame = conversation.body.len() - conversation.array.len();
+    let frame = if conversation.kept_bytes() > 0 { 0.0 } else { frame as f64 };
+    let items =
+        standing.history().items().iter().skip_while(|item| kept.is_some_and(|kept| item.part <= kept));
     let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
     let read = entry.map_or(0.0, |entry| {
         let before = items.take_while(|item| item.part <= entry);
@@ -90,12 +93,16 @@ mod tests {
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
 
     /// The messages that are marked by the gateway in the second request of a conversation and in the third.
-    fn marked(tools: &str, system: &str, turn: &str, top: &str) -> [Vec<u32>; 2] {
+    fn marked([tools, system, first, turn, top]: [&str; 5]) -> [Vec<u32>; 2] {
         let mut standing = None;
         [3, 5].map(|count| {
             let message = |at: usize| {
                 let role = ["user", "assistant"][at % 2];
-                let mark = if at + 1 == count { turn } else { "" };
+                let mark = match at {
+                    0 => first,
+                    at if at + 1 == count => turn,
+                    _ => "",
+                };
                 // What goes before is long, so that little is at stake.
                 let text = format!("{at}").repeat(if at == 0 { 1_000 } else { 1 });
                 format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"{mark}}}]}}"#)
@@ -114,21 +121,25 @@ mod tests {
         })
     }
 
-    /// A client that marks its instructions alone has its history read as if it were new, time and again.
+    /// A client that marks its instructions alone, or what it began with, has its history read as if it were new, time and again.
     #[test]
     fn histories_are_marked_where_clients_do_not() {
         let added = [vec![2], vec![4, 2]];
-        for (tools, system, turn, top, expected) in [
-            ("", "", "", "", added.clone()),
-            ("", SHORT, "", "", added.clone()),
-            ("", LONG, "", "", added.clone()),
-            (SHORT, SHORT, "", "", added),
-            ("", "", SHORT, "", [vec![], vec![]]),
-            ("", SHORT, SHORT, "", [vec![], vec![]]),
-            ("", SHORT, "", SHORT, [vec![], vec![]]),
-            ("", "", "", SHORT, [vec![], vec![]]),
+        for (marks, expected) in [
+            (["", "", "", "", ""], added.clone()),
+            (["", SHORT, "", "", ""], added.clone()),
+            (["", LONG, "", "", ""], added.clone()),
+            ([SHORT, SHORT, "", "", ""], added.clone()),
+            (["", "", SHORT, "", ""], added.clone()),
+            (["", LONG, SHORT, "", ""], added.clone()),
+            ([SHORT, SHORT, SHORT, "", ""], [vec![2], vec![4]]),
+            (["", "", "", SHORT, ""], [vec![], vec![]]),
+            (["", "", SHORT, SHORT, ""], [vec![], vec![]]),
+            (["", SHORT, "", SHORT, ""], [vec![], vec![]]),
+            (["", SHORT, "", "", SHORT], [vec![], vec![]]),
+            (["", "", "", "", SHORT], [vec![], vec![]]),
         ] {
-            assert_eq!(marked(tools, system, turn, top), expected, "{tools} {system} {turn} {top}");
+            assert_eq!(marked(marks), expected, "{marks:?}");
         }
     }
 }

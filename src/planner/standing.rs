@@ -182,8 +182,7 @@ impl Standing {
     ) {
         self.recalls = 0;
         let frame = (conversation.body.len() - conversation.array.len()) as u64;
-        self.framed =
-            if conversation.marks.as_ref().is_some_and(|marks| marks.frame > 0) { frame } else { 0 };
+        self.framed = conversation.kept_bytes() as u64;
         if self.messages == 0 {
             self.fresh = frame + hidden;
         }

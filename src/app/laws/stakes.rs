@@ -97,7 +97,14 @@ fn what_nobody_reads_is_seldom_written() {
         body["system"] = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
         Bytes::from(body.to_string())
     };
-    let cases: [Requests<'_>; 12] = [
+    // As frameworks do that mark what they begin with, and nothing that comes behind it.
+    let begun = |body: Bytes| {
+        let mut body: Value = serde_json::from_slice(&marked(body)).unwrap();
+        let (text, mark) = (body["messages"][0]["content"].take(), json!({"type": "ephemeral"}));
+        body["messages"][0]["content"] = json!([{"type": "text", "text": text, "cache_control": mark}]);
+        Bytes::from(body.to_string())
+    };
+    let cases: [Requests<'_>; 16] = [
         ("goes on", true, &|at| body(2 * at + 1, None)),
         ("goes on from half-way", true, &|at| body(2 * at + 31, None)),
         ("a state at the end", true, &|at| body(2 * at + 1, Some(("state", at)))),
@@ -110,6 +117,12 @@ fn what_nobody_reads_is_seldom_written() {
         ("goes on behind instructions that the client marks", true, &|at| marked(body(2 * at + 1, None))),
         ("the same behind marked instructions", true, &|_| marked(body(9, None))),
         ("the same behind marked instructions in other sessions", false, &|_| marked(body(9, None))),
+        ("goes on behind a first message that the client marks", true, &|at| begun(body(2 * at + 1, None))),
+        ("goes on from half-way behind a marked first message", true, &|at| begun(body(2 * at + 31, None))),
+        ("the same behind a marked first message", true, &|_| begun(body(9, None))),
+        ("a state at the end, behind a marked first message", true, &|at| {
+            begun(body(2 * at + 1, Some(("state", at))))
+        }),
     ];
     // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
     for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.151), (10, 1, 1.151)] {
@@ -125,11 +138,19 @@ fn what_nobody_reads_is_seldom_written() {
     }
 }
 
-/// An agent that marks its instructions alone, with results that are cut: what the gateway saves is not for the provider
-/// to have again, since the history is read as if it were new until it is marked.
+/// An agent that marks its instructions alone, or its first message too, with results that are cut: what the gateway
+/// saves is not for the provider to have again, since the history is read as if it were new until it is marked.
 #[test]
 fn what_is_saved_by_cutting_may_be_staked() {
-    let mut talk = vec![json!({"role": "user", "content": "Look around."})];
+    let mark = json!({"type": "ephemeral"});
+    let marked = json!([{"type": "text", "text": "Look around.", "cache_control": mark}]);
+    for first in [json!("Look around."), marked] {
+        stakes_what_is_saved(&first);
+    }
+}
+
+fn stakes_what_is_saved(first: &Value) {
+    let mut talk = vec![json!({"role": "user", "content": first})];
     for (at, lines) in [4_usize, 2_000, 4_000, 100, 10, 10].into_iter().enumerate() {
         let id = format!("toolu_{at}");
         let call =
