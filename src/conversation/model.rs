@@ -384,14 +384,15 @@ impl Conversation {
         self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
     }
 
-    /// The last mark of a client that marks nothing behind the model's first answer: a mark that stays where it is while
-    /// the history goes on.
+    /// The last mark of a client, where it stands before the model's last answer: it stays where it is while the history
+    /// goes on. An answer that the client has begun itself is none.
     pub fn standing_mark(&self) -> Option<PartId> {
         let marks = self.marks.as_ref().filter(|marks| marks.end.is_none())?;
         let (last, _) = *marks.parts.last()?;
-        let is_answer = |message: &Message| message.index.role == Role::Assistant;
-        let first = self.messages.iter().position(is_answer)?;
-        ((last.message as usize) < first).then_some(last)
+        let is_answer = |message: &&Message| message.index.role == Role::Assistant;
+        let behind = self.messages.get(last.message as usize + 1..)?.iter();
+        let mut behind = behind.rev().skip_while(is_answer);
+        behind.any(|message| is_answer(&message)).then_some(last)
     }
 
     /// Bytes at the beginning of the body, its members around the messages among them, that the client's marks have the

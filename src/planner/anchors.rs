@@ -121,7 +121,8 @@ mod tests {
         })
     }
 
-    /// A client that marks its instructions alone, or what it began with, has its history read as if it were new, time and again.
+    /// A client that marks its instructions alone, or what it began with, has its history read as if it were new, time
+    /// and again.
     #[test]
     fn histories_are_marked_where_clients_do_not() {
         let added = [vec![2], vec![4, 2]];

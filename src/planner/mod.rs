@@ -23,7 +23,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Marks, Part, PartId, PartKind, Role};
 use crate::plan::{Op, Plan};
 use crate::shape::Settings;
 use crate::strategy::marks::{self, Chosen};
@@ -272,7 +272,7 @@ fn old_parts(
         return;
     }
     let is_marked = conversation.is_marked();
-    let cached = is_marked || policy.marks.marks;
+    let cached = policy.marks.marks || conversation.marks.as_ref().is_none_or(Marks::are_in_history);
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
     let known = (&*outcome.applied, past.sent);

@@ -98,13 +98,15 @@ fn what_nobody_reads_is_seldom_written() {
         Bytes::from(body.to_string())
     };
     // As frameworks do that mark what they begin with, and nothing that comes behind it.
-    let begun = |body: Bytes| {
+    let marked_at = |at: usize, body: Bytes| {
         let mut body: Value = serde_json::from_slice(&marked(body)).unwrap();
-        let (text, mark) = (body["messages"][0]["content"].take(), json!({"type": "ephemeral"}));
-        body["messages"][0]["content"] = json!([{"type": "text", "text": text, "cache_control": mark}]);
+        let (text, mark) = (body["messages"][at]["content"].take(), json!({"type": "ephemeral"}));
+        body["messages"][at]["content"] = json!([{"type": "text", "text": text, "cache_control": mark}]);
         Bytes::from(body.to_string())
     };
-    let cases: [Requests<'_>; 16] = [
+    let begun = |body| marked_at(0, body);
+    // As those do that mark what the user said last, or the last of their examples.
+    let cases: [Requests<'_>; 17] = [
         ("goes on", true, &|at| body(2 * at + 1, None)),
         ("goes on from half-way", true, &|at| body(2 * at + 31, None)),
         ("a state at the end", true, &|at| body(2 * at + 1, Some(("state", at)))),
@@ -123,12 +125,22 @@ fn what_nobody_reads_is_seldom_written() {
         ("a state at the end, behind a marked first message", true, &|at| {
             begun(body(2 * at + 1, Some(("state", at))))
         }),
+        ("goes on behind a mark that moves now and then", true, &|at| {
+            marked_at(at / 10 * 20, body(2 * at + 1, None))
+        }),
+    ];
+    // Here the client has what there is to be had: nothing must be lost.
+    let served: [Requests<'_>; 3] = [
+        ("marked examples", true, &|at| marked_at(34, body(36, Some(("question", at))))),
+        ("marked examples in other sessions", false, &|at| marked_at(34, body(36, Some(("question", at))))),
+        ("another session each time, marked half-way", false, &|at| marked_at(at, body(2 * at + 1, None))),
     ];
     // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
     for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.151), (10, 1, 1.151)] {
-        for (case, is_one, body) in cases {
+        let cases = cases.iter().map(|case| (case, most)).chain(served.iter().map(|case| (case, 1.151)));
+        for ((case, is_one, body), most) in cases {
             let request = |at: usize| {
-                let session = if is_one { "one".to_owned() } else { at.to_string() };
+                let session = if *is_one { "one".to_owned() } else { at.to_string() };
                 (MINUTE * if at.is_multiple_of(5) { fifth } else { pause }, session, body(at))
             };
             let requests: Vec<_> = (0..20).map(request).collect();
