@@ -418,6 +418,8 @@ impl Exchange for Follow {
         }
         if status.is_success() && !self.is_refused_whole {
             self.core.welcome.answered(self.upstream.name(), &self.facts, self.resent);
+        } else if self.resent {
+            self.core.welcome.acquit(&self.facts);
         }
         if self.resent
             && status.is_success()

@@ -18,6 +18,9 @@ use crate::store::Recent;
 const MODELS: usize = 256;
 /// Histories that are remembered to have been refused.
 const REFUSED: u64 = 1024;
+/// How often the request of a history is refused before what was edited is in doubt: a provider has faults of its own, and
+/// SDKs try three times.
+const TRIES: u32 = 2;
 
 /// Whose fault a refusal never is: it is about the sender, or about time.
 const NEVER: [StatusCode; 7] = [
@@ -33,7 +36,8 @@ const NEVER: [StatusCode; 7] = [
 /// What models of upstreams have taken so far.
 pub(super) struct Welcome {
     by_model: Mutex<HashMap<(String, String), Changes>>,
-    refused: Recent<Chain, (), Hashed>,
+    /// How often each was; `None`: so was its original.
+    refused: Recent<Chain, Option<u32>, Hashed>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,6 +53,13 @@ impl Welcome {
         Self { by_model: Mutex::default(), refused: Recent::of_entries(REFUSED) }
     }
 
+    /// The original of an edited request was refused as well: it was not the editing.
+    pub(super) fn acquit(&self, facts: &Facts) {
+        if let Some(place) = &facts.place {
+            self.refused.insert(place.head(), None);
+        }
+    }
+
     /// A request was answered, if it was edited; `original`: only when it came as the client sent it.
     pub(super) fn answered(&self, upstream: &str, facts: &Facts, original: bool) {
         if facts.state == State::Edited {
@@ -60,7 +71,7 @@ impl Welcome {
     }
 
     /// An edited request was refused, and nothing says why: whether what was edited may be the reason. That takes a kind
-    /// of change that was never taken, and a client that has tried before or a model that has refused such a one before.
+    /// of change that was never taken, and a client that goes on trying or a model that has refused such a one before.
     pub(super) fn doubts(&self, upstream: &str, facts: &Facts, status: StatusCode) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if NEVER.contains(&status) {
@@ -72,9 +83,9 @@ impl Welcome {
         if new.is_empty() {
             return false;
         }
-        let came_before = self.refused.get(&place.head()).is_some();
-        self.refused.insert(place.head(), ());
-        came_before || new.without(known.refused) != new
+        let Some(before) = self.refused.get(&place.head()).unwrap_or(Some(0)) else { return false };
+        self.refused.insert(place.head(), Some(before + 1));
+        before >= TRIES || new.without(known.refused) != new
     }
 
     fn with(&self, upstream: &str, facts: &Facts, then: impl FnOnce(&mut Changes)) {

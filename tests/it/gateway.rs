@@ -355,9 +355,9 @@ fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
     }
 }
 
-/// Some fail on what they do not know, and say nothing of it: the client's next attempt goes through.
+/// Some fail on what they do not know, and say nothing of it: the client's third attempt goes through.
 #[test]
-fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_tries_again() {
+fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_trying() {
     for (status, takes_it) in [(500, false), (403, false), (404, false), (401, false), (500, true)] {
         let home = tempfile::tempdir().unwrap();
         let asked = AtomicUsize::new(0);
@@ -370,11 +370,12 @@ fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_tries_ag
         let (first, second) = (log("first", 4000), log("second", 4000));
         let (one, two) = (request("m", &[&first]), request("m", &[&first, &second]));
         let other = one.replace("bug", "error");
-        let seen = [&one, &one, &two, &other, &other].map(|body| gateway.post("/v1/messages", &[], body).0);
+        let seen =
+            [&one, &one, &one, &two, &other, &other].map(|body| gateway.post("/v1/messages", &[], body).0);
         let expected = match (status, takes_it) {
-            (_, true) => [200, 500, 500, 500, 500],
-            (401, _) => [401; 5],
-            (status, _) => [status, 200, 200, 200, 200],
+            (_, true) => [200, 500, 500, 500, 500, 500],
+            (401, _) => [401; 6],
+            (status, _) => [status, status, 200, 200, 200, 200],
         };
         assert_eq!(seen, expected, "{status} {takes_it}");
         gateway.stop();
@@ -382,6 +383,19 @@ fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_tries_ag
             records(home.path()).iter().filter(|record| record["edits"]["original_resent"] == true).count();
         assert_eq!(originals, if status == 401 || takes_it { 0 } else { 2 }, "{status} {takes_it}");
     }
+}
+
+#[test]
+fn a_fault_that_is_not_of_the_edit_is_found_out_once() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (500, "Internal error".to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request("m", &[&log("long", 4000)]);
+    for _ in 0..5 {
+        assert_eq!(gateway.post("/v1/messages", &[], &body).0, 500);
+    }
+    let edited = upstream.received().iter().map(|sent| sent.text().contains("plimsoll:")).collect::<Vec<_>>();
+    assert_eq!(edited, [true, true, true, false, true, true]);
 }
 
 #[test]
