@@ -87,7 +87,7 @@ impl Subject for Contents {
         };
         let result = parts[part].get_mut(name).expect("a result");
         let Some(Tree::Map(members)) = result.get_mut("response") else { panic!("no response") };
-        let texts = members.iter().any(|(_, value)| value.is_string());
+        let texts = members.iter().any(|(key, value)| value.is_string() && !is_kind(key));
         if !texts && let Some(blocks) = blocks(members) {
             // From the end, so that places stay what they are.
             for (leaf, edit) in leaves.iter().rev() {
@@ -145,7 +145,8 @@ impl Subject for Contents {
             Tree::List(lines) if lines.iter().all(|line| line.is_string() || is_block(line)) => {
                 (key.clone(), Tree::List(Vec::new()))
             }
-            passed_on @ Tree::Map(_) if key == "result" => (key.clone(), self.blank(passed_on)),
+            kind if is_kind(key) => (key.clone(), kind.clone()),
+            passed_on @ Tree::Map(_) if is_passed_on(key) => (key.clone(), self.blank(passed_on)),
             text if text.is_string() => (key.clone(), Tree::Text(String::new())),
             other => (key.clone(), other.clone()),
         };
@@ -250,6 +251,16 @@ fn is_block(item: &Tree) -> bool {
     item.text_of("text").is_some()
 }
 
+/// MCP's word for the kind of a result.
+fn is_kind(key: &str) -> bool {
+    key == "resultType" || key == "result_type"
+}
+
+/// Where a client passes on a result of MCP.
+fn is_passed_on(key: &str) -> bool {
+    key == "result" || key == "error"
+}
+
 /// The blocks of a response, or of the one that it passes on.
 fn blocks(response: &mut [(String, Tree)]) -> Option<&mut Vec<Tree>> {
     let at = response
@@ -260,7 +271,7 @@ fn blocks(response: &mut [(String, Tree)]) -> Option<&mut Vec<Tree>> {
         return Some(blocks);
     }
     response.iter_mut().find_map(|(key, value)| match value {
-        Tree::Map(members) if key == "result" => blocks(members),
+        Tree::Map(members) if is_passed_on(key) => blocks(members),
         _ => None,
     })
 }
@@ -288,11 +299,23 @@ fn result(call: &Call, first: usize, at: usize, dice: &mut Dice) -> Node {
             // One of these that can be read in two ways is data, and stays whole.
             let bare = |text| Node::opaque([("text", text)]);
             let block = |text| Node::opaque([("type", Node::text("text")), ("text", text)]);
-            let blocks = |texts: Vec<Node>| Node::List(texts.into_iter().map(block).collect());
+            let of_mcp = |texts: Vec<Node>| {
+                [
+                    ("content", Node::List(texts.into_iter().map(block).collect())),
+                    ("isError", Node::raw(if call.is_error { "true" } else { "false" })),
+                ]
+            };
             match dice.below(5) {
                 0 => Node::map([("output", Node::List(texts.into_iter().map(bare).collect()))]),
-                1 => Node::map([("content", blocks(texts))]),
-                2 => Node::map([("result", Node::opaque([("content", blocks(texts))]))]),
+                1 => {
+                    let kind = ["resultType", "result_type"][dice.below(2)];
+                    let result = Node::map(of_mcp(texts));
+                    if dice.one_in(2) { result.with(kind, Node::text("complete")) } else { result }
+                }
+                2 => {
+                    let passed_on = if call.is_error { "error" } else { "result" };
+                    Node::map([(passed_on, Node::opaque(of_mcp(texts)))])
+                }
                 3 => Node::map([("lines", Node::List(texts)), ("stderr", Node::text("warning"))]),
                 _ => Node::map([("lines", Node::List(texts))]),
             }

@@ -150,16 +150,19 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     Ok(part)
 }
 
-/// The members of a response that frameworks put a list of text blocks into, as MCP does.
-const OF_BLOCKS: [&str; 3] = ["content", "output", "result"];
+/// The members of a response that frameworks put a list of text blocks into, as MCP does, or a whole result of MCP.
+const OF_BLOCKS: [&str; 4] = ["content", "output", "result", "error"];
 
 /// The texts of a response are its own members; if there are none, the first list of nothing but texts; if there is
 /// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
 /// lies deeper is data, whose single texts make no sense when they are cut.
 fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
-    let own = said.values().filter(|value| value.kind == Kind::String);
-    part.leaves = own.map(|value| Leaf::alone(value.span)).collect();
-    if !part.leaves.is_empty() {
+    let own = || said.values().filter(|value| value.kind == Kind::String);
+    // MCP's word for the kind of a result is nothing that it says.
+    let kind = said.get("resultType").or_else(|| said.get("result_type"));
+    let kind = said.of_kind("content", Kind::Array).and(kind);
+    if own().any(|value| kind.is_none_or(|kind| kind.span != value.span)) {
+        part.leaves = own().map(|value| Leaf::alone(value.span)).collect();
         return Ok(());
     }
     for list in said.values().filter(|value| value.kind == Kind::Array) {
@@ -182,7 +185,7 @@ fn fill_from_blocks(part: &mut Part, said: &Object<'_>) -> Result<bool, Unread> 
         let items = scan::items(said.bytes, list.span)?;
         let texts: Option<Vec<Value>> = items.iter().map(|item| text(said.bytes, *item)).collect();
         if texts.is_some_and(|texts| fill_from(part, list, &items, &texts)) {
-            part.is_error |= said.is_true("isError");
+            part.is_error |= said.is_true("isError") || said.is_true("is_error");
             return Ok(true);
         }
     }
@@ -191,11 +194,13 @@ fn fill_from_blocks(part: &mut Part, said: &Object<'_>) -> Result<bool, Unread> 
 
 /// Takes the texts of a list's items for the leaves, if there are any.
 fn fill_from(part: &mut Part, list: Value, items: &[Value], texts: &[Value]) -> bool {
+    if texts.is_empty() {
+        return false;
+    }
     let leaf = |(slot, text): (usize, &Value)| Leaf::in_slot(text.span, slot as u32);
     part.leaves = texts.iter().enumerate().map(leaf).collect();
-    let items = items.iter().map(|item| item.span).collect();
-    part.slots = (!texts.is_empty()).then_some(Slots { array: list.span, items });
-    part.slots.is_some()
+    part.slots = Some(Slots { array: list.span, items: items.iter().map(|item| item.span).collect() });
+    true
 }
 
 /// The text of a block that says that it is one, or has nothing else.
@@ -251,12 +256,22 @@ mod tests {
             (r#""content":[{"type":"text","text":"a","annotations":null}],"isError":false"#, &["a"]),
             (r#""result":{"meta":null,"content":[{"type":"text","text":"a"}]}"#, &["a"]),
             (r#""data":{"content":[]},"result":{"content":[{"text":"a"}]}"#, &["a"]),
+            (r#""error":{"content":[{"type":"text","text":"a"}],"isError":true}"#, &["a"]),
+            (r#""content":[{"type":"text","text":"a"}],"resultType":"complete""#, &["a"]),
+            (r#""content":[{"type":"text","text":"a"}],"result_type":"complete""#, &["a"]),
             (r#""output":"o","content":[{"text":"a"}]"#, &["o"]),
+            (r#""output":"o","resultType":"r","content":[{"text":"a"}]"#, &["o", "r"]),
+            (r#""resultType":"o","rows":[]"#, &["o"]),
+            (r#""resultType":"complete","content":[{"type":"image","data":"x"}]"#, &[]),
             (r#""output":[{"text":"a"},{"json":{}}]"#, &[]),
             (r#""output":[{"text":"a","user":"u"}]"#, &[]),
             (r#""output":[{"text":1}]"#, &[]),
             (r#""content":[{"type":"text","text":"a"},{"type":"image","data":"x"}]"#, &[]),
             (r#""output":[{"text":"a","text":"b"}]"#, &[]),
+            (r#""output":[{"text":"a"},{"type":"text","text":"b","text":"b"}]"#, &[]),
+            (r#""content":[{"type":"text","type":"image","text":"a"}]"#, &[]),
+            (r#""content":[{"\u0074ype":"text","text":"a"}]"#, &[]),
+            (r#""error":{"content":[{"text":"a","text":"b"}]}"#, &[]),
             (r#""rows":[{"text":"a"}]"#, &[]),
             (r#""result":{"rows":[{"text":"a"}]}"#, &[]),
             (r#""result":{"content":[{"text":"a"}],"content":[]}"#, &[]),
