@@ -104,8 +104,9 @@ impl Subject for Contents {
         let mut first = 0;
         let mut in_order: Vec<&mut (String, Tree)> = members.iter_mut().collect();
         in_order.sort_by(|one, other| one.0.cmp(&other.0));
-        for (_, value) in in_order {
-            let count = if texts { usize::from(value.is_string()) } else { value.items().len() };
+        for (key, value) in in_order {
+            let is_said = value.is_string() && !is_kind(key);
+            let count = if texts { usize::from(is_said) } else { value.items().len() };
             let own = leaves.iter().filter(|(leaf, _)| (first..first + count).contains(&(*leaf as usize)));
             // From the end, so that places stay what they are.
             for (leaf, edit) in own.rev() {

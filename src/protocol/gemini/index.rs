@@ -157,12 +157,12 @@ const OF_BLOCKS: [&str; 4] = ["content", "output", "result", "error"];
 /// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
 /// lies deeper is data, whose single texts make no sense when they are cut.
 fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
-    let own = || said.values().filter(|value| value.kind == Kind::String);
-    // MCP's word for the kind of a result is nothing that it says.
+    // Beside a list of blocks, MCP's word for the kind of a result is nothing that it says.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
-    let kind = said.of_kind("content", Kind::Array).and(kind);
-    if own().any(|value| kind.is_none_or(|kind| kind.span != value.span)) {
-        part.leaves = own().map(|value| Leaf::alone(value.span)).collect();
+    let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
+    let is_said = |value: &Value| value.kind == Kind::String && Some(value.span) != kind;
+    part.leaves = said.values().filter(is_said).map(|value| Leaf::alone(value.span)).collect();
+    if !part.leaves.is_empty() {
         return Ok(());
     }
     for list in said.values().filter(|value| value.kind == Kind::Array) {
@@ -260,7 +260,9 @@ mod tests {
             (r#""content":[{"type":"text","text":"a"}],"resultType":"complete""#, &["a"]),
             (r#""content":[{"type":"text","text":"a"}],"result_type":"complete""#, &["a"]),
             (r#""output":"o","content":[{"text":"a"}]"#, &["o"]),
-            (r#""output":"o","resultType":"r","content":[{"text":"a"}]"#, &["o", "r"]),
+            (r#""output":"o","resultType":"r","content":[{"text":"a"}]"#, &["o"]),
+            (r#""output":"o","resultType":"r","content":[{"text":"a","text":"b"}]"#, &["o"]),
+            (r#""content":[{"text":"a","text":"b"}],"resultType":"complete""#, &[]),
             (r#""resultType":"o","rows":[]"#, &["o"]),
             (r#""resultType":"complete","content":[{"type":"image","data":"x"}]"#, &[]),
             (r#""output":[{"text":"a"},{"json":{}}]"#, &[]),
