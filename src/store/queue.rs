@@ -1,13 +1,16 @@
 //! A bounded queue in front of one working thread.
 //!
-//! Most of what is queued can wait: the worker gathers it for a moment and takes it all at once, so that a busy
-//! gateway wakes it a hundred times a second and not with every request. What somebody waits for is handed over
-//! at once, with all that was queued before it.
+//! Most of what is queued can wait: it gathers for a moment and is taken all at once, so that a busy gateway wakes the
+//! worker a hundred times a second and not with every request. Nor is it woken only to wait: that would take a processor
+//! from the request that is just leaving. What somebody waits for is handed over at once, with all that was queued
+//! before it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the worker gathers.
+use tokio::runtime::Handle;
+
+/// How long items gather.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// The side that queues. Dropping it ends the work when all is done.
@@ -24,9 +27,9 @@ struct Queue<T> {
 
 struct State<T> {
     items: Vec<T>,
-    /// Somebody waits for what is queued.
+    /// What is queued is to be taken at once: somebody waits for it, or it has gathered.
     urgent: bool,
-    /// The worker waits for the first item.
+    /// The worker sleeps, and nothing has been done to wake it.
     idle: bool,
     closed: bool,
 }
@@ -38,8 +41,9 @@ pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
     (Inlet(Arc::clone(&queue)), Outlet(queue))
 }
 
-impl<T> Inlet<T> {
-    /// Queues an item; `urgent` when somebody waits for it.
+impl<T: Send + 'static> Inlet<T> {
+    /// Queues an item; `urgent` when somebody waits for it. Within a runtime of tokio's, which needs its timer then, the
+    /// worker sleeps on while the others gather.
     ///
     /// # Errors
     /// The item itself, when the queue is full or the worker is gone.
@@ -49,14 +53,36 @@ impl<T> Inlet<T> {
             return Err(item);
         }
         state.items.push(item);
-        let wakes = (urgent && !state.urgent) || state.idle;
+        let (was_urgent, was_idle) = (state.urgent, state.idle);
         state.urgent |= urgent;
         state.idle = false;
         drop(state);
-        if wakes {
+        if was_idle
+            && !urgent
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let alarm = Alarm(Arc::clone(&self.0));
+            runtime.spawn(async move {
+                tokio::time::sleep(GATHER).await;
+                drop(alarm);
+            });
+        } else if was_idle || (urgent && !was_urgent) {
             self.0.changed.notify_one();
         }
         Ok(())
+    }
+}
+
+/// Has the worker take what has gathered when it is dropped, be it with the runtime.
+struct Alarm<T>(Arc<Queue<T>>);
+
+impl<T> Drop for Alarm<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        // What was taken meanwhile leaves nothing to hurry for.
+        state.urgent |= !state.items.is_empty();
+        drop(state);
+        self.0.changed.notify_one();
     }
 }
 
@@ -142,6 +168,60 @@ mod tests {
         assert_eq!(taken, [5]);
         assert!(!outlet.take(&mut taken));
         assert!(taken.is_empty());
+    }
+
+    /// What a worker takes at a time, when it slept while everything was queued within a runtime.
+    fn taken_in_turns(push: impl FnOnce(&Inlet<u8>)) -> Vec<Vec<u8>> {
+        let (inlet, outlet) = queue(9);
+        let queue = Arc::clone(&inlet.0);
+        let worker = std::thread::spawn(move || {
+            let (mut taken, mut turns) = (Vec::new(), Vec::new());
+            while outlet.take(&mut taken) {
+                turns.push(taken.clone());
+            }
+            turns
+        });
+        while !queue.lock().idle {
+            std::thread::yield_now();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            push(&inlet);
+            let taken = async {
+                while !queue.lock().idle {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), taken).await.unwrap();
+        });
+        // The runtime is gone: what it was to wake for is done by the inlet's end.
+        drop((runtime, inlet));
+        worker.join().unwrap()
+    }
+
+    #[test]
+    fn a_runtime_wakes_the_worker_when_items_have_gathered() {
+        let all = |items: &'static [(u8, bool)]| {
+            taken_in_turns(|inlet| {
+                items.iter().for_each(|(item, urgent)| inlet.push(*item, *urgent).unwrap())
+            })
+        };
+        assert_eq!(all(&[(1, false), (2, false), (3, false)]), [[1, 2, 3]]);
+        assert_eq!(all(&[(1, false), (2, true)]), [[1, 2]]);
+    }
+
+    #[test]
+    fn a_runtime_that_ends_wakes_the_worker() {
+        let (inlet, outlet) = queue(9);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut taken = Vec::new();
+        inlet.0.lock().idle = true;
+        runtime.block_on(async { inlet.push(1, false).unwrap() });
+        assert!(!inlet.0.lock().urgent, "nobody was woken");
+        drop(runtime);
+        assert!(inlet.0.lock().urgent);
+        assert!(outlet.take(&mut taken));
+        assert_eq!(taken, [1]);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Self {
-        let runtime = Builder::new_current_thread().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         Self { home: tempfile::tempdir().unwrap(), runtime }
     }
 
