@@ -203,7 +203,9 @@ mod tests {
     fn a_runtime_wakes_the_worker_when_items_have_gathered() {
         let all = |items: &'static [(u8, bool)]| {
             taken_in_turns(|inlet| {
-                items.iter().for_each(|(item, urgent)| inlet.push(*item, *urgent).unwrap())
+                for (item, urgent) in items {
+                    inlet.push(*item, *urgent).unwrap();
+                }
             })
         };
         assert_eq!(all(&[(1, false), (2, false), (3, false)]), [[1, 2, 3]]);
