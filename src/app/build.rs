@@ -178,7 +178,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
     };
     Ok(Core {
         routes,
-        pages: Pages::new(config.listen.origins.clone()),
+        pages: Pages::new(config.listen.origins.clone(), config.listen.address.ip()),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,

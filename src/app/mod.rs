@@ -145,7 +145,7 @@ impl Gateway for Sidecar {
             Route::Forward(target) | Route::Read(target) => &target.upstream,
             Route::Refuse(_) => return route,
         };
-        self.core.pages.refusal(upstream, &head.headers).map_or(route, Route::Refuse)
+        self.core.pages.refusal(upstream, head).map_or(route, Route::Refuse)
     }
 
     async fn prepare(&self, inbound: Inbound) -> Prepared {
@@ -320,7 +320,7 @@ impl Sidecar {
         };
         let job = summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)?;
         // Whoever may not use what is added to requests may not have others made with it.
-        self.core.pages.refusal(&job.call.upstream, &head.headers).is_none().then_some(job)
+        self.core.pages.refusal(&job.call.upstream, head).is_none().then_some(job)
     }
 }
 

@@ -3,8 +3,13 @@
 //! Any page can have the user's browser send requests to this machine. What goes out with nothing but what came is the
 //! page's own affair; what the configuration adds may be a key. Says nothing of requests that no browser has marked.
 
-use http::header::ORIGIN;
-use http::{HeaderMap, StatusCode};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, Method, StatusCode};
 
 use crate::conversation::Tools;
 use crate::server::Fault;
@@ -20,20 +25,22 @@ const NULL: &str = "null";
 #[derive(Debug)]
 pub(super) struct Pages {
     named: Tools,
+    /// No other machine can connect.
+    is_local: bool,
 }
 
 impl Pages {
-    /// Pages of this machine, and those whose origins match one of the patterns.
-    pub(super) fn new(named: Tools) -> Self {
-        Self { named }
+    /// Pages of this machine, and those whose origins match one of the patterns; for a gateway that listens there.
+    pub(super) fn new(named: Tools, listening: IpAddr) -> Self {
+        Self { named, is_local: listening.is_loopback() }
     }
 
-    /// What a request with these headers is refused with, if it would be sent to `upstream` with more than came.
-    pub(super) fn refusal(&self, upstream: &Upstream, headers: &HeaderMap) -> Option<Fault> {
+    /// What a request with this head is refused with, if it would be sent to `upstream` with more than came.
+    pub(super) fn refusal(&self, upstream: &Upstream, head: &Parts) -> Option<Fault> {
         if upstream.headers().is_empty() {
             return None;
         }
-        let origin = self.stranger(headers)?;
+        let origin = self.stranger(&head.headers).or_else(|| self.namesake(head))?;
         let origin = if origin.is_empty() { "not told".to_owned() } else { format!("`{origin}`") };
         let name = upstream.name();
         let message = format!(
@@ -44,15 +51,38 @@ impl Pages {
     }
 
     /// The origin of a page that may not, empty where it has none.
-    fn stranger<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+    fn stranger<'h>(&self, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
         let is_named = |origin: &str| self.named.matches(origin);
         if headers.contains_key(ORIGIN) {
             let mut origins = headers.get_all(ORIGIN).iter().map(|origin| origin.to_str().unwrap_or(NULL));
-            return origins.find(|origin| is_foreign(origin) && !is_named(origin));
+            return origins.find(|origin| is_foreign(origin) && !is_named(origin)).map(Cow::from);
         }
         let is_foreign = headers.get_all(SITE).iter().any(|site| site == "cross-site");
-        (is_foreign && !is_named("")).then_some("")
+        (is_foreign && !is_named("")).then_some(Cow::from(""))
     }
+
+    /// The origin of a page whose name has been made to lead to this machine (DNS rebinding): to its browser, what it
+    /// reads here is its own, and has no mark. Programs on this machine that do not go by an address or `localhost` come
+    /// by way of a proxy, whose name can be given.
+    fn namesake<'h>(&self, head: &'h Parts) -> Option<Cow<'h, str>> {
+        let reads = matches!(head.method, Method::GET | Method::HEAD) && !head.headers.contains_key(ORIGIN);
+        if !reads || !self.is_local {
+            return None;
+        }
+        let host = head.headers.get(HOST)?.to_str().ok().filter(|host| may_be_registered(host))?;
+        let origins = ["http", "https"].map(|scheme| format!("{scheme}://{host}"));
+        let [origin, _] = &origins;
+        (!origins.iter().any(|origin| self.named.matches(origin))).then(|| origin.clone().into())
+    }
+}
+
+/// Whether a host is a name that may be anyone's: no address, none of this machine and none without a dot.
+fn may_be_registered(host: &str) -> bool {
+    let Ok(host) = host.parse::<Authority>() else { return true };
+    let name = host.host();
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_own = |(_, top): (&str, &str)| top.eq_ignore_ascii_case("localhost");
+    name.parse::<IpAddr>().is_err() && name.rsplit_once('.').is_some_and(|name| !is_own(name))
 }
 
 /// Whether an origin is that of a web page of another machine, or of one that may be. Other schemes are those of
@@ -106,6 +136,26 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_foreign(origin), expected, "{origin}");
+        }
+    }
+
+    #[test]
+    fn names_that_others_may_have() {
+        for (host, expected) in [
+            ("127.0.0.1:8787", false),
+            ("192.168.1.5", false),
+            ("[::1]:8787", false),
+            ("localhost:8787", false),
+            ("localhost.", false),
+            ("app.LOCALHOST:8787", false),
+            ("plimsoll:8787", false),
+            ("evil.test:8787", true),
+            ("evil.test.", true),
+            ("127.0.0.1.evil.test", true),
+            ("localhost.evil.test", true),
+            ("evil.test/", true),
+        ] {
+            assert_eq!(may_be_registered(host), expected, "{host}");
         }
     }
 }

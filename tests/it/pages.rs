@@ -63,6 +63,12 @@ fn pages_of_other_machines_do_not_use_the_gateways_headers() {
                 false,
             ),
             ("POST", MESSAGES, &[("origin", "http://localhost:3000"), EVIL], false),
+            // What it reads there has no origin then.
+            ("GET", MODELS, &[("host", "evil.test:8787")], false),
+            ("HEAD", MODELS, &[("host", "evil.test:8787"), ("sec-fetch-site", "same-origin")], false),
+            ("GET", "/openai/v1/models", &[("host", "evil.test:8787")], true),
+            // A proxy on this machine may pass on the name that it is asked by.
+            ("POST", MESSAGES, &[("host", "gateway.test")], true),
             // What a page shows, or leads to, has no origin.
             ("GET", MODELS, &[("sec-fetch-site", "cross-site")], false),
             ("GET", MODELS, &[("sec-fetch-site", "same-site")], true),
@@ -94,6 +100,8 @@ fn pages_that_are_named_may() {
     check(
         "'https://*.evil.test', 'null'",
         &[
+            ("GET", MODELS, &[("host", "my.evil.test")], true),
+            ("GET", MODELS, &[("host", "evil.test")], false),
             ("POST", MESSAGES, &[("origin", "https://my.evil.test")], true),
             ("OPTIONS", "/anthropic/v1/messages", &[("origin", "https://my.evil.test"), PREFLIGHT], true),
             ("POST", MESSAGES, &[("origin", "null")], true),

@@ -113,7 +113,7 @@ impl Rig {
         };
         Core {
             routes: Routes::Named(Vec::new()),
-            pages: Pages::new(Tools::default()),
+            pages: Pages::new(Tools::default(), std::net::Ipv4Addr::LOCALHOST.into()),
             memo: Indexes::new(1 << 20),
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
