@@ -76,13 +76,14 @@ impl Pages {
     }
 }
 
-/// Whether a host is a name that may be anyone's: no address, none of this machine and none without a dot.
+/// Whether a host is a name that may be anyone's: no address, none of this machine, none without a dot and none of those
+/// that are set apart for private networks, as containers call the machine that they run on.
 fn may_be_registered(host: &str) -> bool {
     let Ok(host) = host.parse::<Authority>() else { return true };
     let name = host.host();
     let name = name.strip_suffix('.').unwrap_or(name);
-    let is_own = |(_, top): (&str, &str)| top.eq_ignore_ascii_case("localhost");
-    name.parse::<IpAddr>().is_err() && name.rsplit_once('.').is_some_and(|name| !is_own(name))
+    let is_private = |top: &str| ["localhost", "internal"].iter().any(|own| top.eq_ignore_ascii_case(own));
+    name.parse::<IpAddr>().is_err() && name.rsplit_once('.').is_some_and(|(_, top)| !is_private(top))
 }
 
 /// Whether an origin is that of a web page of another machine, or of one that may be. Other schemes are those of
@@ -149,6 +150,8 @@ mod tests {
             ("localhost.", false),
             ("app.LOCALHOST:8787", false),
             ("plimsoll:8787", false),
+            ("host.docker.internal:8787", false),
+            ("internal.evil.test", true),
             ("evil.test:8787", true),
             ("evil.test.", true),
             ("127.0.0.1.evil.test", true),
