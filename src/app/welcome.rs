@@ -22,16 +22,9 @@ const REFUSED: u64 = 1024;
 /// SDKs try three times.
 const TRIES: u32 = 2;
 
-/// Whose fault a refusal never is: it is about the sender, or about time.
-const NEVER: [StatusCode; 7] = [
-    StatusCode::UNAUTHORIZED,
-    StatusCode::PAYMENT_REQUIRED,
-    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-    StatusCode::REQUEST_TIMEOUT,
-    StatusCode::CONFLICT,
-    StatusCode::TOO_EARLY,
-    StatusCode::TOO_MANY_REQUESTS,
-];
+/// Refusals that are never for what was edited, but about the sender, the time, or how much there is to do; 529 is
+/// Anthropic's `overloaded_error`.
+const NEVER: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
 
 /// What models of upstreams have taken so far.
 pub(super) struct Welcome {
@@ -74,7 +67,7 @@ impl Welcome {
     /// of change that was never taken, and a client that goes on trying or a model that has refused such a one before.
     pub(super) fn doubts(&self, upstream: &str, facts: &Facts, status: StatusCode) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
-        if NEVER.contains(&status) {
+        if NEVER.contains(&status.as_u16()) {
             return false;
         }
         let mut known = Changes::default();
