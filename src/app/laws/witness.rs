@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{Hash, Hasher as _};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -405,9 +405,9 @@ fn blank(tree: &mut Tree, content: &Tree, left: &Tree) {
     }
 }
 
-pub(super) fn hash(tree: &Tree) -> u64 {
+pub(super) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    tree.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 

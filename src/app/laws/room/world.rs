@@ -224,7 +224,7 @@ impl<'a> World<'a> {
                 .iter()
                 .any(|(by, other, _)| *by == gateway && other.thread() == prospect.thread());
             if !is_made {
-                self.making.push((gateway, *prospect, self.life.witness.said(body)));
+                self.making.push((gateway, *prospect, self.life.witness.meant(body)));
             }
             if self.at_once {
                 self.finish(self.making.len() - 1);
