@@ -330,7 +330,7 @@ fn old_parts(
     } else {
         goes_on(conversation, past.sent)
     };
-    if is_due {
+    if is_due && facts.may_be_kept(conversation.body.len()) {
         let known = (past.sent, past.ending);
         outcome.marks =
             anchors::place(conversation, policy, (facts, rates), known, cut, outcome, &mut standing);
