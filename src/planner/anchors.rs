@@ -151,10 +151,12 @@ mod tests {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let half = talk.body.len() as u64 / 2;
-        for (least_tokens, is_marked) in [(0, true), (half, true), (half + 1, false)] {
+        for (least_tokens, hidden_bytes, is_marked) in
+            [(0, 0, true), (half, 0, true), (half + 1, 0, false), (half + 1, 2, true)]
+        {
             let past = Past { sent: 1, ..Past::nothing() };
             let rates = Some(Rates { read: 0.1, write: 1.0 });
-            let facts = Facts { rates, least_tokens, ..Facts::default() };
+            let facts = Facts { rates, hidden_bytes, least_tokens, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
             assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{least_tokens}");
         }

@@ -87,10 +87,10 @@ impl Facts {
         if cached { self.rates.unwrap_or(Rates::USUAL) } else { Rates { read: 1.0, write: 1.0 } }
     }
 
-    /// Whether a prompt of so many bytes may be long enough for the provider to keep: few tokens are shorter than two
-    /// bytes.
+    /// Whether the prompt of a body of so many bytes may be long enough for the provider to keep: few tokens are shorter
+    /// than two bytes.
     pub(super) fn may_be_kept(&self, bytes: usize) -> bool {
-        bytes as u64 / 2 >= self.least_tokens
+        bytes as u64 + self.hidden_bytes >= 2 * self.least_tokens
     }
 }
 
