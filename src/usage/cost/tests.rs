@@ -109,6 +109,8 @@ fn modifiers() {
         ("claude-haiku-4-5@20251001", standard(tokens), Some("1")),
         ("claude-3-haiku@20240307", Usage { geo: Geo::Region, ..standard(tokens) }, Some("0.25")),
         ("claude-opus-5-5", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
+        ("claude-haiku-4-5-20251001", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
+        ("claude-fable-5-2", Usage { web_searches: 3, ..Usage::default() }, Some("0.03")),
         ("claude-opus-5-5", Usage { prompt_is_unknown: true, ..standard(Tokens::default()) }, None),
         ("claude-opus-5-5", Usage { output_is_unknown: true, ..standard(tokens) }, None),
         ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
