@@ -212,10 +212,12 @@ impl<'c> Walk<'c> {
 
     /// Takes the messages up to the next place, which go or stay together.
     fn go_to(&mut self, end: usize) {
-        match self.unit(self.at..end) {
-            Some(needed) if self.comes_back(&needed) => self.parted = self.parted.or(Some(self.at)),
-            needed => needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at)),
+        let mut needed = self.unit(self.at..end);
+        if needed.as_ref().is_some_and(|needed| self.comes_back(needed)) {
+            needed = self.parted.and_then(|_| self.answered(needed?.start..self.at));
+            self.parted = self.parted.or(Some(self.at));
         }
+        needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at));
         self.at = end;
     }
 
@@ -240,8 +242,11 @@ impl<'c> Walk<'c> {
         }
         if self.parted.is_some() {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
-            let needed = self.instructed(stays.unwrap_or(end), &taken);
-            let needed = needed.filter(|needed| !self.comes_back(needed));
+            let user = stays.unwrap_or(end);
+            let needed = self.instructed(user, &taken).and_then(|needed| match self.comes_back(&needed) {
+                true => self.answered(needed.start..user),
+                false => Some(needed),
+            });
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
         }
         let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
@@ -289,8 +294,22 @@ impl<'c> Walk<'c> {
         if before != Role::System || role(user) == Role::Assistant {
             return None;
         }
+        Some(gap.start..self.whole_to(&gap))
+    }
+
+    /// The first answer of these messages that is still sent, with its results, if an answer is what is needed.
+    fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
+        let is_answer = |at: usize| self.conversation.messages[at].index.role == Role::Assistant;
+        let is_sent = |at: usize| !self.since.is_some_and(|since| since.drops(at));
+        let stands = |at: &usize| is_answer(*at) && is_sent(*at) && !self.hosted.divides(*at);
+        let first = gap.clone().find(stands).filter(|_| is_answer(gap.start))?;
+        Some(first..self.whole_to(&(first..gap.end)))
+    }
+
+    /// How far what the first of these messages belongs to goes.
+    fn whole_to(&self, gap: &Range<usize>) -> usize {
         let is_whole = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
-        Some(gap.start..(gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end))
+        (gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end)
     }
 }
 

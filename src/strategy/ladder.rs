@@ -95,7 +95,10 @@ pub fn cut(places: &[Place], rung: Rung, need: &Need, settings: &Settings) -> Op
         _ => true,
     };
     let enough = places.iter().position(|place| may(place) && place.frees >= need.wanted);
-    enough.or_else(|| places.iter().rposition(may))
+    // A later place may free less: what was asked stays, and with it what has to stand behind it.
+    let most =
+        || places.iter().enumerate().filter(|(_, place)| may(place)).max_by_key(|(_, place)| place.frees);
+    enough.or_else(|| most().map(|(at, _)| at))
 }
 
 /// How much of each of some texts is kept, in bytes, so that `wanted` bytes go: the largest give first, down to the
@@ -143,8 +146,16 @@ mod tests {
             let need = Need { wanted, least: 1, must: false };
             assert_eq!(cut(&places, rung, &need, &settings), expected, "{rung:?} {wanted}");
         }
+        // The last place is not the one that frees most.
+        let places = [place(100, Some(3)), place(900, None), place(220, Some(2))];
+        for (rung, wanted, expected) in
+            [(Rung::Turns, 1000, Some(2)), (Rung::Half, 150, Some(1)), (Rung::Half, 1000, Some(1))]
+        {
+            let need = Need { wanted, least: 1, must: true };
+            assert_eq!(cut(&places, rung, &need, &settings), expected, "{rung:?} {wanted}");
+        }
         let need = Need { wanted: 1, least: 1, must: false };
-        assert_eq!(cut(&places[4..], Rung::Turns, &need, &settings), None);
+        assert_eq!(cut(&places[1..2], Rung::Turns, &need, &settings), None);
         assert_eq!(cut(&[], Rung::Half, &need, &settings), None);
     }
 

@@ -184,6 +184,29 @@ fn nothing_comes_back() {
     }
 }
 
+/// What was done upon a note of the system's is gone already, and the text stands behind another note: an answer stays
+/// when the user would speak next.
+#[test]
+fn an_answer_stays_behind_a_note() {
+    let words = "u a u s a u a u x u c1 r1 s c2 r2 c3 r3 a u a u";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut since = None;
+    for (count, end, expected) in [
+        (6, 5, "u s aN u"),
+        (17, 15, "u s aN u x u s c r"),
+        (19, 18, "u s aN u x u s c r u"),
+        (21, 20, "u s aN u x u s c r u"),
+    ] {
+        let conversation = talk(&words[..count].join(" "));
+        let all = cuts(&conversation, since.as_ref(), usize::MAX);
+        let cut = all.iter().find(|cut| cut.end == end).unwrap();
+        let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
+        let splice = splice.unwrap_or_else(|| panic!("{end}"));
+        assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{end}");
+        since = Some(splice);
+    }
+}
+
 #[test]
 fn layouts() {
     let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));

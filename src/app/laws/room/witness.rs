@@ -206,14 +206,17 @@ impl Witness {
     }
 
     /// What the provider sees is no longer than it takes, unless all that may go is too little. What was sent before,
-    /// alone or within a longer request, is left to the provider's judgement.
+    /// alone or within a longer request, is left to the provider's judgement, and so is who begins like another one and
+    /// shares none of the model's words.
     fn fits(
         &self,
         sent: &Sent,
         exchange: &Exchange<'_>,
         conversation: &Conversation,
     ) -> Result<(), TestCaseError> {
-        let is_known = self.before(sent).1.is_empty()
+        let (count, before) = self.before(sent);
+        let is_whole = before.iter().any(|earlier| earlier.read.len() == count);
+        let is_known = (!is_whole && !sent.answers[..count].contains(&true))
             || self.sent.iter().any(|earlier| earlier.read.starts_with(&sent.read));
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
