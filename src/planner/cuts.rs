@@ -243,10 +243,10 @@ impl<'c> Walk<'c> {
         if self.parted.is_some() {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
             let user = stays.unwrap_or(end);
-            let needed = self.instructed(user, &taken).and_then(|needed| match self.comes_back(&needed) {
-                true => self.answered(needed.start..user),
-                false => Some(needed),
-            });
+            let needed = self.instructed(user, &taken);
+            let later =
+                |needed: &Range<usize>| self.comes_back(needed).then(|| self.answered(needed.start..user));
+            let needed = needed.and_then(|needed| later(&needed).unwrap_or(Some(needed)));
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
         }
         let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
