@@ -203,9 +203,10 @@ impl Follow {
             return;
         }
         let sent = if self.resent { self.start.received } else { self.start.sent };
+        let read = self.facts.encoded.map(|encoded| sent.saturating_sub(encoded));
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
-        self.core.meter.learn(place.head(), model, messages, sent, usage.context_tokens());
+        self.core.meter.learn(place.head(), (model, messages), read, usage.context_tokens());
     }
 
     /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what

@@ -24,14 +24,20 @@ impl Meter {
         Self { prompts: Recent::of_entries(THREADS), ratios: Mutex::default() }
     }
 
-    /// Learns from an answer: a request that ended with `head`, had so many messages and `bytes`, was billed for
-    /// a prompt of `tokens`.
-    pub(super) fn learn(&self, head: Chain, model: Option<&str>, messages: usize, bytes: u64, tokens: u64) {
+    /// Learns from an answer: a request that ended with `head` and had so many messages was billed for a prompt of
+    /// `tokens`, of which it held all in so many bytes of text, if it did.
+    pub(super) fn learn(
+        &self,
+        head: Chain,
+        (model, messages): (Option<&str>, usize),
+        bytes: Option<u64>,
+        tokens: u64,
+    ) {
         if tokens == 0 {
             return;
         }
         self.prompts.insert(head, (messages, tokens));
-        let Some(model) = model else { return };
+        let (Some(model), Some(bytes)) = (model, bytes) else { return };
         let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = ratios.get_mut(model) {
             known.learn(bytes, tokens);
@@ -61,15 +67,17 @@ mod tests {
         let meter = Meter::new();
         let head = Chain::root("x", b"");
         for (model, bytes, tokens, expected) in [
-            (None, 40_000, 10_000, 4.0),
-            (Some("m"), 30_000, 10_000, 3.0),
-            (Some("m"), 40_000, 10_000, 3.2),
-            (Some("n"), 50_000, 10_000, 5.0),
-            (Some("m"), 100, 10, 3.2),
-            (Some("m"), 100, 0, 3.2),
+            (None, Some(40_000), 10_000, 4.0),
+            (Some("m"), Some(30_000), 10_000, 3.0),
+            (Some("m"), Some(40_000), 10_000, 3.2),
+            (Some("n"), Some(50_000), 10_000, 5.0),
+            // The provider has the rest of the prompt.
+            (Some("m"), None, 10_000, 3.2),
+            (Some("m"), Some(100), 10, 3.2),
+            (Some("m"), Some(100), 0, 3.2),
         ] {
-            meter.learn(head, model, 1, bytes, tokens);
-            assert!((meter.bytes_per_token(model) - expected).abs() < 1e-9, "{bytes} {tokens}");
+            meter.learn(head, (model, 1), bytes, tokens);
+            assert!((meter.bytes_per_token(model) - expected).abs() < 1e-9, "{bytes:?} {tokens}");
         }
         assert_eq!(meter.measured(head), Some((1, 10)));
         assert_eq!(meter.measured(head.then(head.0)), None);

@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) place: Option<Place>,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
+    /// Bytes of those that are sent which are no text; `None`: the body does not hold the whole prompt.
+    pub(super) encoded: Option<u64>,
     pub(super) state: State,
     pub(super) why: Option<String>,
     /// The decisions in force on the wire, or, observing, those that would be.

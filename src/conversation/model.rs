@@ -45,6 +45,9 @@ pub enum PartKind {
     Opaque,
 }
 
+/// What an image or a document counts at most, in bytes of text: about 1,600 tokens, whatever its encoding.
+const MEDIA: usize = 6400;
+
 /// How a call's arguments are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arguments {
@@ -138,6 +141,8 @@ pub struct MessageIndex {
     pub fingerprint: Fingerprint,
     /// Whether cache marks may stand in it.
     pub is_marked: bool,
+    /// Bytes of it that no tokenizer reads as text: what encodes images and documents.
+    pub encoded: usize,
     /// Made when it is first asked for.
     blocks: OnceLock<Box<[BlockKey]>>,
 }
@@ -164,7 +169,8 @@ impl Eq for MessageIndex {}
 impl MessageIndex {
     /// What was read.
     pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
-        Self { role, parts: parts.into(), fingerprint, is_marked: false, blocks: OnceLock::new() }
+        let encoded = parts.iter().map(|part| part.span.len() - part.read_len()).sum();
+        Self { role, parts: parts.into(), fingerprint, is_marked: false, encoded, blocks: OnceLock::new() }
     }
 
     /// The same, with what is known of cache marks in it.
@@ -201,6 +207,24 @@ impl MessageIndex {
 }
 
 impl Part {
+    /// Its bytes as far as they are read as text. The envelope counts: providers write one around what they read, too.
+    pub fn read_len(&self) -> usize {
+        match self.kind {
+            PartKind::Media => self.span.len().min(MEDIA),
+            PartKind::ToolResult => self.result_len(),
+            _ => self.span.len(),
+        }
+    }
+
+    /// The same for a result, in which no image counts by its encoding.
+    fn result_len(&self) -> usize {
+        let slots = self.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
+        let is_text = |slot: usize| self.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
+        let excess =
+            slots.filter(|(slot, _)| !is_text(*slot)).map(|(_, item)| item.len().saturating_sub(MEDIA));
+        self.span.len() - excess.sum::<usize>()
+    }
+
     fn weight(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         std::mem::size_of::<Self>()
@@ -219,6 +243,13 @@ pub struct Message {
     pub span: Span,
     /// What was read from it.
     pub index: Arc<MessageIndex>,
+}
+
+impl Message {
+    /// Its bytes as far as they are read as text.
+    pub fn read_len(&self) -> usize {
+        self.span.len() - self.index.encoded
+    }
 }
 
 /// A part of a request: the message's place and the part's place in it.
@@ -307,6 +338,12 @@ impl Conversation {
             .iter()
             .enumerate()
             .map(move |(part, value)| (PartId { message: message as u32, part: part as u32 }, value))
+    }
+
+    /// Bytes of the messages of which this holds that no tokenizer reads as text.
+    pub fn encoded(&self, is_sent: impl Fn(usize) -> bool) -> usize {
+        let messages = self.messages.iter().enumerate();
+        messages.filter(|(at, _)| is_sent(*at)).map(|(_, message)| message.index.encoded).sum()
     }
 
     /// The text of the instructions, if they are one that may be sent as two.

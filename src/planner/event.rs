@@ -189,7 +189,7 @@ impl Before<'_> {
     /// Where the window stands.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
         let bytes = |from: usize| -> u64 {
-            self.conversation.messages[from..].iter().map(|message| message.span.len() as u64).sum()
+            self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
         };
         let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
         let measured =
@@ -217,11 +217,12 @@ impl Before<'_> {
         Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0, messages: self.sent_messages() }
     }
 
-    /// Bytes of the request as it would be sent.
+    /// Bytes of the request as it would be sent, as far as they are read as text.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let spliced = self.splice.map_or(0, Splice::bytes_spared);
-        (self.conversation.body.len() as u64).saturating_sub(spared + spliced)
+        let read = self.conversation.body.len() - self.conversation.encoded(|_| true);
+        (read as u64).saturating_sub(spared + spliced)
     }
 
     fn spared_from(&self, message: usize) -> u64 {

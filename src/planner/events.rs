@@ -315,6 +315,39 @@ fn how_full_the_window_is() {
     }
 }
 
+/// A picture counts as a picture, wherever it stands and however it is encoded, and makes no room necessary.
+#[test]
+fn pictures_are_no_text() {
+    let data = "iVBORw0KGgo".repeat(100_000);
+    let source = format!(r#"{{"type":"base64","media_type":"image/png","data":"{data}"}}"#);
+    let image = format!(r#"{{"type":"image","source":{source}}}"#);
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]}"#;
+    let result = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{image}]}}"#);
+    let [shown, answered] = [image, result].map(|block| format!(r#"{{"role":"user","content":[{block}]}}"#));
+    let turn = r#"{"role":"user","content":"go"},{"role":"assistant","content":"done"}"#;
+    for (messages, sent) in [
+        (format!("{turn},{shown}"), 2),
+        (format!(r#"{{"role":"user","content":"go"}},{call},{answered}"#), 1),
+        (
+            format!(
+                r#"{shown},{{"role":"assistant","content":"done"}},{turn},{{"role":"user","content":"go"}}"#
+            ),
+            4,
+        ),
+    ] {
+        let body = Bytes::from(format!(r#"{{"model":"m","messages":[{messages}]}}"#));
+        let request = protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
+        for measured in [None, Some((sent, 5_000))] {
+            let facts = Facts { measured, window: Some(128_000), ..Facts::default() };
+            let past = Past { sent, ..Past::nothing() };
+            let outcome = plan(&request, past, &Policy::default(), &facts, &|_| String::new());
+            let tokens = outcome.level.unwrap().prompt_tokens;
+            assert!((1_600..7_000).contains(&tokens), "{tokens} {measured:?}");
+            assert_eq!(outcome.event, None);
+        }
+    }
+}
+
 /// A call that is made again after its result was cleared is counted, once; the pace is read once a request.
 #[test]
 fn calls_made_again() {

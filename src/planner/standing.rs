@@ -223,7 +223,7 @@ impl Standing {
         }
         self.answering = is_answer;
         for (id, part) in conversation.parts_of(message) {
-            let bytes = u32::try_from(part.span.len()).unwrap_or(u32::MAX);
+            let bytes = u32::try_from(part.read_len()).unwrap_or(u32::MAX);
             // Sealed reasoning is longer than what it says.
             let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let decision = decided.get(&id).copied();

@@ -14,9 +14,6 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
 
-/// What an image or a document counts at most, in bytes of text: about 1,600 tokens, whatever its encoding.
-const MEDIA: usize = 6400;
-
 /// A prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
@@ -376,21 +373,11 @@ fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
     Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
 }
 
-/// Bytes of a part. Its envelope counts: providers write one around what they read, too.
+/// Bytes of a part.
 fn part_len(part: &Part, layout: &Layout) -> usize {
     match part.kind {
-        PartKind::Media => part.span.len().min(MEDIA),
-        PartKind::ToolResult => result_len(part),
         // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
-        _ => part.span.len(),
+        _ => part.read_len(),
     }
-}
-
-/// The same for a result, in which no image counts by its encoding.
-fn result_len(part: &Part) -> usize {
-    let slots = part.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
-    let is_text = |slot: usize| part.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
-    let excess = slots.filter(|(slot, _)| !is_text(*slot)).map(|(_, item)| item.len().saturating_sub(MEDIA));
-    part.span.len() - excess.sum::<usize>()
 }

@@ -4,8 +4,9 @@
 const FOLLOW: f64 = 0.2;
 /// What is assumed before anything is learned.
 const USUAL: f64 = 4.0;
-/// Ratios outside of this are no text.
-const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=12.0;
+/// Ratios outside of this are no text, or not all of it: numbers and other alphabets have two bytes to a token, what is
+/// escaped six.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.5..=8.0;
 /// Shorter prompts teach nothing: their frame is not in the body.
 const LEAST_TOKENS: u64 = 1024;
 
@@ -40,6 +41,8 @@ mod tests {
             (30_000, 10_000, 3.0),
             (40_000, 10_000, 3.2),
             (400_000, 10_000, 3.2),
+            (90_000, 10_000, 3.2),
+            (14_000, 10_000, 3.2),
             (100, 10, 3.2),
             (100, 0, 3.2),
         ] {

@@ -345,7 +345,7 @@ impl Summaries {
 /// Where to cut, and the bytes of what would go, as it is sent now.
 fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     let Seen { conversation, terms, applied, splice, bytes_per_token, .. } = seen;
-    let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.span.len() as u64).collect();
+    let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.read_len() as u64).collect();
     for applied in applied {
         let message = &mut bytes[applied.part.message as usize];
         *message = message.saturating_sub(applied.decision.bytes_spared());
