@@ -83,6 +83,9 @@ impl Block {
 
 /// Bytes to a token, as a rule of thumb.
 const USUAL: f64 = 4.0;
+/// A token that is shorter than so many bytes is none of the body's, nor one of which a tokenizer counts less than the
+/// other number: the provider has the rest of the prompt.
+const SHORTEST: (f64, f64) = (1.5, 0.4);
 
 /// How large a prompt is in tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,6 +107,17 @@ impl Prompt {
             Some(counted) => Scale::Counts(if billed > 0 { unit(counted) } else { 1.0 }),
             None => Scale::Weights(if billed > 0 { unit(self.weight()) } else { USUAL }),
         }
+    }
+
+    /// The scale of what the body holds of a prompt that was billed, and the tokens of what it does not: a history, a
+    /// document or a cached beginning that the provider has.
+    pub fn held(&self, billed: u64) -> (Scale, u64) {
+        let usual = match self.scale(billed) {
+            Scale::Weights(unit) if unit < SHORTEST.0 => Scale::Weights(USUAL),
+            Scale::Counts(unit) if unit < SHORTEST.1 => Scale::Counts(1.0),
+            whole => return (whole, 0),
+        };
+        (usual, billed.saturating_sub(self.tokens(usual)))
     }
 
     /// Tokens of all blocks.

@@ -100,6 +100,32 @@ fn what_is_cut_would_have_been_paid_for() {
     }
 }
 
+/// What the provider has of a prompt, and the body has not, grows by nothing that was cut.
+#[test]
+fn what_the_provider_has_is_not_saved_again() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let tokens = 100_000 + request.body.len() / 4;
+        let body = json!({"id": "resp_1", "object": "response", "model": "gpt-5", "status": "completed",
+            "output": [], "usage": {"input_tokens": tokens, "output_tokens": 7, "total_tokens": tokens + 7,
+            "input_tokens_details": {"cached_tokens": 0}}});
+        (200, body.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let output = log("first", 4000);
+    let item = json!({"type": "function_call_output", "call_id": "c1", "output": output});
+    let body = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]}).to_string();
+    assert_eq!(gateway.post("/v1/responses", &[], &body).0, 200);
+    gateway.stop();
+    let record = &records(home.path())[0];
+    let saved = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
+    let gone = record["bytes"]["received"].as_u64().unwrap() - record["bytes"]["sent"].as_u64().unwrap();
+    assert!(
+        gone > 50_000 && (gone / 6..gone / 2).contains(&saved),
+        "{saved} tokens of {gone} bytes: {record}"
+    );
+}
+
 #[test]
 fn what_goes_as_it_came_costs_what_it_costs() {
     for (config, lines) in [("", 150), ("mode = 'observe'\n", 4000)] {

@@ -11,7 +11,7 @@ use crate::ledger::{Counterfactual, Record, Shares};
 use crate::protocol::{Prompt, Scale};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::history_budget;
-use crate::usage::cache_model::{CacheKind, CacheModel, CacheUse};
+use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
@@ -46,14 +46,14 @@ impl Untouched {
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let prompt = known.map_or(0, Usage::context_tokens);
-        let scale = sent.scale(prompt);
+        let (scale, held) = (sent.scale(prompt), sent.held(prompt));
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
         let shares = shares(sent, scale);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
         if ended.record.bytes.saved > 0 {
-            let saved = measured.original.tokens(scale).saturating_sub(sent.tokens(scale));
+            let saved = measured.original.tokens(held.0).saturating_sub(sent.tokens(held.0));
             ended.record.bytes.saved_tokens_estimate = saved;
         }
         // What was refused is not in any cache.
@@ -64,7 +64,7 @@ impl Untouched {
         let is_unseen = ended.record.thread.as_ref().is_some_and(|id| self.unseen.remove(id));
         let caches = self.caches(ended, prices);
         let is_known = caches.knows(&ended.record, measured.prior) || is_unseen;
-        let uses = caches.observe(ended, measured, sent, scale);
+        let uses = caches.observe(ended, measured, sent, held);
         let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
@@ -130,11 +130,20 @@ impl Caches {
         is_known
     }
 
-    /// Sends both prompts through their caches.
-    fn observe(&mut self, ended: &Ended, measured: &Measured, sent: &Prompt, scale: Scale) -> Uses {
+    /// Sends both prompts through their caches, behind what neither holds.
+    fn observe(
+        &mut self,
+        ended: &Ended,
+        measured: &Measured,
+        sent: &Prompt,
+        (scale, hidden): (Scale, u64),
+    ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
+        let hidden = (hidden > 0).then(|| Block::hidden(hidden));
         let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
-            cache.observe(measured.scope, &prompt.shape(scale), now_ms)
+            let mut shape = prompt.shape(scale);
+            shape.blocks.splice(..0, hidden);
+            cache.observe(measured.scope, &shape, now_ms)
         };
         Uses { original: use_of(&mut self.original, &measured.original), sent: use_of(&mut self.sent, sent) }
     }

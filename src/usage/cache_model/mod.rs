@@ -55,6 +55,13 @@ pub struct Block {
     pub mark: Option<Ttl>,
 }
 
+impl Block {
+    /// What the provider has of a prompt, before all that the body holds.
+    pub const fn hidden(tokens: u64) -> Self {
+        Self { key: 0, tokens, mark: None }
+    }
+}
+
 /// A prompt as the cache sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptShape {
