@@ -243,9 +243,8 @@ impl<'c> Walk<'c> {
         if self.parted.is_some() {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
             let user = stays.unwrap_or(end);
-            let needed = self.instructed(user, &taken).and_then(|needed| match self.comes_back(&needed) {
-                true => self.answered(needed.start..user),
-                false => Some(needed),
+            let needed = self.instructed(user, &taken).and_then(|needed| {
+                if self.comes_back(&needed) { self.answered(needed.start..user) } else { Some(needed) }
             });
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
         }
