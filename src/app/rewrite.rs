@@ -149,7 +149,7 @@ impl<'a> Request<'a> {
         let system = self.conversation.system.filter(|_| self.tuning.policy.marks.split)?;
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         let model = self.model()?;
-        let kind = CacheKind::of(self.protocol.name(), self.price());
+        let kind = self.cache();
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
         let client = self.caller.client.as_deref().unwrap_or_default();
         let sender = [
@@ -173,6 +173,10 @@ impl<'a> Request<'a> {
 
     fn price(&self) -> Option<&Price> {
         self.priced.as_ref().map(|priced| &*priced.price)
+    }
+
+    fn cache(&self) -> CacheKind {
+        CacheKind::of(self.protocol.name(), self.model().unwrap_or_default(), self.price())
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {
@@ -262,7 +266,7 @@ impl<'a> Request<'a> {
     /// What is known of the world, for the gate.
     fn known(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
-        let kind = CacheKind::of(self.protocol.name(), price);
+        let kind = self.cache();
         let learned = self.core.windows.of(self.asked.upstream, model);
         // An answer that ended because the window was full is as good as a refusal.
         let filled = self.core.recovers()
@@ -281,6 +285,7 @@ impl<'a> Request<'a> {
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: lasts_ms.unwrap_or(0),
             least_tokens: kind.least_tokens(),
+            keeps_unmarked: kind.is_automatic(),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),

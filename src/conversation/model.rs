@@ -266,6 +266,8 @@ pub struct PartId {
 pub struct Marks {
     /// How many stand outside of the messages.
     pub frame: usize,
+    /// Whether any of these that stands before the messages may be one that does not last for long.
+    pub frame_short: bool,
     /// Those on parts, in order, each with whether it is to last for long.
     pub parts: Vec<(PartId, bool)>,
     /// Whether any of them, wherever it stands, is to last for long.

@@ -209,7 +209,14 @@ fn check_marks(
         return Err(Refusal::Conflict);
     }
     let is_long = |(_, long): &(PartId, bool)| *long;
-    if split == Some(false) && (own.frame > 0 || own.parts.iter().chain(marked).any(is_long)) {
+    let ends_long = own.end == Some(true);
+    let fits_split = match split {
+        None => true,
+        Some(true) => !own.frame_short,
+        Some(false) => !ends_long && !own.parts.iter().chain(marked).any(is_long),
+    };
+    let fits_frame = |long: bool| if long { !own.frame_short } else { !ends_long };
+    if !fits_split || !marked.iter().all(|(_, long)| fits_frame(*long)) {
         return Err(Refusal::Conflict);
     }
     // Those that last for long come first. How the client's own stand to each other is the client's: one part may have

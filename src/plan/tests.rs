@@ -227,6 +227,28 @@ fn messages_that_stay() {
     );
 }
 
+/// What stands around the messages is before them, but for the provider's own mark at the end.
+#[test]
+fn marks_around_the_messages_are_in_order_too() {
+    const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
+    const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+    let mark = |long| [Op::Mark { part: PartId { message: 0, part: 0 }, long }];
+    let (good, bad) = (Ok(()), Err(Refusal::Conflict));
+    for (tools, automatic, short, long) in [
+        ("", "", good, good),
+        (SHORT, "", good, bad),
+        (LONG, "", good, good),
+        ("", SHORT, good, good),
+        ("", LONG, bad, good),
+        (SHORT, LONG, bad, bad),
+    ] {
+        let body = format!(
+            r#"{{"tools":[{{"name":"t"{tools}}}],"messages":[{{"role":"user","content":"goal"}}]{automatic}}}"#
+        );
+        refusals("anthropic", &body, &[(&mark(false), short), (&mark(true), long)]);
+    }
+}
+
 /// Marks that last for long come first, and none stands twice; whatever the client's own are like.
 #[test]
 fn marks_stand_where_providers_take_them() {

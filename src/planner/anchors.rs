@@ -144,19 +144,23 @@ mod tests {
         }
     }
 
-    /// What no provider keeps, however it is marked, leaves as it came.
+    /// What no provider keeps, however it is marked, leaves as it came, and so does what is kept without marks.
     #[test]
-    fn short_prompts_are_not_marked() {
+    fn marks_that_add_nothing_are_left_out() {
         let text = "go on ".repeat(100);
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let half = talk.body.len() as u64 / 2;
-        for (least_tokens, hidden_bytes, is_marked) in
-            [(0, 0, true), (half, 0, true), (half + 1, 0, false), (half + 1, 2, true)]
-        {
+        for (least_tokens, hidden_bytes, keeps_unmarked, is_marked) in [
+            (0, 0, false, true),
+            (half, 0, false, true),
+            (half + 1, 0, false, false),
+            (half + 1, 2, false, true),
+            (0, 0, true, false),
+        ] {
             let past = Past { sent: 1, ..Past::nothing() };
             let rates = Some(Rates { read: 0.1, write: 1.0 });
-            let facts = Facts { rates, hidden_bytes, least_tokens, ..Facts::default() };
+            let facts = Facts { rates, hidden_bytes, least_tokens, keeps_unmarked, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
             assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{least_tokens}");
         }

@@ -41,6 +41,8 @@ pub struct Facts {
     pub lasts_ms: u64,
     /// The shortest beginning of a prompt that the provider keeps, in tokens.
     pub least_tokens: u64,
+    /// The provider keeps prompts without marks, and marks add nothing.
+    pub keeps_unmarked: bool,
     /// The history holds reasoning that is bound to what stands before it: that is changed only when it must be, or
     /// costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
@@ -73,6 +75,7 @@ impl Default for Facts {
             now_ms: 0,
             lasts_ms: 300_000,
             least_tokens: 0,
+            keeps_unmarked: false,
             bound: None,
             overflow: None,
             compacting: false,

@@ -253,7 +253,9 @@ pub fn plan(
         outcome.applied.extend(opening::decide(conversation, text).inspect(|_| outcome.fresh += 1));
     }
     old_parts(conversation, past, policy, facts, recall, &mut outcome);
-    split::mark(conversation, known, policy, &mut outcome);
+    if !facts.keeps_unmarked {
+        split::mark(conversation, known, policy, &mut outcome);
+    }
     outcome.operate();
     outcome
 }
@@ -272,7 +274,8 @@ fn old_parts(
         return;
     }
     let is_marked = conversation.is_marked();
-    let cached = policy.marks.marks || conversation.marks.as_ref().is_none_or(Marks::are_in_history);
+    let marks = conversation.marks.as_ref().filter(|_| !facts.keeps_unmarked);
+    let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
     let known = (&*outcome.applied, past.sent);
@@ -292,7 +295,7 @@ fn old_parts(
         sent: past.sent,
         facts,
         rates,
-        anchored: policy.marks.anchors && conversation.marks.as_ref().is_some_and(|marks| marks.free() > 0),
+        anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
     };
     let mut level = before.level(&policy.window);
     level.clearable_bytes = before.clearable_bytes(policy, &level);
@@ -330,7 +333,7 @@ fn old_parts(
     } else {
         goes_on(conversation, past.sent)
     };
-    if is_due && facts.may_be_kept(conversation.body.len()) {
+    if is_due && !facts.keeps_unmarked && facts.may_be_kept(conversation.body.len()) {
         let known = (past.sent, past.ending);
         outcome.marks =
             anchors::place(conversation, policy, (facts, rates), known, cut, outcome, &mut standing);

@@ -71,11 +71,69 @@ pub(super) fn mark(
     let is_read = sent > 0 || stable.is_some_and(|stable| stable.warm);
     let is_free = marks.free() > outcome.marks.parts().len();
     if policy.marks.marks && outcome.split.is_some() && is_read && is_free {
-        // Marks that last for long come first.
-        outcome.marks.system = Some(marks.frame > 0 || marks.parts.iter().any(|(_, long)| *long));
+        // Marks that last for long come first: tools before it, messages behind it.
+        let mut behind = marks.parts.iter().chain(outcome.marks.parts());
+        let long = marks.end == Some(true) || behind.any(|(_, long)| *long);
+        outcome.marks.system = (!long || !marks.frame_short).then_some(long);
     }
 }
 
 pub(super) fn operation(decision: &Decision, mark: Option<bool>) -> Op {
     Op::Split { bytes: u32::try_from(decision.bytes_before).unwrap_or(u32::MAX), mark }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::plan::{self, Plan};
+    use crate::protocol;
+
+    const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
+    const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+
+    /// The mark stands between those of the tools and those of the messages: none that lasts for long may follow one that
+    /// does not.
+    #[test]
+    fn the_mark_lasts_as_long_as_what_is_marked_behind_it() {
+        for (tools, message, automatic, expected) in [
+            ("", "", "", Some(false)),
+            ("", SHORT, "", Some(false)),
+            ("", LONG, "", Some(true)),
+            ("", "", SHORT, Some(false)),
+            ("", "", LONG, Some(true)),
+            (SHORT, "", "", Some(false)),
+            (SHORT, SHORT, SHORT, Some(false)),
+            (SHORT, LONG, "", None),
+            (SHORT, "", LONG, None),
+            (LONG, "", "", Some(false)),
+            (LONG, SHORT, "", Some(false)),
+            (LONG, LONG, SHORT, Some(true)),
+        ] {
+            let body = format!(
+                r#"{{"tools":[{{"name":"t"{tools}}}],"system":"same other","messages":[{{"role":"user","content":[{{"type":"text","text":"a"{message}}}]}}]{automatic}}}"#
+            );
+            let talk =
+                protocol::named("anthropic").unwrap().index(&Bytes::from(body.clone()), &NoMemo).unwrap();
+            let mut outcome = Outcome::default();
+            decide_at(5, &talk, &mut outcome);
+            mark(&talk, (1, None), &Policy::default(), &mut outcome);
+            assert_eq!(outcome.marks.system, expected, "{body}");
+            for mark in [None, Some(false), Some(true)] {
+                let op = Op::Split { bytes: 5, mark };
+                let is_fine = plan::check(&talk, &Plan { ops: vec![op] }).is_ok();
+                let is_short_again = mark == Some(true) && expected == Some(false) && !tools.contains(SHORT);
+                assert_eq!(is_fine, mark.is_none() || mark == expected || is_short_again, "{body} {mark:?}");
+            }
+        }
+    }
+
+    fn decide_at(bytes: u32, conversation: &Conversation, outcome: &mut Outcome) {
+        let past = Past { stable: Some(Stable { bytes, warm: true }), ..Past::nothing() };
+        let mut unmarked = conversation.clone();
+        unmarked.marks = Some(Marks::default());
+        place(&unmarked, &past, &Policy::default(), outcome);
+    }
 }

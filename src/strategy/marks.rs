@@ -110,10 +110,12 @@ impl Chosen {
         let Some(marks) = &conversation.marks else { return };
         let Some(part) = part.and_then(|part| markable(conversation, part, gone)) else { return };
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
-        if !taken && self.parts.len() < marks.free() {
-            // Marks that last for long come first: one before such a mark must be one itself.
-            let long =
-                marks.end == Some(true) || marks.parts.iter().any(|(other, long)| *other > part && *long);
+        // Marks that last for long come first: one before such a mark must be one itself, and none can be that behind
+        // another.
+        let long = marks.end == Some(true) || marks.parts.iter().any(|(other, long)| *other > part && *long);
+        let may_be_long =
+            !marks.frame_short && marks.parts.iter().all(|(other, long)| *other > part || *long);
+        if !taken && self.parts.len() < marks.free() && (!long || may_be_long) {
             self.parts.push((part, long));
         }
     }

@@ -1,16 +1,17 @@
 //! Models whose reasoning is bound to what stands before it.
 
-/// Beginnings of their names, without what a reseller puts before them.
-const BOUND: &[&str] = &[
-    "claude-fable-5-1",
-    "claude-fable-5-2",
-    "claude-opus-5-5",
-    "claude-sonnet-5-5",
-    "claude-haiku-5-5",
-    "claude-mythos-5-1",
-    "claude-mythos-5-2",
-    "gpt-6.2",
-];
+use std::iter::Peekable;
+
+/// From which version on Claude's families bind it.
+const CLAUDE: &[(&str, Version)] =
+    &[("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5)), ("sonnet", (5, 5)), ("haiku", (5, 5))];
+/// The same of families that nobody knows.
+const CLAUDE_OTHER: Version = (6, 0);
+/// The same of GPT.
+const GPT: Version = (6, 2);
+
+/// Major and minor.
+type Version = (u32, u32);
 
 /// What happens to reasoning when something before it has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,23 +31,34 @@ pub fn binding(model: &str) -> Option<Binding> {
 
 fn binds_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    let name = name.find("claude-").map_or(name.as_str(), |at| &name[at..]).replace("5.", "5-");
-    BOUND.iter().any(|bound| name.starts_with(bound)) || is_newer(&name)
+    if let Some(at) = name.find("claude-") {
+        return claude_binds(&name[at + "claude-".len()..]);
+    }
+    let version = name.strip_prefix("gpt-").and_then(|rest| version(&mut rest.split('.').peekable()));
+    version.is_some_and(|version| version >= GPT)
 }
 
-/// Claude 6 and later, GPT 6.3 and later.
-fn is_newer(name: &str) -> bool {
-    let number = |text: &str| -> Option<u32> {
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        text[..end].parse().ok()
-    };
-    if let Some(rest) = name.strip_prefix("gpt-") {
-        let minor = rest.split_once('.').and_then(|(_, minor)| number(minor)).unwrap_or(0);
-        return number(rest).is_some_and(|major| major > 6 && major < 100 || major == 6 && minor > 2);
-    }
-    let Some(rest) = name.strip_prefix("claude-") else { return false };
-    let version = rest.split('-').nth(1).and_then(number);
-    version.is_some_and(|major| (6..100).contains(&major))
+/// What a name says behind `claude-`: family and version, or in older names, and with some sellers, the version first.
+fn claude_binds(name: &str) -> bool {
+    let mut words = name.split(['-', '.', '@']).peekable();
+    let first = version(&mut words);
+    let family = words.next().unwrap_or_default();
+    let least = CLAUDE.iter().find(|(known, _)| *known == family).map_or(CLAUDE_OTHER, |(_, least)| *least);
+    first.or_else(|| version(&mut words)).is_some_and(|version| version >= least)
+}
+
+/// The version that words begin with. A date is none.
+fn version<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>) -> Option<Version> {
+    let mut next = || words.next_if(|word| number(word).is_some()).and_then(number);
+    let major = next()?;
+    Some((major, next().unwrap_or(0)))
+}
+
+/// The number that a word begins with, unless it goes on as a word.
+fn number(word: &str) -> Option<u32> {
+    let (digits, rest) = word.split_at(word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len()));
+    let is_word = rest.starts_with(|c: char| c.is_alphanumeric());
+    digits.parse().ok().filter(|number| *number < 100 && !is_word)
 }
 
 #[cfg(test)]
@@ -63,9 +75,46 @@ mod tests {
             ("claude-sonnet-5", false),
             ("claude-sonnet-4-5-20250929", false),
             ("claude-3-5-sonnet-20241022", false),
+            ("claude-3-7-sonnet-20250219", false),
+            ("claude-3-7-sonnet@20250219", false),
+            ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", false),
+            ("claude-2.1", false),
+            ("claude-instant-1.2", false),
+            ("anthropic--claude-4.5-opus", false),
+            ("anthropic--claude-5.5-opus", true),
+            ("claude-fable-5", false),
+            ("claude-fable-5-20260609", false),
+            ("claude-fable-5@20260609", false),
+            ("anthropic.claude-fable-5-v1:0", false),
+            ("claude-fable-5-1", true),
+            ("claude-fable-5-3", true),
+            ("claude-mythos-preview", false),
+            ("claude-mythos-5", false),
+            ("claude-mythos-5-3", true),
+            ("claude-opus-5", false),
+            ("claude-opus-5@default", false),
+            ("claude-opus-5-20260801", false),
+            ("claude-opus-5-4", false),
+            ("claude-opus-5-5[1m]", true),
+            ("claude-opus-5-5@default", true),
+            ("claude-opus-5-6", true),
+            ("claude-opus-5.6", true),
+            ("claude-opus-5-6-20261201", true),
+            ("claude-opus-5-6@20261201", true),
+            ("us.anthropic.claude-opus-5-6-v1:0", true),
+            ("us.anthropic.claude-opus-5-6-20261201-v1:0", true),
+            ("claude-haiku-5-10", true),
             ("claude-opus-6", true),
+            ("claude-opus-6@20270301", true),
+            ("claude-sonnet-6", true),
+            ("claude-sonnet-6-20270301", true),
+            ("claude-haiku-6-1", true),
+            ("claude-saga-5", false),
+            ("claude-saga-6", true),
             ("gpt-6.2", true),
             ("gpt-6.2-codex", true),
+            ("openai/gpt-6.2-sol", true),
+            ("gpt-6-sol", false),
             ("gpt-6.1", false),
             ("gpt-6.3", true),
             ("gpt-7", true),

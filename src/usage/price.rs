@@ -157,6 +157,11 @@ const WRITE_1H: u64 = 2000;
 const WRITE_12H: u64 = 2500;
 
 impl Rates {
+    /// Whether writing to the cache has a price of its own, for whatever time.
+    pub(super) fn lists_writes(&self) -> bool {
+        [self.cache_write_5m, self.cache_write_1h, self.cache_write_12h].iter().any(Option::is_some)
+    }
+
     /// The rate that the list states for `kind`.
     pub(super) fn listed(&self, kind: Kind) -> Option<Rate> {
         match kind {

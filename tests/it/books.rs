@@ -64,6 +64,33 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// A seller that speaks Anthropic's dialect, and keeps prompts by itself, is sent no marks, and what it keeps is no merit
+/// of the gateway's.
+#[test]
+fn what_others_keep_without_marks_is_no_saving() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let (tokens, read) =
+            (request.body.len() / 4, if request.text().contains("toolu_1") { 2000 } else { 0 });
+        let usage =
+            json!({"input_tokens": tokens - read, "cache_read_input_tokens": read, "output_tokens": 7});
+        (200, json!({"type": "message", "model": "deepseek-v4-pro", "usage": usage}).to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let first = "short ".repeat(2000);
+    for results in [&[&*first][..], &[&*first, "short"]] {
+        let mut body: Value = serde_json::from_str(&request(results)).unwrap();
+        body["model"] = json!("deepseek-v4-pro");
+        let last = body["messages"].as_array_mut().unwrap().last_mut().unwrap();
+        last["content"][0].as_object_mut().unwrap().remove("cache_control");
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+    }
+    gateway.stop();
+    assert!(upstream.received().iter().all(|request| !request.text().contains("cache_control")));
+    assert_eq!(nets(home.path()), [json!(0), json!(0)]);
+    assert_eq!(records(home.path())[1]["counterfactual"]["tokens"]["cache_read"], 2000);
+}
+
 /// More than a busy gateway is asked while a disk stalls.
 #[test]
 fn what_is_answered_while_nothing_can_be_written_is_booked() {

@@ -103,7 +103,8 @@ impl Untouched {
                 self.caches.remove(0);
             }
             let priced = prices.find(model, ended.vendor);
-            let kind = CacheKind::of(&ended.record.protocol, priced.as_ref().map(|priced| &*priced.price));
+            let price = priced.as_ref().map(|priced| &*priced.price);
+            let kind = CacheKind::of(&ended.record.protocol, model, price);
             Caches {
                 upstream: upstream.clone(),
                 model: model.to_owned(),

@@ -28,7 +28,7 @@ pub(super) fn find(catalogue: &Catalogue, model: &str) -> Option<Found> {
 /// providers' dialects.
 pub(super) fn cache(protocol: &str, model: &str, price: Option<&Price>) -> CacheKind {
     let is_translated = protocol != "anthropic" && model.contains("gemini");
-    CacheKind::of(if is_translated { "gemini" } else { protocol }, price)
+    CacheKind::of(if is_translated { "gemini" } else { protocol }, model, price)
 }
 
 #[cfg(test)]
@@ -45,11 +45,13 @@ mod tests {
             // No discount, no cache to speak of: nothing is ever cold there.
             ("openai-chat", "gpt-4-turbo", "None"),
             ("anthropic", "nobody/knows", "Marked"),
+            // Sellers of others' models speak that dialect too.
+            ("anthropic", "deepseek-v4-pro", "Automatic"),
         ] {
             let price = find(&catalogue, model).map(|found| found.price);
             let kind = cache(protocol, model, price.as_deref());
             assert!(format!("{kind:?}").starts_with(expected), "{model} {kind:?}");
-            let is_same = kind == CacheKind::of(protocol, price.as_deref());
+            let is_same = kind == CacheKind::of(protocol, model, price.as_deref());
             assert_eq!(is_same, !model.contains("gemini"), "{model} {kind:?}");
         }
     }

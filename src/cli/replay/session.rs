@@ -99,7 +99,12 @@ impl<'a> Session<'a> {
         let kind = price::cache(protocol.name(), model, price.as_deref());
         let cache = CacheModel::new(kind);
         let window = price.as_ref().and_then(|price| price.context_window);
-        let facts = Facts { window, least_tokens: kind.least_tokens(), ..Facts::default() };
+        let facts = Facts {
+            window,
+            least_tokens: kind.least_tokens(),
+            keeps_unmarked: kind.is_automatic(),
+            ..Facts::default()
+        };
         Self {
             protocol,
             policy,

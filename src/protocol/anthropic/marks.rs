@@ -25,11 +25,13 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
         end: automatic.map(|mark| is_long(mark.of(body))),
         ..Marks::default()
     };
-    let around = [&body[..list.range().start], &body[list.range().end..]];
-    for bytes in around {
+    for (start, bytes) in [(0, &body[..list.range().start]), (list.range().end, &body[list.range().end..])] {
         for at in NAME.find_iter(bytes) {
+            let mark = near(bytes, at);
             marks.frame += 1;
-            marks.long |= is_long(near(bytes, at));
+            marks.long |= is_long(mark);
+            let is_last = automatic.is_some_and(|value| names(body, start + at, value));
+            marks.frame_short |= !is_last && may_be_short(mark);
         }
     }
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
@@ -50,6 +52,12 @@ fn near(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[at..bytes.len().min(at + NEAR)]
 }
 
+/// Whether the name that begins here is that of this value.
+fn names(body: &[u8], at: usize, value: Span) -> bool {
+    let between = body.get(at + NAME.needle().len()..value.range().start);
+    between.is_some_and(|between| between.iter().all(|byte| b": \t\r\n".contains(byte)))
+}
+
 /// Whether marks may stand in a message.
 pub(super) fn may_stand_in(message: &[u8]) -> bool {
     NAME.find(message).is_some()
@@ -63,6 +71,14 @@ fn is_long(near: &[u8]) -> bool {
     memchr::memchr(b'\\', value).is_some() || value.windows(LONG.len()).any(|word| word == LONG)
 }
 
+/// Whether the mark that begins here may be one that does not last for long: one behind it must not last longer.
+fn may_be_short(near: &[u8]) -> bool {
+    let value = near[NAME.needle().len()..].trim_ascii_start();
+    let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii_start();
+    let end = memchr::memchr(b'}', value).unwrap_or(0);
+    !value.starts_with(b"null") && !value[..end].windows(LONG.len()).any(|word| word == LONG)
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -72,6 +88,35 @@ mod tests {
     use crate::protocol::Protocol;
     use crate::protocol::anthropic::Anthropic;
     use crate::strategy::marks::Chosen;
+
+    /// What stands before the messages, wherever in the body, tells what may stand behind it.
+    #[test]
+    fn marks_around_the_messages_are_told_apart() {
+        const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
+        const SPACED: &str = r#","cache_control" : { "ttl" : "1h" }"#;
+        for (tool, automatic, expected) in [
+            ("", "", false),
+            (SHORT, "", true),
+            (SPACED, "", false),
+            (r#","cache_control":null"#, "", false),
+            (r#","cache_control":{"type":"string"},"ttl":"1h""#, "", true),
+            ("", SHORT, false),
+            ("", r#","cache_control" : {"type":"ephemeral","ttl":"5m"}"#, false),
+            (SHORT, SPACED, true),
+            (SPACED, SHORT, false),
+        ] {
+            let (tools, messages) = (
+                format!(r#""tools":[{{"name":"t"{tool}}}]"#),
+                r#""messages":[{"role":"user","content":"a"}]"#,
+            );
+            for body in
+                [format!("{{{tools},{messages}{automatic}}}"), format!("{{{messages},{tools}{automatic}}}")]
+            {
+                let conversation = Anthropic.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
+                assert_eq!(conversation.marks.map(|marks| marks.frame_short), Some(expected), "{body}");
+            }
+        }
+    }
 
     /// A mark that is added before one that lasts for long lasts as long.
     #[test]
@@ -87,6 +132,7 @@ mod tests {
             ("", "", r#","cache_control":null"#, false),
             (LONG, "", "", false),
             (LONG, SHORT, "", false),
+            (LONG, LONG, "", true),
         ] {
             let body = format!(
                 r#"{{"system":[{{"type":"text","text":"s"{system}}}],"messages":[{{"role":"user","content":"a"}},{{"role":"user","content":[{{"type":"text","text":"b"{last}}}]}}]{automatic}}}"#

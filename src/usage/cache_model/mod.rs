@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use self::automatic::Automatic;
 use self::chain::Chain;
 use self::marked::Marked;
-use super::price::Price;
+use super::price::{Price, Rates};
 use super::tokens::Tokens;
 
 /// How long Anthropic keeps an entry after its last use.
@@ -107,15 +107,17 @@ pub enum Writes {
 
 impl CacheKind {
     /// That of a model, by the dialect it is spoken to in and its price. Where reading costs what input costs,
-    /// there is none to speak of.
-    pub fn of(dialect: &str, price: Option<&Price>) -> Self {
+    /// there is none to speak of. Others who speak Anthropic's dialect keep prompts without marks.
+    pub fn of(dialect: &str, model: &str, price: Option<&Price>) -> Self {
         let least = price.and_then(|price| price.cache_min);
         let rates = price.map(|price| &price.base);
         if rates.is_some_and(|rates| rates.cache_read.is_none_or(|read| read >= rates.input)) {
             return Self::None;
         }
+        let is_marked =
+            rates.is_none_or(Rates::lists_writes) || model.to_ascii_lowercase().contains("claude");
         match dialect {
-            "anthropic" => Self::anthropic(least.unwrap_or(1024)),
+            "anthropic" if is_marked => Self::anthropic(least.unwrap_or(1024)),
             "gemini" => Self::gemini(least.unwrap_or(1024)),
             _ if rates.is_some_and(|rates| rates.cache_write_5m.is_some()) => Self::openai(Writes::Billed),
             _ => Self::openai(Writes::Free),
@@ -134,6 +136,11 @@ impl CacheKind {
             Self::Marked { .. } => Some(Ttl::FiveMinutes.millis()),
             Self::Automatic { idle_ms, .. } => Some(idle_ms),
         }
+    }
+
+    /// Whether prompts are kept without marks.
+    pub const fn is_automatic(self) -> bool {
+        matches!(self, Self::Automatic { .. })
     }
 
     /// The shortest beginning of a prompt that is kept, in tokens.

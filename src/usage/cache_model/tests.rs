@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::usage::Rate;
 
 const MINUTE: u64 = 60_000;
 const M5: Option<Ttl> = Some(Ttl::FiveMinutes);
@@ -240,6 +241,34 @@ fn no_cache_reads_nothing() {
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
     let tokens = CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000 }.with_output(7, 3);
     assert_eq!((tokens.prompt(), tokens.input, tokens.output, tokens.reasoning), (4321, 4000, 7, 3));
+}
+
+/// Who speaks Anthropic's dialect need not have Anthropic's cache.
+#[test]
+fn kinds_are_told_by_dialect_model_and_price() {
+    let price = |read: Option<u64>, written: Option<u64>| {
+        let rate = |usd: u64| Rate::from_picodollars(usd);
+        let base = Rates {
+            input: rate(100),
+            cache_read: read.map(rate),
+            cache_write_1h: written.map(rate),
+            ..Rates::default()
+        };
+        Some(Price { base, cache_min: Some(512), ..Price::default() })
+    };
+    let (automatic, marked) = (CacheKind::openai(Writes::Free), CacheKind::anthropic(512));
+    for (dialect, model, price, expected) in [
+        ("anthropic", "claude-opus-5", price(Some(10), Some(200)), marked),
+        ("anthropic", "us.anthropic.Claude-opus-5-v1:0", price(Some(10), None), marked),
+        ("anthropic", "deepseek-v4-pro", price(Some(10), None), automatic),
+        ("anthropic", "qwen-9", price(Some(10), Some(200)), marked),
+        ("anthropic", "nobodys-model", None, CacheKind::anthropic(1024)),
+        ("anthropic", "deepseek-v4-pro", price(None, None), CacheKind::None),
+        ("openai-chat", "claude-opus-5", price(Some(10), None), automatic),
+        ("gemini", "gemini-3", price(Some(10), None), CacheKind::gemini(512)),
+    ] {
+        assert_eq!(CacheKind::of(dialect, model, price.as_ref()), expected, "{dialect} {model}");
+    }
 }
 
 fn any_kind() -> impl Strategy<Value = CacheKind> {

@@ -113,6 +113,7 @@ impl Partial {
             // A total of older figures says nothing of newer ones.
             self.total = None;
         }
+        self.cap_writes(&newer);
         last(&mut self.total, newer.total);
         last(&mut self.prompt, newer.prompt);
         last(&mut self.tool_prompt, newer.tool_prompt);
@@ -133,6 +134,17 @@ impl Partial {
         self.unpriced.extend(newer.unpriced);
         last(&mut self.audio_input, newer.audio_input);
         last(&mut self.media_output, newer.media_output);
+    }
+
+    /// Makes room for a newer total of what was written that is smaller, and says nothing of the lifetimes. What is read
+    /// instead stands at the beginning of the prompt, where what is kept longest does.
+    fn cap_writes(&mut self, newer: &Self) {
+        let split = [newer.cache_write_5m, newer.cache_write_1h, newer.cache_write_12h];
+        let Some(mut left) = newer.cache_write.filter(|_| split.iter().all(Option::is_none)) else { return };
+        for part in [&mut self.cache_write_5m, &mut self.cache_write_1h, &mut self.cache_write_12h] {
+            *part = part.map(|tokens| tokens.min(left));
+            left -= part.unwrap_or(0);
+        }
     }
 
     /// Whether anything was in the prompt.

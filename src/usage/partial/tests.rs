@@ -66,6 +66,30 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
     assert_eq!(start.finish().map(|usage| usage.tier), Some(Tier::Batch));
 }
 
+/// Where another model takes over within a stream, the last figures hold, and only the first event tells lifetimes.
+#[test]
+fn a_smaller_total_of_writes_takes_the_split_along() {
+    for (split, written, expected) in [
+        ((0, 90_000), 0, (0, 0)),
+        ((90_000, 0), 0, (0, 0)),
+        ((0, 90_000), 400, (0, 400)),
+        ((90_000, 0), 400, (400, 0)),
+        ((30_000, 60_000), 40_000, (30_000, 10_000)),
+        ((30_000, 60_000), 90_000, (30_000, 60_000)),
+    ] {
+        let start = Partial {
+            cache_write_5m: Some(split.0),
+            cache_write_1h: Some(split.1),
+            ..Partial::from_disjoint(Some(12), Some(0), Some(90_000), Some(1))
+        };
+        let read = 90_000 - written;
+        let delta = Partial::from_disjoint(None, Some(read), Some(written), Some(50));
+        let (cache_write_5m, cache_write_1h) = expected;
+        let cached = Tokens { cache_read: read, cache_write_5m, cache_write_1h, ..Tokens::default() };
+        check([start, delta], Tokens { input: 12, output: 50, ..cached });
+    }
+}
+
 #[test]
 fn zeros_behind_a_prompt_say_nothing() {
     let total = Some(107);
