@@ -114,7 +114,7 @@ struct Taken {
 impl Taken {
     /// Takes a message behind all that were taken before.
     fn add(&mut self, conversation: &Conversation, message: usize) {
-        self.bytes += conversation.messages[message].read_len() as u64;
+        self.bytes += conversation.messages[message].span.len() as u64;
         let at = message as u32;
         match self.ranges.last_mut() {
             Some((_, end)) if *end == at => *end = at + 1,
@@ -130,7 +130,7 @@ impl Taken {
         let (first, end) = self.ranges[range];
         let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
         self.ranges.splice(range..=range, apart);
-        self.bytes -= conversation.messages[message].read_len() as u64;
+        self.bytes -= conversation.messages[message].span.len() as u64;
     }
 
     /// What goes right before a message that stays, and the role of what stays before that.
@@ -243,10 +243,9 @@ impl<'c> Walk<'c> {
         if self.parted.is_some() {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
             let user = stays.unwrap_or(end);
-            let needed = self.instructed(user, &taken);
-            let later =
-                |needed: &Range<usize>| self.comes_back(needed).then(|| self.answered(needed.start..user));
-            let needed = needed.and_then(|needed| later(&needed).unwrap_or(Some(needed)));
+            let needed = self.instructed(user, &taken).and_then(|needed| {
+                if self.comes_back(&needed) { self.answered(needed.start..user) } else { Some(needed) }
+            });
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
         }
         let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
