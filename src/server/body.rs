@@ -46,9 +46,9 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
         Self { read: bytes, rest: Rest::Nothing }
     }
 
-    /// Reads `body` to its end, to `limit` bytes, to its failure, or to a silence of `patience`; whichever is
-    /// first. A body that declares more than `limit` is not read at all.
-    pub(super) async fn collect(mut body: R, limit: usize, patience: Option<Duration>) -> Self {
+    /// Reads `body` to its end, to `limit` bytes or to its failure; whichever is first. A body that declares more than
+    /// `limit` is not read at all.
+    pub(super) async fn collect(mut body: R, limit: usize) -> Self {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {
             return Self::streaming(body);
@@ -58,14 +58,7 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
             if body.is_end_stream() {
                 break Rest::Nothing;
             }
-            let next = match patience {
-                None => body.frame().await,
-                Some(patience) => match tokio::time::timeout(patience, body.frame()).await {
-                    Ok(next) => next,
-                    Err(_elapsed) => break Rest::Open(body),
-                },
-            };
-            match next {
+            match body.frame().await {
                 None => break Rest::Nothing,
                 Some(Err(error)) => break Rest::Broken(error),
                 Some(Ok(frame)) => match frame.into_data() {

@@ -33,7 +33,7 @@ use super::tap::{Endings, Tap};
 
 /// Bytes of a rejection that are read before deciding what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
-/// How long the beginning of an answer may be held back to be looked at.
+/// How long a rejection, or the beginning of an answer, may be held back to be looked at.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the rest of a refused request is read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ impl<G: Gateway> Handler<G> {
             let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
             return self.forward(&head, target, outgoing, Tap::none()).await;
         };
-        let body = Replay::collect(body, self.settings.max_body, None).await;
+        let body = Replay::collect(body, self.settings.max_body).await;
         if body.is_broken() {
             return Err(Abandoned);
         }
@@ -169,7 +169,7 @@ impl<G: Gateway> Handler<G> {
                 Ok(response) => response,
                 Err(error) => return self.fail(head, target, &error, tap),
             };
-            let (response, remedy) = self.examine(response, target, &mut tap, is_edited).await;
+            let (response, remedy) = self.examine(response, &mut tap, is_edited).await;
             match remedy {
                 Remedy::Deliver => return Ok(self.relay(response, target, tap, filter)),
                 Remedy::SendOriginal => {
@@ -215,7 +215,6 @@ impl<G: Gateway> Handler<G> {
     async fn examine(
         &self,
         response: Response<body::Received>,
-        target: &Target,
         tap: &mut Tap,
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
@@ -226,7 +225,7 @@ impl<G: Gateway> Handler<G> {
         };
         if of_interest && (is_edited || tap.is_live()) {
             let (head, body) = response.into_parts();
-            let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
+            let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
             let reason = self.legible(&head.headers, body.read());
             let remedy = match tap.rejected(head.status, &head.headers, &reason) {
                 Remedy::SendOriginal if !is_edited => Remedy::Deliver,

@@ -335,6 +335,15 @@ async fn a_rejection_may_be_endless_or_broken() {
     drop(server);
     scene2.client.expect("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
     scene2.client.closed().await;
+
+    // What is slow to end comes in the end, long before the upstream would be given up.
+    let mut scene3 = scene(Preparing::Edited("[]")).await;
+    let mut server = scene3.send("", TEXT.as_bytes()).await;
+    server.message().await;
+    server.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
+    scene3.client.expect("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
+    server.send("-time").await;
+    scene3.client.expect("-time").await;
 }
 
 #[tokio::test]
