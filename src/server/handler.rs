@@ -172,18 +172,7 @@ impl<G: Gateway> Handler<G> {
             let (response, remedy) = self.examine(response, &mut tap, is_edited).await;
             match remedy {
                 Remedy::Deliver => return Ok(self.relay(response, target, tap, filter)),
-                Remedy::SendOriginal => {
-                    drop(response);
-                    self.stats.originals_resent.increment();
-                    let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
-                    let response = match self.send(head, target, original, &mut tap).await {
-                        Ok(response) => response,
-                        Err(error) => return self.fail(head, target, &error, tap),
-                    };
-                    // Whatever comes now is the answer.
-                    let (response, _) = self.open(response, &mut tap).await;
-                    return Ok(self.relay(response, target, tap, None));
-                }
+                Remedy::SendOriginal => return self.send_original(&request, response, tap).await,
                 Remedy::Again => {
                     attempts += 1;
                     let Some(next) = self.again(&request, &response, attempts).await else {
@@ -196,6 +185,39 @@ impl<G: Gateway> Handler<G> {
                 }
             }
         }
+    }
+
+    /// Sends the original in place of an edited request that was rejected, and delivers what comes of it. Where that is a
+    /// rejection as well, the first one goes to the client: what was edited is not why, but the original may be refused
+    /// for not being what was sent before.
+    async fn send_original(
+        &self,
+        request: &Whole<'_>,
+        rejection: Response<Replay<body::Received>>,
+        mut tap: Tap,
+    ) -> Result<Response<Answer>, Abandoned> {
+        let (head, target) = (&*request.inbound.head, request.target);
+        // What is not here to its end would hold its connection.
+        let rejection = Some(rejection).filter(|rejection| rejection.body().as_whole().is_some());
+        self.stats.originals_resent.increment();
+        let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
+        let response = match self.send(head, target, original, &mut tap).await {
+            Ok(response) => response,
+            Err(error) => return self.fail(head, target, &error, tap),
+        };
+        let first = rejection.filter(|rejection| is_same_refusal(rejection.status(), response.status()));
+        let Some(first) = first else {
+            let (response, _) = self.open(response, &mut tap).await;
+            return Ok(self.relay(response, target, tap, None));
+        };
+        let (second, body) = response.into_parts();
+        let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
+        let reason = self.legible(&second.headers, body.read());
+        let delivered = match tap.rejected_again(second.status, &reason) {
+            Form::Edited => first,
+            Form::Original => Response::from_parts(second, body),
+        };
+        Ok(self.relay(delivered, target, tap, None))
     }
 
     /// What leaves: the edited body, encoded as the original is, or the original as it came.
@@ -404,6 +426,12 @@ impl<G: Gateway> Handler<G> {
             drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
         }
     }
+}
+
+/// Whether a request and its original were refused in the same way.
+fn is_same_refusal(first: StatusCode, second: StatusCode) -> bool {
+    let is_of_form = |status| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+    first.is_client_error() && (first == second || is_of_form(first) && is_of_form(second))
 }
 
 impl Outgoing {
