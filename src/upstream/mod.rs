@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-pub use self::answer::AnswerBody;
+pub use self::answer::{AnswerBody, AnswerError};
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
