@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use plimsoll::upstream::Timeouts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Barrier;
@@ -180,6 +181,32 @@ async fn are_read_by_all_clients_but_those_that_stop_reading() {
         let mut client = proxy.client().await;
         ask(&mut client, "/x").await;
         assert_eq!(client.message().await.1, b"ok");
+    }
+}
+
+#[tokio::test]
+async fn are_not_asked_on_a_connection_that_was_kept_for_too_long() {
+    for (keep_alive, expected) in [(Duration::ZERO, 2), (Timeouts::default().keep_alive, 1)] {
+        let (listener, mut settings) = listen().await;
+        settings.timeouts.keep_alive = keep_alive;
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&accepted);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let stream = accept(&listener).await;
+                counted.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(serve(stream, Arc::new(Service::new(100, 1))));
+            }
+        });
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let mut client = proxy.client().await;
+        for _ in 0..2 {
+            ask(&mut client, "/x").await;
+            assert_eq!(client.message().await.1, b"ok");
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), expected, "{keep_alive:?}");
     }
 }
 
