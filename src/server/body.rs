@@ -14,12 +14,12 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::upstream::{AnswerBody, Resend};
+use crate::upstream::{AnswerBody, Paced, Resend};
 
 use super::client::Upload;
 
 /// The body of an answer to a request that was sent from here.
-pub(super) type Received = AnswerBody<Replay>;
+pub(super) type Received = AnswerBody<Paced<Replay>>;
 
 /// What a sender ended in.
 pub(super) type BodyError = Box<dyn StdError + Send + Sync>;
