@@ -54,6 +54,13 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("/v1internal", "gemini", "code-assist"),
 ];
 
+/// Headers that are a digest of the body, or say what a signature is of.
+const SEALS: &[&str] =
+    &["content-digest", "repr-digest", "digest", "content-md5", "signature-input", "x-amz-content-sha256"];
+
+/// How an `authorization` begins that signs the body.
+const SIGNING: &[&str] = &["AWS4-", "Signature "];
+
 /// Headers that tell whose client it is where the path does not.
 const HEADERS: &[(&str, &str)] = &[
     ("anthropic-version", "anthropic"),
@@ -205,10 +212,13 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     named.or_else(|| all.iter().find(|served| served.speaks(name)))
 }
 
-/// A signature is of the very bytes of the body.
+/// Whether a header holds for the very bytes of the body, as a signature or a digest of it does.
 fn is_signed(headers: &HeaderMap) -> bool {
-    let scheme = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    scheme.is_some_and(|scheme| scheme.starts_with(b"AWS4-"))
+    let scheme = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    SEALS.iter().any(|name| headers.contains_key(*name))
+        || SIGNING.iter().any(|start| {
+            scheme.get(..start.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(start.as_bytes()))
+        })
 }
 
 /// The dialect and the upstream of a path that is below a provider's own.
@@ -389,6 +399,14 @@ mod tests {
             ("/model/anthropic.claude-x-v1%3A0/invoke-with-response-stream".to_owned(), "", "read"),
             ("/model/anthropic.claude-x-v1%3A0/invoke".to_owned(), signed, "forward"),
             ("/model/anthropic.claude-x-v1%3A0/converse".to_owned(), "", "forward"),
+            ("/v1/messages".to_owned(), "authorization: signature keyId=x", "forward"),
+            ("/v1/messages".to_owned(), "authorization: Signatures", "read"),
+            ("/v1/messages".to_owned(), "content-digest: sha-256=:eA==:", "forward"),
+            ("/v1/messages".to_owned(), "Repr-Digest: sha-256=:eA==:", "forward"),
+            ("/v1/messages".to_owned(), "digest: SHA-256=eA==", "forward"),
+            ("/v1/messages".to_owned(), "content-md5: eA==", "forward"),
+            ("/v1/messages".to_owned(), "signature-input: x=()", "forward"),
+            ("/v1/messages".to_owned(), "x-amz-content-sha256: UNSIGNED-PAYLOAD", "forward"),
         ] {
             check(&routes, "POST", &path, header, &format!("{how} up {path}"));
         }

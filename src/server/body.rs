@@ -3,6 +3,7 @@
 //! Nothing that arrived is ever lost or reordered: what was read goes out first, then the rest as it comes,
 //! then trailers, or the error that the sender ended in.
 
+use std::error::Error as StdError;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,12 +14,15 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::upstream::{AnswerBody, Resend};
+use crate::upstream::{AnswerBody, Paced, Resend};
 
 use super::client::Upload;
 
 /// The body of an answer to a request that was sent from here.
-pub(super) type Received = AnswerBody<Replay>;
+pub(super) type Received = AnswerBody<Paced<Replay>>;
+
+/// What a sender ended in.
+pub(super) type BodyError = Box<dyn StdError + Send + Sync>;
 
 /// A body, read to some point.
 #[derive(Debug)]
@@ -32,10 +36,10 @@ enum Rest<R> {
     Nothing,
     Open(R),
     Trailers(HeaderMap),
-    Broken(hyper::Error),
+    Broken(BodyError),
 }
 
-impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
+impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
     /// A body of which nothing was read.
     pub(super) fn streaming(body: R) -> Self {
         Self { read: Bytes::new(), rest: Rest::Open(body) }
@@ -46,9 +50,9 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
         Self { read: bytes, rest: Rest::Nothing }
     }
 
-    /// Reads `body` to its end, to `limit` bytes, to its failure, or to a silence of `patience`; whichever is
-    /// first. A body that declares more than `limit` is not read at all.
-    pub(super) async fn collect(mut body: R, limit: usize, patience: Option<Duration>) -> Self {
+    /// Reads `body` to its end, to `limit` bytes or to its failure; whichever is first. A body that declares more than
+    /// `limit` is not read at all.
+    pub(super) async fn collect(mut body: R, limit: usize) -> Self {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {
             return Self::streaming(body);
@@ -58,16 +62,9 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
             if body.is_end_stream() {
                 break Rest::Nothing;
             }
-            let next = match patience {
-                None => body.frame().await,
-                Some(patience) => match tokio::time::timeout(patience, body.frame()).await {
-                    Ok(next) => next,
-                    Err(_elapsed) => break Rest::Open(body),
-                },
-            };
-            match next {
+            match body.frame().await {
                 None => break Rest::Nothing,
-                Some(Err(error)) => break Rest::Broken(error),
+                Some(Err(error)) => break Rest::Broken(error.into()),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => gathered.push(data),
                     Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
@@ -97,7 +94,7 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
             match tokio::time::timeout_at(deadline, body.frame()).await {
                 Err(_elapsed) => break Rest::Open(body),
                 Ok(None) => break Rest::Nothing,
-                Ok(Some(Err(error))) => break Rest::Broken(error),
+                Ok(Some(Err(error))) => break Rest::Broken(error.into()),
                 Ok(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => read.extend_from_slice(&data),
                     Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
@@ -126,7 +123,7 @@ impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Replay<R> {
     }
 }
 
-impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Resend for Replay<R> {
+impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R> {
     fn copy(&self) -> Option<Self> {
         let is_whole = match &self.rest {
             Rest::Nothing => true,
@@ -147,19 +144,19 @@ pub(super) async fn discard(mut body: Upload, limit: usize) {
     }
 }
 
-impl<R: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for Replay<R> {
+impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Body for Replay<R> {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if !self.read.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.read)))));
         }
         if let Rest::Open(body) = &mut self.rest {
-            return Pin::new(body).poll_frame(cx);
+            return Pin::new(body).poll_frame(cx).map_err(Into::into);
         }
         Poll::Ready(match mem::replace(&mut self.rest, Rest::Nothing) {
             Rest::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),

@@ -125,6 +125,12 @@ pub trait Exchange: Send {
     /// [`super::REJECTION_LIMIT`] bytes of it.
     fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
 
+    /// The original was refused as its edited form was before. `body` is the beginning of that answer, as in
+    /// [`Self::rejected`]. Says whose refusal goes to the client.
+    fn rejected_again(&mut self, _status: StatusCode, _body: &[u8]) -> Form {
+        Form::Edited
+    }
+
     /// Whether the beginning of a good answer is to be looked at before any of it goes to the client. It is held
     /// back until [`Self::opened`] has seen enough, for [`super::OPENING_TIMEOUT`] at most.
     fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {
@@ -167,7 +173,8 @@ pub enum Form {
 pub enum Remedy {
     /// The rejection goes to the client.
     Deliver,
-    /// The original of an edited request is sent, once, and its answer goes to the client.
+    /// The original of an edited request is sent, once, and its answer goes to the client. If it is refused in the same
+    /// way, [`Exchange::rejected_again`] chooses.
     SendOriginal,
     /// The request is prepared anew ([`Gateway::again`]) and sent again.
     Again,

@@ -33,7 +33,7 @@ use super::tap::{Endings, Tap};
 
 /// Bytes of a rejection that are read before deciding what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
-/// How long the beginning of an answer may be held back to be looked at.
+/// How long a rejection, or the beginning of an answer, may be held back to be looked at.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the rest of a refused request is read.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ impl<G: Gateway> Handler<G> {
             let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
             return self.forward(&head, target, outgoing, Tap::none()).await;
         };
-        let body = Replay::collect(body, self.settings.max_body, None).await;
+        let body = Replay::collect(body, self.settings.max_body).await;
         if body.is_broken() {
             return Err(Abandoned);
         }
@@ -169,21 +169,10 @@ impl<G: Gateway> Handler<G> {
                 Ok(response) => response,
                 Err(error) => return self.fail(head, target, &error, tap),
             };
-            let (response, remedy) = self.examine(response, target, &mut tap, is_edited).await;
+            let (response, remedy) = self.examine(response, &mut tap, is_edited).await;
             match remedy {
                 Remedy::Deliver => return Ok(self.relay(response, target, tap, filter)),
-                Remedy::SendOriginal => {
-                    drop(response);
-                    self.stats.originals_resent.increment();
-                    let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
-                    let response = match self.send(head, target, original, &mut tap).await {
-                        Ok(response) => response,
-                        Err(error) => return self.fail(head, target, &error, tap),
-                    };
-                    // Whatever comes now is the answer.
-                    let (response, _) = self.open(response, &mut tap).await;
-                    return Ok(self.relay(response, target, tap, None));
-                }
+                Remedy::SendOriginal => return self.send_original(&request, response, tap).await,
                 Remedy::Again => {
                     attempts += 1;
                     let Some(next) = self.again(&request, &response, attempts).await else {
@@ -196,6 +185,39 @@ impl<G: Gateway> Handler<G> {
                 }
             }
         }
+    }
+
+    /// Sends the original in place of an edited request that was rejected, and delivers what comes of it. Where that is a
+    /// rejection as well, the first one goes to the client: what was edited is not why, but the original may be refused
+    /// for not being what was sent before.
+    async fn send_original(
+        &self,
+        request: &Whole<'_>,
+        rejection: Response<Replay<body::Received>>,
+        mut tap: Tap,
+    ) -> Result<Response<Answer>, Abandoned> {
+        let (head, target) = (&*request.inbound.head, request.target);
+        // What is not here to its end would hold its connection.
+        let rejection = Some(rejection).filter(|rejection| rejection.body().as_whole().is_some());
+        self.stats.originals_resent.increment();
+        let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
+        let response = match self.send(head, target, original, &mut tap).await {
+            Ok(response) => response,
+            Err(error) => return self.fail(head, target, &error, tap),
+        };
+        let first = rejection.filter(|rejection| is_same_refusal(rejection.status(), response.status()));
+        let Some(first) = first else {
+            let (response, _) = self.open(response, &mut tap).await;
+            return Ok(self.relay(response, target, tap, None));
+        };
+        let (second, body) = response.into_parts();
+        let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
+        let reason = self.legible(&second.headers, body.read());
+        let delivered = match tap.rejected_again(second.status, &reason) {
+            Form::Edited => first,
+            Form::Original => Response::from_parts(second, body),
+        };
+        Ok(self.relay(delivered, target, tap, None))
     }
 
     /// What leaves: the edited body, encoded as the original is, or the original as it came.
@@ -215,7 +237,6 @@ impl<G: Gateway> Handler<G> {
     async fn examine(
         &self,
         response: Response<body::Received>,
-        target: &Target,
         tap: &mut Tap,
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
@@ -226,7 +247,7 @@ impl<G: Gateway> Handler<G> {
         };
         if of_interest && (is_edited || tap.is_live()) {
             let (head, body) = response.into_parts();
-            let body = Replay::collect(body, REJECTION_LIMIT, Some(target.upstream.timeouts().idle)).await;
+            let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
             let reason = self.legible(&head.headers, body.read());
             let remedy = match tap.rejected(head.status, &head.headers, &reason) {
                 Remedy::SendOriginal if !is_edited => Remedy::Deliver,
@@ -405,6 +426,12 @@ impl<G: Gateway> Handler<G> {
             drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
         }
     }
+}
+
+/// Whether a request and its original were refused in the same way.
+fn is_same_refusal(first: StatusCode, second: StatusCode) -> bool {
+    let is_of_form = |status| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+    first.is_client_error() && (first == second || is_of_form(first) && is_of_form(second))
 }
 
 impl Outgoing {

@@ -76,6 +76,12 @@ impl Tap {
         })
     }
 
+    /// Whose refusal goes to the client.
+    pub(super) fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
+        let whose = self.call(|live| live.with(|exchange| exchange.rejected_again(status, body)));
+        whose.flatten().unwrap_or(Form::Edited)
+    }
+
     /// Whether anybody follows.
     pub(super) fn is_live(&self) -> bool {
         self.0.is_some()

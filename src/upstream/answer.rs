@@ -23,6 +23,17 @@ pub struct AnswerBody<B: Body + 'static> {
     source: Option<Source<B>>,
 }
 
+/// Why an answer is not whole.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// What the connection says.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// The upstream has closed the stream without a word of its end.
+    #[error("the upstream closed the stream before the end of its answer")]
+    Unfinished,
+}
+
 enum Source<B: Body + 'static> {
     /// A connection that is driven here.
     Line { line: Box<Line<B>>, pool: Option<Arc<Pool<B>>> },
@@ -50,6 +61,14 @@ where
         Self { body, source }
     }
 
+    /// Whether the answer was closed in the middle of it. A stream that is reset with `NO_ERROR` looks like one that has
+    /// ended: that code says that the rest of the request is not wanted, behind an answer that is whole.
+    fn is_unfinished(&self) -> bool {
+        matches!(self.source, Some(Source::Shared(_)))
+            && !self.body.is_end_stream()
+            && self.body.size_hint().exact() != Some(0)
+    }
+
     fn give_back(&mut self) {
         if let Some(Source::Line { mut line, pool: Some(pool) }) = self.source.take()
             && line.rest()
@@ -65,25 +84,29 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = AnswerError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         let Self { body, source } = &mut *self;
         let frame = match source {
             Some(Source::Line { line, .. }) => line.poll_frame(body, cx),
             Some(Source::Shared(_)) | None => Pin::new(body).poll_frame(cx),
         };
         match &frame {
+            Poll::Ready(None) if self.is_unfinished() => {
+                self.source = None;
+                return Poll::Ready(Some(Err(AnswerError::Unfinished)));
+            }
             Poll::Ready(None) => self.give_back(),
             Poll::Ready(Some(Ok(frame))) if frame.is_trailers() || self.body.is_end_stream() => {
                 self.give_back();
             }
             _ => {}
         }
-        frame
+        frame.map_err(AnswerError::from)
     }
 
     fn is_end_stream(&self) -> bool {

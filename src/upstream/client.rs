@@ -10,6 +10,7 @@ use http_body::Body;
 use rustix::io::Errno;
 
 use super::answer::AnswerBody;
+use super::pace::{Clock, Paced};
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::Resend;
@@ -22,9 +23,11 @@ const STRANGER: &str = "if whoever has signed that is to be trusted, as a compan
 /// The connections of one worker to all upstreams.
 ///
 /// Must be used on one runtime only: a connection lives on the runtime that opened it.
-pub struct Clients<B: Body + 'static> {
-    pools: Mutex<Vec<(Id, Arc<Pool<B>>)>>,
+pub struct Clients<B: Body + Unpin + 'static> {
+    pools: Mutex<Vec<(Id, SharedPool<B>)>>,
 }
+
+type SharedPool<B> = Arc<Pool<Paced<B>>>;
 
 /// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -77,14 +80,15 @@ where
         &self,
         upstream: &Upstream,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody<B>>, SendError>
+    ) -> Result<Response<AnswerBody<Paced<B>>>, SendError>
     where
         B: Resend,
     {
         let pool = self.pool(upstream)?;
-        tokio::time::timeout(upstream.timeouts().response, pool.send(request))
-            .await
-            .map_err(|_elapsed| SendError::TimedOut)?
+        let clock = Clock::start();
+        let request = request.map(|body| Paced::new(body, clock.clone()));
+        let answer = clock.bound(upstream.timeouts().response, pool.send(request)).await;
+        answer.unwrap_or(Err(SendError::TimedOut))
     }
 
     /// Closes connections that have not been used for long. To be called now and then.
@@ -94,7 +98,7 @@ where
         }
     }
 
-    fn pool(&self, upstream: &Upstream) -> Result<Arc<Pool<B>>, SendError> {
+    fn pool(&self, upstream: &Upstream) -> Result<SharedPool<B>, SendError> {
         let mut pools = self.pools();
         if let Some((_, pool)) = pools.iter().find(|(id, _)| *id == upstream.id) {
             return Ok(Arc::clone(pool));
@@ -104,7 +108,7 @@ where
         Ok(pool)
     }
 
-    fn pools(&self) -> MutexGuard<'_, Vec<(Id, Arc<Pool<B>>)>> {
+    fn pools(&self) -> MutexGuard<'_, Vec<(Id, SharedPool<B>)>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

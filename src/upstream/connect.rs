@@ -26,8 +26,9 @@ use super::{SendError, Upstream};
 const MAX_HEADERS: usize = 256;
 /// Bytes of header lines accepted in an HTTP/2 answer.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// A dead HTTP/2 connection is noticed within about twice this.
+/// How long an HTTP/2 connection with streams is silent before it is asked whether it lives, and has to say so.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// A byte stream to an upstream, as it was made.
@@ -99,7 +100,10 @@ where
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
+        // An answer is paid for: no line of its head that other clients read, or pass over, is worth losing it.
         .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .ignore_invalid_headers_in_responses(true)
         .handshake(Hearing::new(stream, doubt.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
@@ -118,7 +122,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
         .handshake(stream)
         .await
         .map_err(|error| SendError::from_connecting(&error))?;

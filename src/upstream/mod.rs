@@ -10,6 +10,7 @@ mod connect;
 mod hearing;
 mod line;
 mod own;
+mod pace;
 mod pool;
 mod proxy;
 mod resend;
@@ -26,9 +27,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-pub use self::answer::AnswerBody;
+pub use self::answer::{AnswerBody, AnswerError};
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
+pub use self::pace::Paced;
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::Resend;
 pub use self::tls::{TlsError, check_ca_file};
@@ -57,7 +59,7 @@ pub struct Settings {
 pub struct Timeouts {
     /// For a TCP connection, per address tried.
     pub connect: Duration,
-    /// From sending a request to the head of its answer.
+    /// From sending the last piece of a request to the head of its answer; also between its pieces.
     pub response: Duration,
     /// For the next byte of an answer's body.
     pub idle: Duration,

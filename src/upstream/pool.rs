@@ -126,14 +126,7 @@ where
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
         kept.idle.retain_mut(|idle| idle.since.elapsed() < keep_alive && idle.line.rest());
-        // One is kept for as long as the upstream keeps it.
-        let mut is_spare = false;
-        kept.shared.retain_mut(|shared| {
-            let has_idled = shared.has_idled(keep_alive);
-            let stays = shared.is_usable() && !(is_spare && has_idled);
-            is_spare |= stays;
-            stays
-        });
+        kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
     async fn send_on_line(
@@ -184,7 +177,7 @@ where
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
         kept.shared.retain(Shared::is_usable);
-        if let Some(seat) = kept.shared.iter_mut().find_map(Shared::seat) {
+        if let Some(seat) = kept.shared.iter().find_map(|shared| shared.seat(self.keep_alive)) {
             return Some(Carrier::Seat(seat));
         }
         while let Some(Idle { mut line, since }) = kept.idle.pop() {
@@ -198,7 +191,7 @@ where
     async fn connect(&self, address: Uri) -> Result<Carrier<B>, SendError> {
         Ok(match self.connector.clone().connect(address).await? {
             Connected::Http1(line) => Carrier::Line(line),
-            Connected::Http2(mut shared) => {
+            Connected::Http2(shared) => {
                 let seat = shared.take_seat();
                 self.kept().shared.push(*shared);
                 Carrier::Seat(seat)

@@ -33,8 +33,6 @@ pub(super) struct Shared<B: Body + 'static> {
     sender: SendRequest<B>,
     connection: Arc<dyn Bounded>,
     state: Arc<State>,
-    /// When it was first seen without streams, since it last had any.
-    idle_since: Option<Instant>,
 }
 
 /// A connection, seen from beside the task that drives it.
@@ -50,6 +48,8 @@ type Driven<B> = Mutex<Option<Connection<Made, B, TokioExecutor>>>;
 struct State {
     streams: AtomicUsize,
     is_retired: AtomicBool,
+    /// When a stream was last closed.
+    left_at: Mutex<Option<Instant>>,
 }
 
 /// Room for one stream.
@@ -74,7 +74,7 @@ where
     ) -> Self {
         let driven = Arc::new(Mutex::new(Some(connection)));
         executor.execute(drive(Arc::clone(&driven)));
-        Self { sender, connection: driven, state: Arc::default(), idle_since: None }
+        Self { sender, connection: driven, state: Arc::default() }
     }
 
     /// Whether it may be given streams, now or later.
@@ -82,24 +82,21 @@ where
         self.sender.is_ready() && !self.state.is_retired.load(Ordering::Relaxed)
     }
 
-    /// Room for one more stream, if there is any.
-    pub(super) fn seat(&mut self) -> Option<Seat<B>> {
+    /// Room for one more stream, if there is any, and the connection was not without streams for `keep_alive`: what has
+    /// become of it in that time may show only when an answer does not come.
+    pub(super) fn seat(&self, keep_alive: Duration) -> Option<Seat<B>> {
         let has_room = self.state.streams.load(Ordering::Relaxed) < self.max_streams();
-        (has_room && self.is_usable()).then(|| self.take_seat())
+        (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_seat())
     }
 
-    /// Whether it was without streams each time this was asked, for so long.
-    pub(super) fn has_idled(&mut self, time: Duration) -> bool {
-        if self.state.streams.load(Ordering::Relaxed) > 0 {
-            self.idle_since = None;
-            return false;
-        }
-        self.idle_since.get_or_insert_with(Instant::now).elapsed() >= time
+    /// Whether it has been without streams for so long.
+    pub(super) fn has_idled(&self, time: Duration) -> bool {
+        let left_at = *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.streams.load(Ordering::Relaxed) == 0 && left_at.is_some_and(|left| left.elapsed() >= time)
     }
 
     /// The same without asking, for a connection that has no streams yet.
-    pub(super) fn take_seat(&mut self) -> Seat<B> {
-        self.idle_since = None;
+    pub(super) fn take_seat(&self) -> Seat<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
         Seat { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
     }
@@ -157,6 +154,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        *self.0.left_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -335,6 +335,34 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
+/// What is wrong with both is not the edit, and the original may be refused for not being what was sent before. A client
+/// has to hear that its prompt is too long, though.
+#[test]
+fn where_the_original_is_refused_too_the_client_is_told_why_the_edited_one_was() {
+    const TOO_LONG: &str = "prompt is too long: 210000 tokens > 200000 maximum";
+    const LIMITS: &str = "You have reached your specified API usage limits";
+    for (of_the_original, expected) in
+        [("messages.1.content.0: Invalid `signature` in `thinking` block", LIMITS), (TOO_LONG, TOO_LONG)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received| {
+            let message = if received.text().contains("plimsoll:") { LIMITS } else { of_the_original };
+            let error = json!({"type": "invalid_request_error", "message": message});
+            (400, json!({"type": "error", "error": error}).to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("first", 4000)]));
+        let body = String::from_utf8(body).unwrap();
+        assert!(status == 400 && body.contains(expected), "{status} {body}");
+        gateway.stop();
+        assert_eq!(upstream.received().len(), 2);
+        let records = records(home.path());
+        assert_eq!((records.len(), &records[0]["status"]), (1, &json!(400)));
+        assert!(records[0]["error"].as_str().unwrap().contains(expected), "{}", records[0]["error"]);
+        assert_eq!(records[0]["edits"]["original_resent"], json!(true));
+    }
+}
+
 /// Servers have faults of their own, and models: an edit is not to blame, and the client is told.
 #[test]
 fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {

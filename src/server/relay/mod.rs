@@ -18,7 +18,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
-use super::body::{Gathered, Received, Replay};
+use super::body::{BodyError, Gathered, Received, Replay};
 use super::exchange::End;
 use super::stats::Stats;
 use super::tap::Tap;
@@ -58,7 +58,7 @@ enum Next {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error("the upstream broke off")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] BodyError),
     #[error("the upstream sent nothing for {0:?}")]
     Silent(Duration),
 }
@@ -70,7 +70,7 @@ struct Patience {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Relay<B> {
+impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
     pub(super) fn new(source: Replay<B>, tap: Tap, idle_timeout: Duration, stats: &Arc<Stats>) -> Self {
         let (patience, stats) = (Patience::new(idle_timeout), Arc::clone(stats));
         let mut relay = Self { source, tap, patience, next: Next::More, stats };

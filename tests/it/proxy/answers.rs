@@ -66,6 +66,17 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
+        // Lines that are not as they should be cost no answer.
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nX-Id : 7\r\nno line\r\nX Y: 1\r\nZ: a\u{1}b\r\nContent-Length : 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nX-Id: 7\r\nContent-Length: 3\r\n\r\nabc",
+        ),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
         // No bodies where there are none.
         (
             "HEAD",
@@ -123,4 +134,22 @@ async fn to_old_clients_end_with_the_connection() {
     server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n").await;
     client.expect("HTTP/1.0 200 OK\r\n\r\nabc").await;
     assert_eq!(client.closed().await, Closing::Finished);
+}
+
+#[tokio::test]
+async fn are_failures_where_nobody_can_tell_how_long_they_are() {
+    for lines in [
+        "content-length: x\r\n",
+        "content-length : x\r\n",
+        "content-length: 3\r\ncontent-length: 4\r\n",
+        "content-length: 3\r\ncontent-length : 4\r\n",
+    ] {
+        let (_proxy, upstream, mut client) = stage().await;
+        client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(format!("HTTP/1.1 200 OK\r\n{lines}\r\nabcd")).await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 502 "), "{lines}: {head}");
+    }
 }

@@ -255,19 +255,34 @@ const REJECTION: &str = "HTTP/1.1 400 Bad Request\r\nX-Id: 1\r\nContent-Length: 
 
 #[tokio::test]
 async fn a_rejected_edit_is_replaced_by_the_original_once() {
-    let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
-    let zstd = zstd::encode_all(TEXT.as_bytes(), 3).unwrap();
-    let lines = "Content-Encoding: zstd\r\n";
-    let mut server = scene.send(lines, &zstd).await;
-    server.message().await;
-    server.send(REJECTION).await;
-    server.expect(request(&scene.upstream.address().to_string(), lines, &zstd)).await;
-    // Whatever comes now is the answer.
-    server.send(REJECTION.replace("no good", "no more")).await;
-    scene.client.expect(REJECTION.replace("no good", "no more")).await;
-    let events = scene.proxy.gateway.events();
-    assert_eq!(events[..4], ["sent Edited", "rejected 400 no good", "sent Original", "response 400"]);
-    assert_eq!(scene.proxy.stats.originals_resent.value(), 1);
+    const OTHER: &str = "HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 7\r\n\r\nno more";
+    let again = REJECTION.replace("no good", "no more");
+    for (answer, expected) in [
+        // Refused as well: it was not what was edited, and the first reason is the true one.
+        (again.as_str(), REJECTION),
+        (OTHER, REJECTION),
+        // Whatever else comes is the answer.
+        (OK, OK),
+        (
+            "HTTP/1.1 429 Slow\r\nContent-Length: 1\r\n\r\n!",
+            "HTTP/1.1 429 Slow\r\nContent-Length: 1\r\n\r\n!",
+        ),
+        ("HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\n!", "HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\n!"),
+    ] {
+        let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
+        let zstd = zstd::encode_all(TEXT.as_bytes(), 3).unwrap();
+        let lines = "Content-Encoding: zstd\r\n";
+        let mut server = scene.send(lines, &zstd).await;
+        server.message().await;
+        server.send(REJECTION).await;
+        server.expect(request(&scene.upstream.address().to_string(), lines, &zstd)).await;
+        server.send(answer).await;
+        scene.client.expect(expected).await;
+        let events = scene.proxy.gateway.events();
+        let delivered = format!("response {}", &expected[9..12]);
+        assert_eq!(events[..4], ["sent Edited", "rejected 400 no good", "sent Original", &delivered]);
+        assert_eq!(scene.proxy.stats.originals_resent.value(), 1);
+    }
 }
 
 #[tokio::test]
@@ -335,6 +350,15 @@ async fn a_rejection_may_be_endless_or_broken() {
     drop(server);
     scene2.client.expect("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
     scene2.client.closed().await;
+
+    // What is slow to end comes in the end, long before the upstream would be given up.
+    let mut scene3 = scene(Preparing::Edited("[]")).await;
+    let mut server = scene3.send("", TEXT.as_bytes()).await;
+    server.message().await;
+    server.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
+    scene3.client.expect("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
+    server.send("-time").await;
+    scene3.client.expect("-time").await;
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use plimsoll::upstream::Timeouts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Barrier;
@@ -25,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 use super::Proxy;
 use super::gateway::{Preparing, TestGateway};
 use super::tls::{acceptor, listen};
-use super::wire::{Peer, eventually};
+use super::wire::{Closing, Peer, eventually, header};
 
 type Given = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -183,6 +184,32 @@ async fn are_read_by_all_clients_but_those_that_stop_reading() {
     }
 }
 
+#[tokio::test]
+async fn are_not_asked_on_a_connection_that_was_kept_for_too_long() {
+    for (keep_alive, expected) in [(Duration::ZERO, 2), (Timeouts::default().keep_alive, 1)] {
+        let (listener, mut settings) = listen().await;
+        settings.timeouts.keep_alive = keep_alive;
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&accepted);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let stream = accept(&listener).await;
+                counted.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(serve(stream, Arc::new(Service::new(100, 1))));
+            }
+        });
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let mut client = proxy.client().await;
+        for _ in 0..2 {
+            ask(&mut client, "/x").await;
+            assert_eq!(client.message().await.1, b"ok");
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), expected, "{keep_alive:?}");
+    }
+}
+
 /// An answer of a known length is whole with its last byte, whenever its end is told.
 #[tokio::test]
 async fn have_answered_when_all_bytes_are_there() {
@@ -222,10 +249,11 @@ impl Refusal {
     }
 }
 
-/// Speaks as much HTTP/2 as it takes to refuse the first request of a connection.
-async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
+/// Speaks as much HTTP/2 as it takes to say `frames` to the first request of a connection, once it is there.
+async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
     const PREFACE: usize = 24;
     const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const HEADERS: u8 = 1;
     const END_STREAM: u8 = 1;
     stream.write_all(EMPTY_SETTINGS).await.unwrap();
     stream.read_exact(&mut [0; PREFACE]).await.unwrap();
@@ -234,17 +262,67 @@ async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
         stream.read_exact(&mut head).await.unwrap();
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         stream.read_exact(&mut vec![0; length as usize]).await.unwrap();
-        let carries_a_message = head[3] <= 1;
-        if carries_a_message && head[4] & END_STREAM != 0 {
+        let carries_a_message = head[3] <= HEADERS;
+        if carries_a_message && (head[4] & END_STREAM != 0 || !whole) {
             break;
         }
     }
-    stream.write_all(&refusal.frame()).await.unwrap();
+    stream.write_all(frames).await.unwrap();
+}
+
+async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
+    say(&mut stream, true, &refusal.frame()).await;
     if let Refusal::GoAway(..) = refusal {
         stream.shutdown().await.unwrap();
     }
     // Until the other side closes.
     drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// A code that says that nothing is wrong does not make an answer whole.
+#[tokio::test]
+async fn have_broken_off_where_they_close_a_stream_before_its_end() {
+    const WHOLE: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    const HALF: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n";
+    // `:status: 200` of the static table; END_HEADERS.
+    const OK: &[u8] = &[0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88];
+    // The same with `content-length: 2`.
+    const OK_2: &[u8] = &[0, 0, 5, 1, 4, 0, 0, 0, 1, 0x88, 0x0f, 0x0d, 1, b'2'];
+    const DATA: &[u8] = &[0, 0, 2, 0, 0, 0, 0, 0, 1, b'h', b'i'];
+    const LAST: &[u8] = &[0, 0, 2, 0, 1, 0, 0, 0, 1, b'h', b'i'];
+    let reset = Refusal::Reset(NO_ERROR).frame();
+    for (ask, head, data, is_whole) in [
+        (WHOLE, OK, DATA, false),
+        (WHOLE, OK, LAST, true),
+        (WHOLE, OK_2, DATA, true),
+        // Nobody waits for the rest of what is answered.
+        (HALF, OK, LAST, true),
+        (HALF, OK, DATA, false),
+    ] {
+        let (listener, settings) = listen().await;
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let frames = [head, data, &reset].concat();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut stream = accept(&listener).await;
+            say(&mut stream, ask == WHOLE, &frames).await;
+            drop(stream.read_to_end(&mut Vec::new()).await);
+        });
+        let mut client = proxy.client().await;
+        client.send(ask).await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        match header(&head, "content-length") {
+            Some(length) => assert_eq!((length, client.bytes(2).await), ("2", b"hi".to_vec())),
+            None => assert_eq!(client.chunk().await, b"hi"),
+        }
+        match (is_whole, header(&head, "content-length")) {
+            (true, Some(_)) => {}
+            (true, None) => client.expect("0\r\n\r\n").await,
+            (false, _) => assert_eq!(client.closed().await, Closing::Finished),
+        }
+        assert_eq!(proxy.stats.upstream_breaks.value(), u64::from(!is_whole), "{ask} {data:?}");
+    }
 }
 
 /// Refuses the first `times` connections' requests, then answers.
