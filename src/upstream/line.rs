@@ -9,9 +9,10 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -19,6 +20,9 @@ use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
 use super::hearing::Doubt;
+
+/// How much earlier than the upstream a connection is given up.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// A connection, and the means to drive it.
 pub(super) struct Line<B: Body + 'static> {
@@ -29,6 +33,8 @@ pub(super) struct Line<B: Body + 'static> {
     /// `bell` as the connection sees it; the same one every time, so that nothing is registered anew.
     waker: Waker,
     doubt: Doubt,
+    /// How long the upstream says that it keeps it, when nothing is asked.
+    kept: Option<Duration>,
 }
 
 /// Passes wake-ups on to the task that uses the line, except those that a turn of that task causes itself.
@@ -49,7 +55,7 @@ where
     pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, doubt: Doubt) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker, doubt }
+        Self { sender, connection: Some(connection), bell, waker, doubt, kept: None }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -59,6 +65,16 @@ where
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
         std::future::poll_fn(|cx| self.turn(cx, |cx| answer.as_mut().poll(cx))).await
+    }
+
+    /// Notes how long the upstream keeps the connection, if `headers` of its answer say so.
+    pub(super) fn note(&mut self, headers: &HeaderMap) {
+        self.kept = headers.get("keep-alive").and_then(|value| kept(value.to_str().ok()?));
+    }
+
+    /// How long it may be used again, where that is at most `time`. A request takes a moment to arrive.
+    pub(super) fn keeps(&self, time: Duration) -> Duration {
+        self.kept.map_or(time, |kept| time.min(kept.saturating_sub(MARGIN)))
     }
 
     /// The next frame of `body`, which came from this line.
@@ -110,6 +126,15 @@ where
     }
 }
 
+/// The time that a `keep-alive` header names.
+fn kept(value: &str) -> Option<Duration> {
+    let (_, seconds) = value
+        .split(',')
+        .filter_map(|parameter| parameter.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    seconds.trim().trim_matches('"').parse().ok().map(Duration::from_secs)
+}
+
 impl Bell {
     fn begin(&self, task: &Waker) {
         self.muted.store(true, Ordering::Relaxed);
@@ -151,6 +176,26 @@ impl Wake for Bell {
         self.rang.store(true, Ordering::SeqCst);
         if !self.muted.load(Ordering::SeqCst) {
             self.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_where_they_are_named() {
+        for (value, expected) in [
+            ("timeout=5", Some(5)),
+            ("max=100, Timeout = 20", Some(20)),
+            ("timeout=\"3\", max=1", Some(3)),
+            ("max=100", None),
+            ("timeout=soon", None),
+            ("timeout", None),
+            ("", None),
+        ] {
+            assert_eq!(kept(value), expected.map(Duration::from_secs), "{value}");
         }
     }
 }

@@ -125,7 +125,7 @@ where
     pub(super) fn sweep(&self) {
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
-        kept.idle.retain_mut(|idle| idle.since.elapsed() < keep_alive && idle.line.rest());
+        kept.idle.retain_mut(|idle| idle.since.elapsed() < idle.line.keeps(keep_alive) && idle.line.rest());
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
@@ -142,6 +142,7 @@ where
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
         let response = line.send(request).await.map_err(Failed::unless_written)?;
+        line.note(response.headers());
         // hyper speaks as its peer does, and would send a body without a length as none at all.
         let pool = (response.version() != Version::HTTP_10).then(|| Arc::clone(self));
         Ok(response.map(|body| AnswerBody::from_line(body, line, pool)))
@@ -181,7 +182,7 @@ where
             return Some(Carrier::Seat(seat));
         }
         while let Some(Idle { mut line, since }) = kept.idle.pop() {
-            if since.elapsed() < self.keep_alive && line.is_open() {
+            if since.elapsed() < line.keeps(self.keep_alive) && line.is_open() {
                 return Some(Carrier::Line(line));
             }
         }

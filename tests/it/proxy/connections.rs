@@ -89,6 +89,26 @@ async fn to_upstreams_are_not_used_when_kept_for_too_long() {
 }
 
 #[tokio::test]
+async fn to_upstreams_are_not_used_when_these_are_about_to_close_them() {
+    for (seconds, is_used) in [(0, false), (1, false), (60, true)] {
+        let (_proxy, upstream, mut client) = stage().await;
+        let mut server = None;
+        for _ in 0..2 {
+            client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+            let mut peer = match server.take() {
+                Some(kept) if is_used => kept,
+                _ => upstream.accept().await,
+            };
+            peer.head().await;
+            let head = format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={seconds}\r\n");
+            peer.send(format!("{head}content-length: 2\r\n\r\nok")).await;
+            client.expect("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            server = Some(peer);
+        }
+    }
+}
+
+#[tokio::test]
 async fn whose_first_bytes_come_one_by_one_are_understood() {
     let (_proxy, upstream, mut client) = stage().await;
     for byte in ASK.as_bytes() {
