@@ -198,10 +198,8 @@ impl Follow {
 
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
-        let (Some(usage), Some(place)) = (&answer.usage, &self.facts.place) else { return };
-        if usage.prompt_is_unknown {
-            return;
-        }
+        let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
+        let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
         let sent = if self.resent { self.start.received } else { self.start.sent };
         let read = self.facts.encoded.map(|encoded| sent.saturating_sub(encoded));
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);

@@ -130,7 +130,7 @@ fn marks_cost_little_and_save_much() {
         ("a huge result", vec![with(&[], begin.clone()), with(&[begin.clone(), call], result(9_000))], 1.15),
         ("two of a kind", grows(&[5, 7]), 1.15),
         ("asked twice", grows(&[1, 1]), 1.15),
-        ("asked nine times", grows(&[1; 9]), 0.5),
+        ("asked nine times", grows(&[5; 9]), 0.5),
         ("grows", grows(&(0..30).map(|turn| 2 * turn + 1).collect::<Vec<_>>()), 0.25),
         ("a state at the end", (0..30).map(|turn| with(&talk[..=2 * turn], state(turn))).collect(), 0.5),
         ("branches", (0..9).map(|turn| with(&talk[..36], state(turn))).collect(), 0.6),
