@@ -166,13 +166,16 @@ pub(super) struct Layout {
     pub(super) marks: &'static [&'static str],
     /// Reasoning is encrypted.
     pub(super) sealed: bool,
+    /// The type of blocks before which the provider reads no message, if there are such.
+    pub(super) restarts: Option<&'static str>,
 }
 
 /// The prompt of a request.
 pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = Prompt::default();
     frame(conversation, layout, &mut prompt);
-    for at in 0..conversation.messages.len() {
+    let first = beginning(conversation, layout);
+    for at in first.message as usize..conversation.messages.len() {
         let index = &conversation.messages[at].index;
         let keys = index.blocks(|| {
             conversation
@@ -180,11 +183,29 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
                 .map(|(id, part)| part_key(conversation, id, index.role, part, layout))
                 .collect()
         });
-        for ((id, part), key) in conversation.parts_of(at).zip(keys) {
+        for ((id, part), key) in conversation.parts_of(at).zip(keys).filter(|((id, _), _)| *id >= first) {
             prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
         }
     }
     prompt
+}
+
+/// The first part that the provider reads: what it has summed up by itself stands before its summary, and is ignored.
+fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
+    let first = PartId { message: 0, part: 0 };
+    let Some(kind) = layout.restarts else { return first };
+    let is_summary = |id: PartId, part: &Part| {
+        let raw = conversation.bytes_of(id.message, part.span);
+        let object = scan::document(raw).and_then(|root| scan::members_unchecked(raw, root.span)).ok();
+        let said = object.and_then(|members| string::decode(scan::get(raw, &members, "type")?.span.of(raw)));
+        said.as_deref() == Some(kind)
+    };
+    let parts = (0..conversation.messages.len()).rev().flat_map(|at| {
+        let parts: Vec<_> = conversation.parts_of(at).collect();
+        parts.into_iter().rev()
+    });
+    let mut unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
+    unknown.find(|(id, part)| is_summary(*id, part)).map_or(first, |(id, _)| id)
 }
 
 /// What stands around the messages: members that were found when the body was read.
@@ -393,5 +414,33 @@ fn part_len(part: &Part, layout: &Layout) -> usize {
         // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
         _ => part.read_len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// What stands before a summary of the provider's own is no prompt any more; tools and instructions are.
+    #[test]
+    fn a_prompt_begins_with_the_providers_own_summary() {
+        let user = |text: &str| format!(r#"{{"role":"user","content":"{text}"}}"#);
+        let summary = r#"{"role":"assistant","content":[{"type":"text","text":"so"},{"type":"compaction","content":"sum"},{"type":"text","text":"on"}]}"#;
+        let unknown = r#"{"role":"assistant","content":[{"type":"new","content":"compaction"}]}"#;
+        for (messages, expected) in [
+            (vec![user("a"), unknown.into(), user("b")], vec![(0, 0), (1, 0), (2, 0)]),
+            (vec![user("a"), summary.into(), user("b")], vec![(1, 1), (1, 2), (2, 0)]),
+            (vec![user("a"), summary.into(), user("b"), summary.into()], vec![(3, 1), (3, 2)]),
+        ] {
+            let body = format!(r#"{{"model":"m","system":"be brief","messages":[{}]}}"#, messages.join(","));
+            let protocol = protocol::named("anthropic").unwrap();
+            let prompt = protocol.prompt(&protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+            let parts = prompt.blocks.iter().filter_map(|block| block.part);
+            let parts: Vec<(u32, u32)> = parts.map(|id| (id.message, id.part)).collect();
+            assert_eq!((prompt.frame(), parts), (1, expected));
+        }
     }
 }

@@ -19,7 +19,12 @@ use crate::json::string;
 #[derive(Debug, Clone, Copy)]
 pub struct Anthropic;
 
-const LAYOUT: Layout = Layout { before: &["tools", "system"], marks: &["cache_control"], sealed: true };
+const LAYOUT: Layout = Layout {
+    before: &["tools", "system"],
+    marks: &["cache_control"],
+    sealed: true,
+    restarts: Some("compaction"),
+};
 
 const RULES: Rules = Rules {
     begins_with_user: true,

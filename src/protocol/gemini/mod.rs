@@ -25,8 +25,12 @@ use crate::plan::{self, Op, Plan, Refusal};
 #[derive(Debug, Clone, Copy)]
 pub struct Gemini;
 
-const LAYOUT: Layout =
-    Layout { before: &["systemInstruction", "system_instruction", "tools"], marks: &[], sealed: false };
+const LAYOUT: Layout = Layout {
+    before: &["systemInstruction", "system_instruction", "tools"],
+    marks: &[],
+    sealed: false,
+    restarts: None,
+};
 
 const RULES: Rules = Rules {
     begins_with_user: true,

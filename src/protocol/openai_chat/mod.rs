@@ -20,8 +20,12 @@ use crate::json::string;
 pub struct OpenAiChat;
 
 /// Marks are not the provider's own here: its cache needs none.
-const LAYOUT: Layout =
-    Layout { before: &["tools"], marks: &["cache_control", "prompt_cache_breakpoint"], sealed: false };
+const LAYOUT: Layout = Layout {
+    before: &["tools"],
+    marks: &["cache_control", "prompt_cache_breakpoint"],
+    sealed: false,
+    restarts: None,
+};
 
 const RULES: Rules = Rules {
     begins_with_user: false,

@@ -23,6 +23,7 @@ const LAYOUT: Layout = Layout {
     before: &["tools", "instructions"],
     marks: &["prompt_cache_breakpoint", "cache_control"],
     sealed: true,
+    restarts: None,
 };
 
 const RULES: Rules = Rules {
