@@ -369,10 +369,11 @@ impl Exchange for Follow {
         }
     }
 
-    /// The first reason holds for the client's own request as well, but it must know when its prompt is too long.
+    /// A model whose reasoning is bound refuses the original for not being what it was sent before: the first reason is
+    /// the client's then, unless its prompt is too long.
     fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
         let is_too_long = matches!(protocol::refused(status.as_u16(), body), Refused::Overflow { .. });
-        if is_too_long { Form::Original } else { Form::Edited }
+        if self.facts.is_bound() && !is_too_long { Form::Edited } else { Form::Original }
     }
 
     /// Only where the window may be full, other messages follow each other now, or the edited form was refused: nothing is

@@ -15,6 +15,7 @@ use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
+use crate::usage::{self, Binding};
 
 /// What became of a request. It is handed on several times, so that what is large stands elsewhere.
 pub(super) struct Rewritten {
@@ -67,6 +68,11 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// Whether the model refuses reasoning when something before it is not what it was sent.
+    pub(super) fn is_bound(&self) -> bool {
+        self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
+    }
+
     /// The conversation that the request with this record is booked on.
     pub(super) fn conversation(&self, record: &str) -> String {
         let thread = self.place.as_ref().map(|place| &place.thread.conversation);

@@ -128,7 +128,7 @@ pub trait Exchange: Send {
     /// The original was refused as its edited form was before. `body` is the beginning of that answer, as in
     /// [`Self::rejected`]. Says whose refusal goes to the client.
     fn rejected_again(&mut self, _status: StatusCode, _body: &[u8]) -> Form {
-        Form::Edited
+        Form::Original
     }
 
     /// Whether the beginning of a good answer is to be looked at before any of it goes to the client. It is held

@@ -188,8 +188,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Sends the original in place of an edited request that was rejected, and delivers what comes of it. Where that is a
-    /// rejection as well, the first one goes to the client: what was edited is not why, but the original may be refused
-    /// for not being what was sent before.
+    /// rejection as well, the gateway says which of the two goes to the client.
     async fn send_original(
         &self,
         request: &Whole<'_>,

@@ -79,7 +79,7 @@ impl Tap {
     /// Whose refusal goes to the client.
     pub(super) fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
         let whose = self.call(|live| live.with(|exchange| exchange.rejected_again(status, body)));
-        whose.flatten().unwrap_or(Form::Edited)
+        whose.flatten().unwrap_or(Form::Original)
     }
 
     /// Whether anybody follows.

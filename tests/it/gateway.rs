@@ -335,15 +335,19 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
-/// What is wrong with both is not the edit, and the original may be refused for not being what was sent before. A client
-/// has to hear that its prompt is too long, though.
+/// The original's refusal is the client's own, but with models whose reasoning is bound: these refuse it for not being what
+/// was sent before. A client has to hear that its prompt is too long, though.
 #[test]
-fn where_the_original_is_refused_too_the_client_is_told_why_the_edited_one_was() {
+fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
     const TOO_LONG: &str = "prompt is too long: 210000 tokens > 200000 maximum";
     const LIMITS: &str = "You have reached your specified API usage limits";
-    for (of_the_original, expected) in
-        [("messages.1.content.0: Invalid `signature` in `thinking` block", LIMITS), (TOO_LONG, TOO_LONG)]
-    {
+    const SIGNATURE: &str = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    for (model, of_the_original, expected) in [
+        ("claude-fable-5-2", SIGNATURE, LIMITS),
+        ("claude-fable-5-2", TOO_LONG, TOO_LONG),
+        ("claude-sonnet-4-6", SIGNATURE, SIGNATURE),
+        ("claude-sonnet-4-6", TOO_LONG, TOO_LONG),
+    ] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(move |received| {
             let message = if received.text().contains("plimsoll:") { LIMITS } else { of_the_original };
@@ -351,7 +355,7 @@ fn where_the_original_is_refused_too_the_client_is_told_why_the_edited_one_was()
             (400, json!({"type": "error", "error": error}).to_string())
         });
         let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-        let (status, body) = gateway.post("/v1/messages", &[], &request("m", &[&log("first", 4000)]));
+        let (status, body) = gateway.post("/v1/messages", &[], &request(model, &[&log("first", 4000)]));
         let body = String::from_utf8(body).unwrap();
         assert!(status == 400 && body.contains(expected), "{status} {body}");
         gateway.stop();
