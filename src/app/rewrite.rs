@@ -468,7 +468,8 @@ impl<'a> Request<'a> {
     fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
         let InForce { applied, fresh, kinds, splice, spliced } = decided;
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
-        let is_sent = |at: usize| !splice.as_ref().is_some_and(|splice| splice.drops(at));
+        let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
+        let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
         let is_whole = self.conversation.continues.is_none();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         Facts {

@@ -200,12 +200,9 @@ fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
         let said = object.and_then(|members| string::decode(scan::get(raw, &members, "type")?.span.of(raw)));
         said.as_deref() == Some(kind)
     };
-    let parts = (0..conversation.messages.len()).rev().flat_map(|at| {
-        let parts: Vec<_> = conversation.parts_of(at).collect();
-        parts.into_iter().rev()
-    });
-    let mut unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
-    unknown.find(|(id, part)| is_summary(*id, part)).map_or(first, |(id, _)| id)
+    let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
+    let unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
+    unknown.filter(|(id, part)| is_summary(*id, part)).last().map_or(first, |(id, _)| id)
 }
 
 /// What stands around the messages: members that were found when the body was read.
