@@ -349,7 +349,7 @@ impl Before<'_> {
         let tails = self.tails(gone);
         let most = self.standing.account().allowance(clear.most_loss);
         let priced = |item: usize| self.written_again(item, &tails);
-        let may_go = |freed: u64| self.stays_cached(freed);
+        let may_go = self.stays_cached();
         let cut = gate::break_even(&candidates, priced, may_go, rates, clear.patience, most);
         let next = gate::nearest(&candidates, |item| tails[item], rates, most);
         Verdict {

@@ -32,20 +32,24 @@ impl Before<'_> {
 
     /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no
     /// more in full than it costs now.
-    pub(super) fn stays_cached(&self, freed: u64) -> bool {
+    pub(super) fn stays_cached(&self) -> impl Fn(u64) -> bool {
         let whole = self.sent_bytes() + self.facts.hidden_bytes;
-        let left = whole.saturating_sub(freed);
-        left >= self.least_bytes() || left as f64 <= self.rates.read * whole as f64
+        let (least, read) = (self.least_bytes(), self.rates.read * whole as f64);
+        move |freed| {
+            let left = whole.saturating_sub(freed);
+            left >= least || left as f64 <= read
+        }
     }
 
     /// The results that may go, all of them, or so many that what is left is long enough to be kept, if it is now.
     pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
         let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
-        let is_enough = self.stays_cached(all) || !self.stays_cached(0);
+        let stays_cached = self.stays_cached();
+        let is_enough = stays_cached(all) || !stays_cached(0);
         let mut freed = 0;
         let goes = |candidate: &&Candidate| {
             let with = freed + u64::from(candidate.frees);
-            let goes = is_enough || self.stays_cached(with);
+            let goes = is_enough || stays_cached(with);
             freed = if goes { with } else { freed };
             goes
         };
