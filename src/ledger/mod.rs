@@ -5,6 +5,7 @@
 
 pub mod documents;
 pub mod history;
+mod line;
 pub mod record;
 pub mod report;
 pub mod totals;

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::line::line;
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
-
-/// Bytes that a line is taken to have: most have less.
-const LINE: usize = 2048;
 
 /// What is written down of one request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -402,15 +400,8 @@ impl Record {
             model: self.model.clone().or_else(|| self.model_asked.clone()),
             client: self.client.clone(),
             cost: self.cost.as_ref().map(|cost| cost.total),
-            record: self.line(),
+            record: line(self).unwrap_or_default(),
         }
-    }
-
-    /// As a line of the log, without its end.
-    fn line(&self) -> String {
-        let mut line = Vec::with_capacity(LINE);
-        let written = serde_json::to_writer(&mut line, self);
-        written.ok().and_then(|()| String::from_utf8(line).ok()).unwrap_or_default()
     }
 }
 
