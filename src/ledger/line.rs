@@ -1,10 +1,11 @@
-//! A record as a line of JSON.
+//! A record as JSON: whole, for the log, and terse, for the database.
 //!
 //! Every request has one, and most of it is the names of its fields. They hold nothing that JSON escapes, which a
-//! serialiser for whatever comes cannot know: it looks at each byte of them. What is written here is what `serde_json`
-//! would write, in a quarter of the instructions.
+//! serialiser for whatever comes cannot know: it looks at each byte of them. The whole form is what `serde_json` would
+//! write. The terse one has no fields that are null, false, 0 or empty, and reads as the same record.
 
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use serde::Serialize;
 use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
@@ -12,38 +13,63 @@ use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serial
 /// Bytes that a line is taken to have: most have less.
 const LINE: usize = 2048;
 
-type Written = Result<(), fmt::Error>;
-type Never = Impossible<(), fmt::Error>;
+/// Whether what was written is what a field is taken to be where it is missing.
+type Written = Result<bool, fmt::Error>;
+type Never = Impossible<bool, fmt::Error>;
 
-/// A value of the kinds that records are made of, as JSON; an error for any other.
-pub(super) fn line(value: &impl Serialize) -> Result<String, fmt::Error> {
-    let mut line = Line(String::with_capacity(LINE));
-    value.serialize(&mut line)?;
-    Ok(line.0)
+/// The two forms of a record.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    pub(super) whole: String,
+    pub(super) terse: String,
 }
 
-struct Line(String);
+/// A value of the kinds that records are made of, as JSON; an error for any other.
+pub(super) fn forms(value: &impl Serialize) -> Result<Forms, fmt::Error> {
+    let mut line = Line { whole: String::with_capacity(LINE), idle: Vec::new() };
+    value.serialize(&mut line)?;
+    Ok(Forms { terse: line.terse(), whole: line.whole })
+}
+
+struct Line {
+    whole: String,
+    /// Fields that may be missing, each with the comma before it, in order.
+    idle: Vec<Range<usize>>,
+}
 
 impl Line {
+    fn terse(&self) -> String {
+        let mut terse = String::with_capacity(self.whole.len());
+        let mut from = 0;
+        for idle in self.idle.iter().cloned().chain([self.whole.len()..self.whole.len()]) {
+            let kept = &self.whole[from..idle.start];
+            // The first field of an object has no comma, also where those before it are missing.
+            let kept = if terse.ends_with('{') { kept.trim_start_matches(',') } else { kept };
+            terse.push_str(kept);
+            from = idle.end;
+        }
+        terse
+    }
+
     fn string(&mut self, text: &str) -> Written {
         let escapes = |any, byte: &u8| any | (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
         if text.as_bytes().iter().fold(false, escapes) {
             return self.whatever(text);
         }
-        self.0.push('"');
-        self.0.push_str(text);
-        self.0.push('"');
-        Ok(())
+        self.whole.push('"');
+        self.whole.push_str(text);
+        self.whole.push('"');
+        Ok(text.is_empty())
     }
 
     fn whatever<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
-        self.0.push_str(&serde_json::to_string(value).map_err(|_| fmt::Error)?);
-        Ok(())
+        self.whole.push_str(&serde_json::to_string(value).map_err(|_| fmt::Error)?);
+        Ok(false)
     }
 }
 
 impl<'a> Serializer for &'a mut Line {
-    type Ok = ();
+    type Ok = bool;
     type Error = fmt::Error;
     type SerializeSeq = Items<'a>;
     type SerializeMap = Items<'a>;
@@ -54,8 +80,8 @@ impl<'a> Serializer for &'a mut Line {
     type SerializeStructVariant = Never;
 
     fn serialize_bool(self, value: bool) -> Written {
-        self.0.push_str(if value { "true" } else { "false" });
-        Ok(())
+        self.whole.push_str(if value { "true" } else { "false" });
+        Ok(!value)
     }
 
     fn serialize_i8(self, value: i8) -> Written {
@@ -73,7 +99,7 @@ impl<'a> Serializer for &'a mut Line {
     fn serialize_i64(self, value: i64) -> Written {
         match u64::try_from(value) {
             Ok(value) => self.serialize_u64(value),
-            Err(_) => write!(self.0, "{value}"),
+            Err(_) => write!(self.whole, "{value}").map(|()| false),
         }
     }
 
@@ -92,12 +118,10 @@ impl<'a> Serializer for &'a mut Line {
     fn serialize_u64(self, value: u64) -> Written {
         match value {
             // Most are 0.
-            0..10 => {
-                self.0.push(char::from(b'0' + value as u8));
-                Ok(())
-            }
-            _ => write!(self.0, "{value}"),
+            0..10 => self.whole.push(char::from(b'0' + value as u8)),
+            _ => write!(self.whole, "{value}")?,
         }
+        Ok(value == 0)
     }
 
     fn serialize_f32(self, value: f32) -> Written {
@@ -125,12 +149,13 @@ impl<'a> Serializer for &'a mut Line {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Written {
-        value.serialize(self)
+        // A missing field is none, whatever a value is taken to be.
+        value.serialize(self).map(|_| false)
     }
 
     fn serialize_unit(self) -> Written {
-        self.0.push_str("null");
-        Ok(())
+        self.whole.push_str("null");
+        Ok(true)
     }
 
     fn serialize_unit_struct(self, _: &'static str) -> Written {
@@ -199,37 +224,57 @@ impl<'a> Serializer for &'a mut Line {
 /// A list or an object that has begun.
 struct Items<'a> {
     line: &'a mut Line,
-    is_first: bool,
+    /// Nothing was written yet.
+    is_empty: bool,
+    /// Nothing was written that cannot be missing.
+    is_idle: bool,
 }
 
 impl<'a> Items<'a> {
     fn begin(line: &'a mut Line, bracket: char) -> Self {
-        line.0.push(bracket);
-        Self { line, is_first: true }
+        line.whole.push(bracket);
+        Self { line, is_empty: true, is_idle: true }
     }
 
     fn separate(&mut self) {
-        if !std::mem::take(&mut self.is_first) {
-            self.line.0.push(',');
+        if !std::mem::take(&mut self.is_empty) {
+            self.line.whole.push(',');
         }
     }
 
+    /// Writes what cannot be missing.
+    fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
+        self.is_idle = false;
+        value.serialize(&mut *self.line).map(drop)
+    }
+
     fn end(self, bracket: char) -> Written {
-        self.line.0.push(bracket);
-        Ok(())
+        self.line.whole.push(bracket);
+        Ok(self.is_idle)
     }
 }
 
 impl SerializeStruct for Items<'_> {
-    type Ok = ();
+    type Ok = bool;
     type Error = fmt::Error;
 
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Written {
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), fmt::Error> {
+        let (start, within) = (self.line.whole.len(), self.line.idle.len());
         self.separate();
-        self.line.0.push('"');
-        self.line.0.push_str(name);
-        self.line.0.push_str("\":");
-        value.serialize(&mut *self.line)
+        self.line.whole.push('"');
+        self.line.whole.push_str(name);
+        self.line.whole.push_str("\":");
+        let is_idle = value.serialize(&mut *self.line)?;
+        if is_idle {
+            self.line.idle.truncate(within);
+            self.line.idle.push(start..self.line.whole.len());
+        }
+        self.is_idle &= is_idle;
+        Ok(())
     }
 
     fn end(self) -> Written {
@@ -238,17 +283,17 @@ impl SerializeStruct for Items<'_> {
 }
 
 impl SerializeMap for Items<'_> {
-    type Ok = ();
+    type Ok = bool;
     type Error = fmt::Error;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Written {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
         self.separate();
-        key.serialize(&mut *self.line)
+        self.put(key)
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
-        self.line.0.push(':');
-        value.serialize(&mut *self.line)
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
+        self.line.whole.push(':');
+        self.put(value)
     }
 
     fn end(self) -> Written {
@@ -257,12 +302,12 @@ impl SerializeMap for Items<'_> {
 }
 
 impl SerializeSeq for Items<'_> {
-    type Ok = ();
+    type Ok = bool;
     type Error = fmt::Error;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
         self.separate();
-        value.serialize(&mut *self.line)
+        self.put(value)
     }
 
     fn end(self) -> Written {
@@ -275,52 +320,90 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use serde::Serialize;
+    use serde::{Deserialize, Serialize};
 
     use super::*;
 
     /// Every kind of value that a record has.
-    #[derive(Debug, Default, Serialize)]
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
     struct Kinds {
+        flag: bool,
         text: String,
         some: Option<String>,
-        flag: bool,
         count: u64,
+        known: Option<u64>,
         small: u16,
         balance: i64,
         share: Option<f64>,
         map: BTreeMap<String, u32>,
         list: Vec<String>,
-        within: Option<Box<Self>>,
+        inner: Inner,
+        within: Option<Inner>,
+        all: Vec<Inner>,
+    }
+
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Inner {
+        first: u32,
+        second: Option<bool>,
+    }
+
+    fn inner() -> impl Strategy<Value = Inner> {
+        (0..2_u32, any::<Option<bool>>()).prop_map(|(first, second)| Inner { first, second })
     }
 
     prop_compose! {
         fn kinds()(
-            text in "[a\"\\\\\u{e9}\u{1f6a2}\u{0}\u{1f}\u{7f}\n]{0,6}",
-            some in proptest::option::of("\\PC{0,9}"),
+            text in "[a\"\\\\\u{e9}\u{1f6a2}\u{0}\u{1f}\u{7f}\n,{]{0,6}",
+            some in proptest::option::of("\\PC{0,3}"),
             flag: bool,
-            count in prop_oneof![0..12_u64, any::<u64>()],
-            small: u16,
+            (count, known) in (prop_oneof![0..12_u64, any::<u64>()], proptest::option::of(0..2_u64)),
+            small in 0..2_u16,
             balance in prop_oneof![-12..12_i64, any::<i64>()],
-            share in proptest::option::of(any::<f64>()),
-            map in proptest::collection::btree_map("[a-c\"\\\\]{0,3}", any::<u32>(), 0..4),
+            share in proptest::option::of((0..1000_u32).prop_map(|share| f64::from(share) / 1000.0)),
+            map in proptest::collection::btree_map("[a-c\"\\\\]{0,3}", 0..2_u32, 0..4),
             list in proptest::collection::vec("[a\"]{0,2}", 0..4),
+            (inner, within) in (inner(), proptest::option::of(inner())),
+            all in proptest::collection::vec(inner(), 0..3),
         ) -> Kinds {
-            Kinds { text, some, flag, count, small, balance, share, map, list, within: None }
+            Kinds { flag, text, some, count, known, small, balance, share, map, list, inner, within, all }
         }
     }
 
     proptest! {
         #[test]
-        fn it_is_what_is_written_elsewhere(outer in kinds(), inner in proptest::option::of(kinds())) {
-            let kinds = Kinds { within: inner.map(Box::new), ..outer };
-            prop_assert_eq!(line(&kinds).unwrap(), serde_json::to_string(&kinds).unwrap());
+        fn both_forms_are_the_same_value(kinds in kinds()) {
+            let forms = forms(&kinds).unwrap();
+            prop_assert_eq!(&forms.whole, &serde_json::to_string(&kinds).unwrap());
+            let read: Kinds = serde_json::from_str(&forms.terse).unwrap();
+            prop_assert_eq!(read, kinds, "{}", forms.terse);
+        }
+    }
+
+    #[test]
+    fn what_goes_without_saying_is_left_out() {
+        let kinds = Kinds {
+            known: Some(0),
+            some: Some(String::new()),
+            list: vec![String::new()],
+            within: Some(Inner::default()),
+            all: vec![Inner { second: Some(false), ..Inner::default() }],
+            ..Kinds::default()
+        };
+        for (kinds, expected) in [
+            (kinds, r#"{"some":"","known":0,"list":[""],"within":{},"all":[{"second":false}]}"#),
+            (Kinds { flag: true, small: 1, ..Kinds::default() }, r#"{"flag":true,"small":1}"#),
+            (Kinds::default(), "{}"),
+        ] {
+            assert_eq!(forms(&kinds).unwrap().terse, expected);
         }
     }
 
     #[test]
     fn what_no_record_has_is_an_error() {
-        assert!(line(&(1, 2)).is_err());
-        assert!(line(&BTreeMap::from([("a", Err::<(), u8>(1))])).is_err());
+        assert!(forms(&(1, 2)).is_err());
+        assert!(forms(&BTreeMap::from([("a", Err::<(), u8>(1))])).is_err());
     }
 }

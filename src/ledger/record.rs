@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::line::line;
+use super::line::forms;
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
 
@@ -393,6 +393,7 @@ impl Record {
 
     /// The row that the store keeps of it.
     pub fn row(&self, at_ms: i64) -> LedgerRow {
+        let forms = forms(self).unwrap_or_default();
         LedgerRow {
             id: self.id.clone(),
             at_ms,
@@ -400,7 +401,8 @@ impl Record {
             model: self.model.clone().or_else(|| self.model_asked.clone()),
             client: self.client.clone(),
             cost: self.cost.as_ref().map(|cost| cost.total),
-            record: line(self).unwrap_or_default(),
+            record: forms.terse,
+            line: forms.whole,
         }
     }
 }
@@ -584,14 +586,17 @@ mod tests {
             r#""attempt":1,"overflow":false,"compaction":null,"profile":null,"#,
             r#""own":{"purpose":"summary","messages":40,"generation":2,"bytes":9000,"score":0.5}}"#,
         );
-        assert_eq!(full().row(0).record, expected);
+        assert_eq!(full().row(0).line, expected);
     }
 
     #[test]
     fn records_come_back_as_they_were() {
         for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
             let row = record.row(1_000);
-            assert_eq!(serde_json::from_str::<Record>(&row.record).unwrap(), record);
+            assert!(row.record.len() < row.line.len());
+            for form in [&row.record, &row.line] {
+                assert_eq!(serde_json::from_str::<Record>(form).unwrap(), record);
+            }
             assert_eq!(row.cost, record.cost.map(|cost| cost.total));
         }
     }

@@ -37,7 +37,7 @@ pub enum Order {
 pub struct LedgerEntry<'a> {
     /// When the request came, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The whole record as JSON.
+    /// The record as JSON: a field that is missing is null, false, 0 or empty.
     pub record: &'a str,
 }
 

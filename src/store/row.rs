@@ -79,8 +79,10 @@ pub struct LedgerRow {
     pub client: Option<String>,
     /// What it cost, in pico-dollars; `None` when the price or the usage is not known.
     pub cost: Option<i64>,
-    /// The whole record as JSON.
+    /// The whole record as JSON, but for what goes without saying.
     pub record: String,
+    /// The same as a line of the conversation's log, without its end.
+    pub line: String,
 }
 
 /// Money and tokens.

@@ -335,7 +335,7 @@ fn records_are_logged_in_order_whatever_is_booked_beside_them() {
     let row = |id: &str, conversation: &str| LedgerRow {
         id: id.to_owned(),
         conversation: conversation.to_owned(),
-        record: id.to_owned(),
+        line: id.to_owned(),
         ..LedgerRow::default()
     };
     let store = bench.open();
