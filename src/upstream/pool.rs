@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, Uri};
 use http_body::Body;
 use hyper::client::conn::TrySendError;
 use tokio::time::Instant;
@@ -143,9 +143,7 @@ where
         }
         let response = line.send(request).await.map_err(Failed::unless_written)?;
         line.note(response.headers());
-        // hyper speaks as its peer does, and would send a body without a length as none at all.
-        let pool = (response.version() != Version::HTTP_10).then(|| Arc::clone(self));
-        Ok(response.map(|body| AnswerBody::from_line(body, line, pool)))
+        Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
     }
 
     async fn send_shared(

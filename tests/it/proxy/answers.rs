@@ -125,6 +125,35 @@ async fn that_end_with_the_connection_end_well() {
     assert_eq!(client.chunked().await, b"all of it");
 }
 
+/// What comes in chunks is read as such, of whatever version it says that it is.
+#[tokio::test]
+async fn of_old_upstreams_are_whole_in_chunks() {
+    for (head, expected) in [
+        ("HTTP/1.0 200 OK\r\nX: 1\r\n", "HTTP/1.1 200 OK\r\nX: 1\r\n"),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nX: 1\r\n", "HTTP/1.1 200 OK\r\nX: 1\r\n"),
+        ("HTTP/1.0 429 Later\r\n", "HTTP/1.1 429 Later\r\n"),
+        ("HTTP/1.0 100 Continue\r\n\r\nHTTP/1.0 200\r\n", "HTTP/1.1 200 \r\n"),
+        ("\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\n"),
+    ] {
+        let (_proxy, upstream, mut client) = stage().await;
+        for is_in_pieces in [true, false] {
+            client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+            // Old ones close, or are not asked again.
+            let mut server = upstream.accept().await;
+            server.head().await;
+            let answer = format!("{head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+            for piece in answer.as_bytes().chunks(if is_in_pieces { 1 } else { answer.len() }) {
+                server.send(piece).await;
+                tokio::task::yield_now().await;
+            }
+            client.expect(expected).await;
+            client.expect("Transfer-Encoding: chunked\r\n\r\n").await;
+            assert_eq!(client.chunked().await, b"abc");
+            assert_eq!(server.closed().await, Closing::Finished);
+        }
+    }
+}
+
 #[tokio::test]
 async fn to_old_clients_end_with_the_connection() {
     let (_proxy, upstream, mut client) = stage().await;
