@@ -1,8 +1,10 @@
 //! The head of an answer, in words that hyper takes.
 //!
 //! hyper has no answer that is of HTTP/1.0 and comes in chunks, which other clients read. So what is said of its
-//! version is said in another way: that the connection ends with it. Nothing else is changed, and nothing but a line
-//! that has not ended is held back.
+//! version is said in another way: that the connection ends with it. And it takes a transfer coding, even one that
+//! leaves the body as it is, for a word against the body's length. So a line that names no other is left out.
+//!
+//! Nothing else is changed, and nothing but a line that has not ended is held back.
 
 use std::borrow::Cow;
 use std::io::Error;
@@ -108,7 +110,9 @@ impl Head {
                 if is_empty {
                     self.next = if is_interim { Part::Status } else { Part::Rest };
                 }
-                self.told.extend_from_slice(line);
+                if !is_void(line) {
+                    self.told.extend_from_slice(line);
+                }
             }
             Part::Rest => {}
         }
@@ -131,6 +135,15 @@ impl Head {
 fn is_interim(line: &[u8]) -> bool {
     let code = line.get(NEW.len()..).unwrap_or_default();
     code.starts_with(b"1") && !code.starts_with(b"101")
+}
+
+/// Whether the line names a transfer coding, but none that does anything.
+fn is_void(line: &[u8]) -> bool {
+    let Some(colon) = memchr::memchr(b':', line) else { return false };
+    let (name, codings) = (line[..colon].trim_ascii_end(), &line[colon + 1..]);
+    let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    name.eq_ignore_ascii_case(b"transfer-encoding")
+        && codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
 #[cfg(test)]
@@ -165,6 +178,26 @@ mod tests {
             ("SSH-2.0-OpenSSH\n", "SSH-2.0-OpenSSH\n"),
         ] {
             assert_eq!(told(came.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn codings_that_leave_a_body_as_it_is_are_none() {
+        for (line, expected) in [
+            ("Transfer-Encoding: identity\r\n", true),
+            ("transfer-encoding:Identity\n", true),
+            ("Transfer-Encoding : identity , identity\r\n", true),
+            // It may go on in the next line.
+            ("Transfer-Encoding:\r\n", false),
+            ("Transfer-Encoding: identity,\r\n", false),
+            ("Transfer-Encoding: identity, chunked\r\n", false),
+            ("Transfer-Encoding: chunked\r\n", false),
+            ("Transfer-Encoding: gzip\r\n", false),
+            ("Content-Encoding: identity\r\n", false),
+            ("Transfer-Encoding\r\n", false),
+            ("\r\n", false),
+        ] {
+            assert_eq!(is_void(line.as_bytes()), expected, "{line}");
         }
     }
 
