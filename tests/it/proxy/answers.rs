@@ -1,5 +1,7 @@
 //! What an answer looks like when it reaches the client.
 
+use std::fmt::Write;
+
 use super::stage;
 use super::wire::Closing;
 
@@ -109,6 +111,18 @@ async fn come_back_byte_for_byte() {
         ),
     ] {
         check(method, answer, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn carry_many_header_lines() {
+    for lines in [101, 250] {
+        let mut answer = "HTTP/1.1 200 OK\r\n".to_owned();
+        for index in 0..lines {
+            write!(answer, "X-Line-{index}: {index}\r\n").unwrap();
+        }
+        answer.push_str("Content-Length: 2\r\n\r\nok");
+        check("GET", &answer, &answer).await;
     }
 }
 
