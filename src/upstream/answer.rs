@@ -36,7 +36,7 @@ pub enum AnswerError {
 
 enum Source<B: Body + 'static> {
     /// A connection that is driven here.
-    Line { line: Box<Line<B>>, pool: Option<Arc<Pool<B>>> },
+    Line { line: Box<Line<B>>, pool: Arc<Pool<B>> },
     /// One that drives itself; its place on it.
     Shared(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
 }
@@ -47,7 +47,7 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     /// A body that comes from `line`, which belongs in `pool` if it may be used again.
-    pub(super) fn from_line(body: Incoming, line: Box<Line<B>>, pool: Option<Arc<Pool<B>>>) -> Self {
+    pub(super) fn from_line(body: Incoming, line: Box<Line<B>>, pool: Arc<Pool<B>>) -> Self {
         let mut answer = Self { body, source: Some(Source::Line { line, pool }) };
         if answer.body.is_end_stream() {
             answer.give_back();
@@ -70,7 +70,7 @@ where
     }
 
     fn give_back(&mut self) {
-        if let Some(Source::Line { mut line, pool: Some(pool) }) = self.source.take()
+        if let Some(Source::Line { mut line, pool }) = self.source.take()
             && line.rest()
         {
             pool.give_back(line);

@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::hearing::{Doubt, Hearing};
+use super::hearing::{Cue, Hearing};
 use super::line::Line;
 use super::own;
 use super::proxy::Proxy;
@@ -96,7 +96,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    let doubt = Doubt::default();
+    let cue = Cue::default();
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
@@ -104,10 +104,10 @@ where
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
         .ignore_invalid_headers_in_responses(true)
-        .handshake(Hearing::new(stream, doubt.clone()))
+        .handshake(Hearing::new(stream, cue.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http1(Box::new(Line::new(sender, connection, doubt))))
+    Ok(Connected::Http1(Box::new(Line::new(sender, connection, cue))))
 }
 
 async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>

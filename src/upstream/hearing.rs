@@ -9,6 +9,8 @@
 //!
 //! A connection that was kept may have been closed just now, which the runtime hears of when it next waits. So whoever
 //! is about to send something more has the system asked.
+//!
+//! What is read once a request has begun to be written is the head of its answer, up to its end.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem;
@@ -24,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::TcpStream;
 
 use super::connect::Made;
+use super::head::Head;
 
 /// See the module.
 pub(super) struct Hearing<S> {
@@ -31,12 +34,21 @@ pub(super) struct Hearing<S> {
     /// Writing has failed because the other side has closed.
     is_deaf: bool,
     speech: Speech,
-    doubt: Doubt,
+    head: Head,
+    cue: Cue,
 }
 
-/// Whether a stream, on which nothing is to come now, is to be looked at before it is believed to be open.
+/// What a stream is told by who uses it.
 #[derive(Clone, Default)]
-pub(super) struct Doubt(Arc<AtomicBool>);
+pub(super) struct Cue(Arc<Cues>);
+
+#[derive(Default)]
+struct Cues {
+    /// Nothing is to come now: the stream is looked at before it is believed to be open.
+    is_doubted: AtomicBool,
+    /// What is written next begins a request.
+    is_request_due: AtomicBool,
+}
 
 /// A stream that can be looked at without reading from it.
 pub(super) trait Socket {
@@ -51,8 +63,8 @@ enum Speech {
 }
 
 impl<S> Hearing<S> {
-    pub(super) fn new(stream: S, doubt: Doubt) -> Self {
-        Self { stream, is_deaf: false, speech: Speech::Awaited(None), doubt }
+    pub(super) fn new(stream: S, cue: Cue) -> Self {
+        Self { stream, is_deaf: false, speech: Speech::Awaited(None), head: Head::default(), cue }
     }
 
     /// What comes of writing, or of `dropped` where the other side has closed.
@@ -68,10 +80,13 @@ impl<S> Hearing<S> {
 
     fn spoken(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
         let polled = self.written(polled, all);
-        if matches!(polled, Poll::Ready(Ok(1..)))
-            && let Speech::Awaited(Some(reader)) = mem::replace(&mut self.speech, Speech::Begun)
-        {
-            reader.wake();
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            if self.cue.begins_request() {
+                self.head.begin();
+            }
+            if let Speech::Awaited(Some(reader)) = mem::replace(&mut self.speech, Speech::Begun) {
+                reader.wake();
+            }
         }
         polled
     }
@@ -81,14 +96,23 @@ fn is_closed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 
-impl Doubt {
+impl Cue {
     /// From here on the stream is looked at wherever it has nothing to read, or no more.
-    pub(super) fn raise(&self, raised: bool) {
-        self.0.store(raised, Ordering::Relaxed);
+    pub(super) fn doubt(&self, is_doubted: bool) {
+        self.0.is_doubted.store(is_doubted, Ordering::Relaxed);
     }
 
-    fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// What is written next begins a request.
+    pub(super) fn request(&self) {
+        self.0.is_request_due.store(true, Ordering::Relaxed);
+    }
+
+    fn is_doubted(&self) -> bool {
+        self.0.is_doubted.load(Ordering::Relaxed)
+    }
+
+    fn begins_request(&self) -> bool {
+        self.0.is_request_due.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -118,8 +142,13 @@ impl<S: Read + Socket + Unpin> Read for Hearing<S> {
             *reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if polled.is_pending() && self.doubt.is_raised() && is_readable(self.stream.socket()) {
+        let Self { stream, head, cue, .. } = &mut *self;
+        let polled = if head.is_open() {
+            head.poll_read(stream, cx, buffer)
+        } else {
+            Pin::new(&mut *stream).poll_read(cx, buffer)
+        };
+        if polled.is_pending() && cue.is_doubted() && is_readable(stream.socket()) {
             // Nothing read: the end.
             return Poll::Ready(Ok(()));
         }
@@ -207,7 +236,7 @@ mod tests {
             (ErrorKind::Other, false),
         ] {
             let cx = &mut Context::from_waker(Waker::noop());
-            let mut stream = Hearing::new(Failing(kind, 0), Doubt::default());
+            let mut stream = Hearing::new(Failing(kind, 0), Cue::default());
             let mut stream = Pin::new(&mut stream);
             let told = |polled: Poll<Result<usize, Error>>| match polled {
                 Poll::Ready(told) => told.map_err(|error| error.kind()),

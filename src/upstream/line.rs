@@ -19,7 +19,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
-use super::hearing::Doubt;
+use super::hearing::Cue;
 
 /// How much earlier than the upstream a connection is given up.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(super) struct Line<B: Body + 'static> {
     bell: Arc<Bell>,
     /// `bell` as the connection sees it; the same one every time, so that nothing is registered anew.
     waker: Waker,
-    doubt: Doubt,
+    cue: Cue,
     /// How long the upstream says that it keeps it, when nothing is asked.
     kept: Option<Duration>,
 }
@@ -52,10 +52,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, doubt: Doubt) -> Self {
+    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, cue: Cue) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker, doubt, kept: None }
+        Self { sender, connection: Some(connection), bell, waker, cue, kept: None }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -63,6 +63,7 @@ where
         &mut self,
         request: Request<B>,
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
+        self.cue.request();
         let mut answer = pin!(self.sender.try_send_request(request));
         std::future::poll_fn(|cx| self.turn(cx, |cx| answer.as_mut().poll(cx))).await
     }
@@ -95,10 +96,10 @@ where
 
     /// Whether another request can be sent, as far as the system knows of it now.
     pub(super) fn is_open(&mut self) -> bool {
-        self.doubt.raise(true);
+        self.cue.doubt(true);
         let is_open = self.rest();
         // What comes from here on is an answer.
-        self.doubt.raise(false);
+        self.cue.doubt(false);
         is_open
     }
 

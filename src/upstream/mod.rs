@@ -7,6 +7,7 @@ mod answer;
 mod base_url;
 mod client;
 mod connect;
+mod head;
 mod hearing;
 mod line;
 mod own;

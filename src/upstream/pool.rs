@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, Uri};
 use http_body::Body;
 use hyper::client::conn::TrySendError;
 use tokio::time::Instant;
@@ -75,8 +75,8 @@ where
     }
 
     /// Sends `request` and waits for the head of the answer. A request that found its kept connection closed
-    /// before any of it was written, or that the upstream refused unread, is sent on another; nothing else is ever
-    /// sent twice.
+    /// before any of it was written, or that the upstream refused unread, is sent on another; and so is one that does
+    /// no harm, on a new one, if its kept connection broke. Nothing else is ever sent twice.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Request<B>,
@@ -86,30 +86,28 @@ where
     {
         let address = request.uri().clone();
         let mut resends = RESENDS;
+        let mut kept = self.take();
         loop {
-            let kept = self.take();
             let is_kept = kept.is_some();
+            let harmless = if is_kept { resend::harmless(&request) } else { None };
             let carrier = match kept {
                 Some(carrier) => carrier,
                 // Seldom needed, and much larger than the rest.
                 None => Box::pin(self.connect(address.clone())).await?,
             };
-            let sent = match carrier {
-                Carrier::Line(line) => self.send_on_line(line, request, &address).await,
-                Carrier::Seat(seat) => Self::send_shared(seat, request, &address).await,
-            };
-            let failed = match sent {
+            let failed = match self.send_on(carrier, request, &address).await {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            match failed.again {
-                Some(Again::Unwritten(unsent)) if is_kept => request = unsent,
-                Some(Again::Refused(unread)) if resends > 0 => {
+            (request, kept) = match (failed.again, harmless) {
+                (Some(Again::Unwritten(unsent)), _) if is_kept => (unsent, self.take()),
+                (Some(Again::Refused(unread)), _) if resends > 0 => {
                     resends -= 1;
-                    request = unread;
+                    (unread, self.take())
                 }
+                (None, Some(harmless)) if resend::is_break(&failed.error) => (harmless, None),
                 _ => return Err(SendError::from_sending(&failed.error)),
-            }
+            };
         }
     }
 
@@ -129,6 +127,21 @@ where
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
+    async fn send_on(
+        self: &Arc<Self>,
+        carrier: Carrier<B>,
+        request: Request<B>,
+        address: &Uri,
+    ) -> Result<Response<AnswerBody<B>>, Failed<B>>
+    where
+        B: Resend,
+    {
+        match carrier {
+            Carrier::Line(line) => self.send_on_line(line, request, address).await,
+            Carrier::Seat(seat) => Self::send_shared(seat, request, address).await,
+        }
+    }
+
     async fn send_on_line(
         self: &Arc<Self>,
         mut line: Box<Line<B>>,
@@ -143,9 +156,7 @@ where
         }
         let response = line.send(request).await.map_err(Failed::unless_written)?;
         line.note(response.headers());
-        // hyper speaks as its peer does, and would send a body without a length as none at all.
-        let pool = (response.version() != Version::HTTP_10).then(|| Arc::clone(self));
-        Ok(response.map(|body| AnswerBody::from_line(body, line, pool)))
+        Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
     }
 
     async fn send_shared(

@@ -1,9 +1,14 @@
-//! Requests that an upstream has refused unread, and how they are sent once more.
+//! Requests that got no answer, and which of them are sent once more.
 //!
-//! Only what the upstream says it has not begun to process may be sent a second time: a request costs money.
+//! A request costs money. So only what the upstream says it has not begun to process may be sent a second time, or
+//! what asks for nothing to be done.
+
+use std::error::Error;
+use std::io;
 
 use bytes::Bytes;
 use http::Request;
+use http_body::Body;
 use http_body_util::Full;
 
 /// A body that may have to be sent once more.
@@ -28,10 +33,26 @@ pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Request<B>> {
     Some(copy)
 }
 
+/// The same request, if it may come twice: it has no body, and a method by which nothing is done (RFC 9110, 9.2.1).
+pub(super) fn harmless<B: Resend + Body>(request: &Request<B>) -> Option<Request<B>> {
+    let is_harmless = request.method().is_safe() && request.body().is_end_stream();
+    is_harmless.then(|| copy(request)).flatten()
+}
+
+/// Whether the connection has ended where an answer was to begin.
+pub(super) fn is_break(error: &hyper::Error) -> bool {
+    let is_lost = |cause: &(dyn Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        let io = io.or_else(|| cause.downcast_ref::<h2::Error>().and_then(h2::Error::get_io));
+        io.is_some_and(|error| error.kind() != io::ErrorKind::TimedOut)
+    };
+    error.is_incomplete_message() || error.source().is_some_and(is_lost)
+}
+
 /// Whether an HTTP/2 upstream says that it has not begun to process the request (RFC 9113, 8.7): it closes the
 /// connection and has come only to an earlier one, or it takes no more of them.
 pub(super) fn is_refusal(error: &hyper::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
         let is_closing = cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR);
         let is_refused = cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM);

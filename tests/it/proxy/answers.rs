@@ -1,5 +1,7 @@
 //! What an answer looks like when it reaches the client.
 
+use std::fmt::Write;
+
 use super::stage;
 use super::wire::Closing;
 
@@ -11,11 +13,11 @@ async fn check(method: &str, answer: &str, expected: &str) {
     server.head().await;
     server.send(answer).await;
     client.expect(expected).await;
-    // Whatever the answer was, the connection is good for another request.
-    client.send("GET /next HTTP/1.1\r\nhost: me\r\n\r\n").await;
-    assert!(server.head().await.starts_with("GET /next "));
-    server.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-    client.expect("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    // Whatever the answer was, the connection is good for another request, and for such an answer.
+    client.send(format!("{method} /next HTTP/1.1\r\nhost: me\r\n\r\n")).await;
+    assert!(server.head().await.starts_with(&format!("{method} /next ")));
+    server.send(answer).await;
+    client.expect(expected).await;
 }
 
 #[tokio::test]
@@ -66,6 +68,17 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
+        // A coding that leaves the body as it is leaves it its length, or its chunks.
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nX: 1\r\nContent-Length: 3\r\n\r\nabc",
+        ),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
         // Lines that are not as they should be cost no answer.
         (
             "GET",
@@ -102,6 +115,18 @@ async fn come_back_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn carry_many_header_lines() {
+    for lines in [101, 250] {
+        let mut answer = "HTTP/1.1 200 OK\r\n".to_owned();
+        for index in 0..lines {
+            write!(answer, "X-Line-{index}: {index}\r\n").unwrap();
+        }
+        answer.push_str("Content-Length: 2\r\n\r\nok");
+        check("GET", &answer, &answer).await;
+    }
+}
+
+#[tokio::test]
 async fn keep_their_trailers() {
     let (_proxy, upstream, mut client) = stage().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\nte: trailers\r\nconnection: te\r\n\r\n").await;
@@ -123,6 +148,35 @@ async fn that_end_with_the_connection_end_well() {
     server.finish().await;
     client.expect("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
     assert_eq!(client.chunked().await, b"all of it");
+}
+
+/// What comes in chunks is read as such, of whatever version it says that it is.
+#[tokio::test]
+async fn of_old_upstreams_are_whole_in_chunks() {
+    for (head, expected) in [
+        ("HTTP/1.0 200 OK\r\nX: 1\r\n", "HTTP/1.1 200 OK\r\nX: 1\r\n"),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nX: 1\r\n", "HTTP/1.1 200 OK\r\nX: 1\r\n"),
+        ("HTTP/1.0 429 Later\r\n", "HTTP/1.1 429 Later\r\n"),
+        ("HTTP/1.0 100 Continue\r\n\r\nHTTP/1.0 200\r\n", "HTTP/1.1 200 \r\n"),
+        ("\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\n"),
+    ] {
+        let (_proxy, upstream, mut client) = stage().await;
+        for is_in_pieces in [true, false] {
+            client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+            // Old ones close, or are not asked again.
+            let mut server = upstream.accept().await;
+            server.head().await;
+            let answer = format!("{head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+            for piece in answer.as_bytes().chunks(if is_in_pieces { 1 } else { answer.len() }) {
+                server.send(piece).await;
+                tokio::task::yield_now().await;
+            }
+            client.expect(expected).await;
+            client.expect("Transfer-Encoding: chunked\r\n\r\n").await;
+            assert_eq!(client.chunked().await, b"abc");
+            assert_eq!(server.closed().await, Closing::Finished);
+        }
+    }
 }
 
 #[tokio::test]

@@ -20,14 +20,20 @@ async fn ask(client: &mut Peer, server: &mut Peer) {
     client.expect(OK).await;
 }
 
-#[tokio::test]
-async fn are_kept_on_both_sides() {
-    let (proxy, upstream, mut client) = stage().await;
+/// The upstream's side of a connection that has carried a request.
+async fn carried(upstream: &TestUpstream, client: &mut Peer) -> Peer {
     client.send(ASK).await;
     let mut server = upstream.accept().await;
     server.message().await;
     server.send(OK).await;
     client.expect(OK).await;
+    server
+}
+
+#[tokio::test]
+async fn are_kept_on_both_sides() {
+    let (proxy, upstream, mut client) = stage().await;
+    let mut server = carried(&upstream, &mut client).await;
     for _ in 0..3 {
         ask(&mut client, &mut server).await;
     }
@@ -70,6 +76,55 @@ async fn closed_by_the_upstream_are_replaced_unnoticed() {
             server.hang_up();
         }
     }
+}
+
+#[tokio::test]
+async fn that_break_under_a_request_are_replaced_unnoticed_where_it_does_no_harm() {
+    for (request, is_harmless) in [
+        ("GET /x?y HTTP/1.1\r\nHost: me\r\nX-Key: k\r\n\r\n", true),
+        ("HEAD /x HTTP/1.1\r\nHost: me\r\n\r\n", true),
+        ("GET /x HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}", false),
+        ("DELETE /x HTTP/1.1\r\nHost: me\r\n\r\n", false),
+        ("POST /x HTTP/1.1\r\nHost: me\r\n\r\n", false),
+        (ASK, false),
+    ] {
+        for is_reset in [false, true] {
+            let (_proxy, upstream, mut client) = stage().await;
+            let mut kept = carried(&upstream, &mut client).await;
+            client.send(request).await;
+            let first = kept.message().await;
+            if is_reset {
+                kept.reset();
+            } else {
+                kept.hang_up();
+            }
+            if is_harmless {
+                let mut server = upstream.accept().await;
+                assert_eq!(server.message().await, first);
+                server.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+                client.expect("HTTP/1.1 204 No Content\r\n\r\n").await;
+            } else {
+                let head = client.head().await;
+                assert!(head.starts_with("HTTP/1.1 502 "), "{request} {head}");
+                assert!(upstream.is_quiet(), "{request}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn that_were_not_kept_are_not_replaced() {
+    let (_proxy, upstream, mut client) = stage().await;
+    let mut kept = carried(&upstream, &mut client).await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    kept.head().await;
+    kept.hang_up();
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.hang_up();
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+    assert!(upstream.is_quiet());
 }
 
 #[tokio::test]

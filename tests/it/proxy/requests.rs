@@ -24,6 +24,11 @@ async fn go_through_byte_for_byte() {
             "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: me\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
             "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: {host}\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
         ),
+        // What should have been escaped, as far as that can be read.
+        (
+            "GET /caf\u{e9}/{x}\"|^?\u{20ac}=`1` HTTP/1.1\r\nhost: me\r\n\r\n",
+            "GET /caf\u{e9}/{x}\"|^?\u{20ac}=`1` HTTP/1.1\r\nhost: {host}\r\n\r\n",
+        ),
         // Any method, any content type, a body that looks like nothing.
         (
             "FROB /x HTTP/1.1\r\nHOST: me\r\nContent-Type: x/y; z=\"\u{e9}\"\r\nContent-Length: 5\r\n\r\n\0\x01\r\n\x02",

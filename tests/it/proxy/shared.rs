@@ -253,10 +253,16 @@ impl Refusal {
 async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
     const PREFACE: usize = 24;
     const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-    const HEADERS: u8 = 1;
-    const END_STREAM: u8 = 1;
     stream.write_all(EMPTY_SETTINGS).await.unwrap();
     stream.read_exact(&mut [0; PREFACE]).await.unwrap();
+    hear(stream, whole).await;
+    stream.write_all(frames).await.unwrap();
+}
+
+/// Reads up to the head of a request, or its end.
+async fn hear(stream: &mut TlsStream<TcpStream>, whole: bool) {
+    const HEADERS: u8 = 1;
+    const END_STREAM: u8 = 1;
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.unwrap();
@@ -267,7 +273,6 @@ async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
             break;
         }
     }
-    stream.write_all(frames).await.unwrap();
 }
 
 async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
@@ -381,5 +386,44 @@ async fn get_what_they_refused_unread_once_more() {
         (POST, untouched, Refusal::GoAway(0, ENHANCE_YOUR_CALM), 1, failed),
     ] {
         check(ask, preparing, refusal, times, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn get_what_does_no_harm_once_more_when_a_connection_breaks() {
+    const GET: &str = "GET /x HTTP/1.1\r\nhost: me\r\n\r\n";
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    // `:status: 204` of the static table; END_HEADERS and END_STREAM.
+    const NO_CONTENT: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x89];
+    for (ask, preparing, expected) in [
+        (GET, None, "HTTP/1.1 200 "),
+        (POST, None, "HTTP/1.1 502 "),
+        (POST, Some(Preparing::Untouched), "HTTP/1.1 502 "),
+    ] {
+        for is_reset in [false, true] {
+            let (listener, settings) = listen().await;
+            let gateway = TestGateway::with_upstream(settings);
+            let proxy = Proxy::start(match preparing {
+                None => gateway,
+                Some(preparing) => gateway.preparing(preparing),
+            });
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async move {
+                let mut stream = accept(&listener).await;
+                say(&mut stream, true, NO_CONTENT).await;
+                hear(&mut stream, true).await;
+                if is_reset {
+                    stream.get_ref().0.set_zero_linger().unwrap();
+                }
+                drop(stream);
+                serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await;
+            });
+            let mut client = proxy.client().await;
+            client.send(GET).await;
+            assert!(client.head().await.starts_with("HTTP/1.1 204 "));
+            client.send(ask).await;
+            let head = client.head().await;
+            assert!(head.starts_with(expected), "{ask} {is_reset}: {head}");
+        }
     }
 }
