@@ -19,6 +19,7 @@ const PIECE: usize = 8192;
 /// Bytes of a line; hyper takes no head that is as long.
 const MAX_LINE: usize = 512 * 1024;
 
+const BEGINNING: &[u8] = b"HTTP/1.";
 const OLD: &[u8] = b"HTTP/1.0 ";
 const NEW: &[u8] = b"HTTP/1.1 ";
 
@@ -28,6 +29,8 @@ pub(super) struct Head {
     next: Part,
     /// The beginning of a line whose end is still to come.
     line: Vec<u8>,
+    /// A line that is left out, unless it goes on in the next one.
+    void: Vec<u8>,
     /// What is to be read in place of what came.
     told: Vec<u8>,
 }
@@ -67,10 +70,11 @@ impl Head {
             let mut piece = [0; PIECE];
             let mut piece = ReadBuf::new(&mut piece);
             ready!(Pin::new(&mut *stream).poll_read(cx, piece.unfilled()))?;
-            if piece.filled().is_empty() {
-                return Poll::Ready(Ok(()));
+            match piece.filled() {
+                [] if self.line.is_empty() => return Poll::Ready(Ok(())),
+                [] => self.let_go(),
+                filled => self.take(filled),
             }
-            self.take(piece.filled());
         }
         let length = buffer.remaining().min(self.told.len());
         buffer.put_slice(&self.told[..length]);
@@ -91,11 +95,26 @@ impl Head {
             self.tell(&line);
             came = rest;
         }
-        self.line.extend_from_slice(came);
-        if self.next == Part::Rest || self.line.len() > MAX_LINE {
-            self.next = Part::Rest;
-            self.told.append(&mut self.line);
+        if self.next == Part::Rest {
+            return self.told.extend_from_slice(came);
         }
+        self.line.extend_from_slice(came);
+        if !self.may_be_of_head() {
+            self.let_go();
+        }
+    }
+
+    /// Whether what has come of a line may become one of a head.
+    fn may_be_of_head(&self) -> bool {
+        let begins = &self.line[..self.line.len().min(BEGINNING.len())];
+        let is_status = BEGINNING.starts_with(begins) || self.line == b"\r";
+        self.line.len() <= MAX_LINE && (self.next != Part::Status || is_status)
+    }
+
+    /// What has come is no head, or its end never comes.
+    fn let_go(&mut self) {
+        self.next = Part::Rest;
+        self.told.append(&mut mem::take(&mut self.line));
     }
 
     fn tell(&mut self, line: &[u8]) {
@@ -110,7 +129,13 @@ impl Head {
                 if is_empty {
                     self.next = if is_interim { Part::Status } else { Part::Rest };
                 }
-                if !is_void(line) {
+                let void = mem::take(&mut self.void);
+                if line.starts_with(b" ") || line.starts_with(b"\t") {
+                    self.told.extend(void);
+                }
+                if is_void(line) {
+                    self.void = line.to_vec();
+                } else {
                     self.told.extend_from_slice(line);
                 }
             }
@@ -176,6 +201,17 @@ mod tests {
             ("HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n"),
             ("SSH-2.0-OpenSSH\n", "SSH-2.0-OpenSSH\n"),
+            // Of what cannot become a head, nothing is held back.
+            ("\u{15}\u{3}\u{3}", "\u{15}\u{3}\u{3}"),
+            ("\r", ""),
+            ("HTTP/1", ""),
+            ("HTTP/2", "HTTP/2"),
+            // A line may go on in the next.
+            ("HTTP/1.1 2\nTransfer-Encoding: identity\na: 1\n\n", "HTTP/1.1 2\na: 1\n\n"),
+            (
+                "HTTP/1.1 2\nTransfer-Encoding: identity\n , chunked\n\n",
+                "HTTP/1.1 2\nTransfer-Encoding: identity\n , chunked\n\n",
+            ),
         ] {
             assert_eq!(told(came.as_bytes()), expected);
         }
@@ -203,7 +239,22 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_not_waited_for() {
-        let long = vec![b'x'; MAX_LINE + 1];
+        let long = [NEW, &vec![b'x'; MAX_LINE]].concat();
         assert_eq!(told(&long).len(), long.len());
+    }
+
+    #[test]
+    fn what_has_come_of_a_line_is_told_at_the_end() {
+        let (mut head, mut stream) = (Head::default(), hyper_util::rt::TokioIo::new(&b"HTTP/1"[..]));
+        head.begin();
+        let mut buffer = [0; 9];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..2 {
+            let polled = head.poll_read(&mut stream, &mut cx, buffer.unfilled());
+            assert!(matches!(polled, Poll::Ready(Ok(()))));
+        }
+        assert_eq!(buffer.filled(), b"HTTP/1");
+        assert!(!head.is_open());
     }
 }
