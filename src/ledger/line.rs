@@ -24,11 +24,17 @@ pub(super) struct Forms {
     pub(super) terse: String,
 }
 
-/// A value of the kinds that records are made of, as JSON; an error for any other.
-pub(super) fn forms(value: &impl Serialize) -> Result<Forms, fmt::Error> {
+/// A value as JSON. What is not of the kinds that records are made of is written whole in both forms.
+pub(super) fn forms(value: &impl Serialize) -> Forms {
     let mut line = Line { whole: String::with_capacity(LINE), idle: Vec::new() };
-    value.serialize(&mut line)?;
-    Ok(Forms { terse: line.terse(), whole: line.whole })
+    if value.serialize(&mut line).is_err() {
+        let whole = serde_json::to_string(value).unwrap_or_default();
+        return Forms { terse: whole.clone(), whole };
+    }
+    let terse = line.terse();
+    // Many may wait to be stored.
+    line.whole.shrink_to_fit();
+    Forms { terse, whole: line.whole }
 }
 
 struct Line {
@@ -39,7 +45,8 @@ struct Line {
 
 impl Line {
     fn terse(&self) -> String {
-        let mut terse = String::with_capacity(self.whole.len());
+        let idle: usize = self.idle.iter().map(Range::len).sum();
+        let mut terse = String::with_capacity(self.whole.len() - idle);
         let mut from = 0;
         for idle in self.idle.iter().cloned().chain([self.whole.len()..self.whole.len()]) {
             let kept = &self.whole[from..idle.start];
@@ -375,7 +382,7 @@ mod tests {
     proptest! {
         #[test]
         fn both_forms_are_the_same_value(kinds in kinds()) {
-            let forms = forms(&kinds).unwrap();
+            let forms = forms(&kinds);
             prop_assert_eq!(&forms.whole, &serde_json::to_string(&kinds).unwrap());
             let read: Kinds = serde_json::from_str(&forms.terse).unwrap();
             prop_assert_eq!(read, kinds, "{}", forms.terse);
@@ -397,13 +404,14 @@ mod tests {
             (Kinds { flag: true, small: 1, ..Kinds::default() }, r#"{"flag":true,"small":1}"#),
             (Kinds::default(), "{}"),
         ] {
-            assert_eq!(forms(&kinds).unwrap().terse, expected);
+            assert_eq!(forms(&kinds).terse, expected);
         }
     }
 
     #[test]
-    fn what_no_record_has_is_an_error() {
-        assert!(forms(&(1, 2)).is_err());
-        assert!(forms(&BTreeMap::from([("a", Err::<(), u8>(1))])).is_err());
+    fn what_no_record_has_is_written_whole() {
+        let odd = (Inner::default(), [0, 1]);
+        let forms = forms(&odd);
+        assert_eq!((&*forms.whole, &*forms.terse), (r#"[{"first":0,"second":null},[0,1]]"#, &*forms.whole));
     }
 }

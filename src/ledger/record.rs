@@ -393,7 +393,7 @@ impl Record {
 
     /// The row that the store keeps of it.
     pub fn row(&self, at_ms: i64) -> LedgerRow {
-        let forms = forms(self).unwrap_or_default();
+        let forms = forms(self);
         LedgerRow {
             id: self.id.clone(),
             at_ms,
