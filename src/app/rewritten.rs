@@ -68,9 +68,15 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Whether the model refuses reasoning when something before it is not what it was sent.
+    /// Whether the model refuses reasoning when something before it is not what it was sent, as in the original.
     pub(super) fn is_bound(&self) -> bool {
-        self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
+        self.was_edited() && self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
+    }
+
+    /// Whether something that was sent before was sent in another form than it came.
+    pub(super) fn was_edited(&self) -> bool {
+        let place = self.place.as_ref().filter(|place| place.sent > 0);
+        place.is_some_and(|place| !place.applied.is_empty() || place.splice.is_some())
     }
 
     /// The conversation that the request with this record is booked on.

@@ -335,35 +335,46 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
-/// The original's refusal is the client's own, but with models whose reasoning is bound: these refuse it for not being what
-/// was sent before. A client has to hear that its prompt is too long, though.
+/// The original's refusal is the client's own, but with models whose reasoning is bound: these refuse it where it is not
+/// what was sent before. A client has to hear that its prompt is too long, though.
 #[test]
 fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
     const TOO_LONG: &str = "prompt is too long: 210000 tokens > 200000 maximum";
     const LIMITS: &str = "You have reached your specified API usage limits";
     const SIGNATURE: &str = "messages.1.content.0: Invalid `signature` in `thinking` block";
-    for (model, of_the_original, expected) in [
-        ("claude-fable-5-2", SIGNATURE, LIMITS),
-        ("claude-fable-5-2", TOO_LONG, TOO_LONG),
-        ("claude-sonnet-4-6", SIGNATURE, SIGNATURE),
-        ("claude-sonnet-4-6", TOO_LONG, TOO_LONG),
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    for (model, before, of_the_original, expected) in [
+        ("claude-fable-5-2", Some(&first), SIGNATURE, LIMITS),
+        ("claude-fable-5-2", Some(&first), TOO_LONG, TOO_LONG),
+        ("claude-fable-5-2", None, SIGNATURE, SIGNATURE),
+        ("claude-sonnet-4-6", Some(&first), SIGNATURE, SIGNATURE),
+        ("claude-sonnet-4-6", Some(&first), TOO_LONG, TOO_LONG),
     ] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(move |received| {
+            if !received.text().contains("second line") {
+                return answer(received);
+            }
             let message = if received.text().contains("plimsoll:") { LIMITS } else { of_the_original };
             let error = json!({"type": "invalid_request_error", "message": message});
             (400, json!({"type": "error", "error": error}).to_string())
         });
         let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-        let (status, body) = gateway.post("/v1/messages", &[], &request(model, &[&log("first", 4000)]));
+        let mut results: Vec<&str> = before.into_iter().map(String::as_str).collect();
+        if before.is_some() {
+            assert_eq!(gateway.post("/v1/messages", &[], &request(model, &results)).0, 200);
+        }
+        results.push(&second);
+        let (status, body) = gateway.post("/v1/messages", &[], &request(model, &results));
         let body = String::from_utf8(body).unwrap();
         assert!(status == 400 && body.contains(expected), "{status} {body}");
         gateway.stop();
-        assert_eq!(upstream.received().len(), 2);
+        assert_eq!(upstream.received().len(), results.len() + 1);
         let records = records(home.path());
-        assert_eq!((records.len(), &records[0]["status"]), (1, &json!(400)));
-        assert!(records[0]["error"].as_str().unwrap().contains(expected), "{}", records[0]["error"]);
-        assert_eq!(records[0]["edits"]["original_resent"], json!(true));
+        let record = records.last().unwrap();
+        assert_eq!((records.len(), &record["status"]), (results.len(), &json!(400)));
+        assert!(record["error"].as_str().unwrap().contains(expected), "{}", record["error"]);
+        assert_eq!(record["edits"]["original_resent"], json!(true));
     }
 }
 

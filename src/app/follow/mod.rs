@@ -1,6 +1,7 @@
 //! What is written down of a request: collects it while the answer passes, books it at the end.
 
-use std::collections::BTreeMap;
+mod record;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,15 +12,12 @@ use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
 use super::state::State;
-use super::{Core, clock, secrets};
-use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
-use crate::planner::Level;
+use super::{Core, clock};
 use crate::protocol::{self, Answer, AnswerReader, Framing, Protocol, Refused};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
-use crate::strategy::window::{Gauge, Reading};
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
-use crate::usage::{self, Catalogue, Usage, Vendor};
+use crate::usage::{Usage, Vendor};
 
 /// The share of the usable window from which on the beginning of an answer is looked at before it goes on.
 const NEARLY: f64 = 0.7;
@@ -29,8 +27,6 @@ const LARGE: u64 = 8192;
 const FILLED: f64 = 0.8;
 /// The share that prompt and answer must fill together for the answer to be asked for again at once.
 const FULL: f64 = 0.97;
-/// Bytes of text to a token, where only an estimate is asked for.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// What is known when a request leaves.
 pub(super) struct Start {
@@ -111,110 +107,17 @@ impl Follow {
         }
     }
 
-    fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
-        let billed = self.billed(answer);
-        let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
-        let place = self.facts.place.as_ref();
-        if let (Some(place), Some(answer)) = (place, &answer.id) {
-            self.core.lineage.answered(place, answer);
-        }
-        let id = self.start.id.clone();
-        let conversation = self.facts.conversation(&id);
-        self.learn(answer);
-        Box::new(Record {
-            time: clock::rfc3339(self.at_ms),
-            conversation,
-            session: self.facts.caller.session.clone(),
-            thread: place.map(|place| place.thread.id.clone()),
-            parent: place.and_then(|place| place.thread.parent.clone()),
-            agent: self.facts.caller.agent.clone(),
-            relation: place.map(|place| place.relation.as_str().to_owned()),
-            client: self.facts.caller.client.clone(),
-            protocol: self.protocol.name().to_owned(),
-            upstream: self.upstream.name().to_owned(),
-            model_asked: self.facts.model.clone(),
-            model: billed,
-            messages: self.facts.messages,
-            status: self.status.map(|status| status.as_u16()),
-            outcome: outcome(how).to_owned(),
-            error: error(how, answer).map(|text| self.legible(text)),
-            tokens: answer.usage.as_ref().map(Usage::billed_tokens),
-            output_is_lower_bound: answer.usage.is_some() && !answer.complete,
-            prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
-            output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-            unpriced_charges: answer.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
-            cost,
-            bytes: self.bytes(),
-            edits: self.edits(answer),
-            window: self.facts.level.map(|level| self.window(level, answer)),
-            budget: self.start.budget.as_ref().map(Reached::record),
-            timing: self.timing(),
-            compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
-            profile: self.facts.tuning.as_ref().and_then(|tuning| tuning.profile.clone()),
-            attempt: self.start.attempt.before,
-            overflow: self.overflow,
-            prefix: self.prefix().map(str::to_owned),
-            answer: answer.id.clone(),
-            stop: answer.stop.clone(),
-            id,
-            ..Record::default()
-        })
-    }
-
-    /// A provider's words as they may be written down.
-    fn legible(&self, text: String) -> String {
-        let head = &self.start.head;
-        secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
-    }
-
-    /// The name of the model that is billed.
-    fn billed(&self, answer: &Answer) -> Option<String> {
-        let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
-        Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
-    }
-
-    fn window(&self, level: Level, answer: &Answer) -> Window {
-        let tuning = self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file());
-        let settings = &tuning.policy.window;
-        let reading = level.reading;
-        let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        // What the provider has counted is no estimate.
-        let sent = usage.zip(level.gauge);
-        let sent = sent.map(|(usage, gauge)| Gauge { prompt: usage.context_tokens(), margin: 0, ..gauge });
-        let zone = |gauge: Gauge| gauge.zone(settings).as_str().to_owned();
-        let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
-        Window {
-            prompt_tokens_estimate: level.prompt_tokens,
-            tokens: level.gauge.map(|gauge| gauge.window),
-            reserved: level.gauge.map(|gauge| gauge.reserve),
-            history_budget_estimate: None,
-            zone: level.gauge.map(zone),
-            zone_sent: sent.map(zone),
-            velocity: reading.map(|reading| reading.velocity.round() as i64),
-            steps_until_red: reading.and_then(until_red).map(|steps| steps.floor() as u64),
-            spike: reading.is_some_and(|reading| reading.spike),
-        }
-    }
-
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
         let sent = if self.resent { self.start.received } else { self.start.sent };
-        let read = self.facts.encoded.map(|encoded| sent.saturating_sub(encoded));
+        // What a splice left out was not looked through.
+        let encoded = self.facts.encoded.filter(|_| !self.resent || self.facts.splice.is_none());
+        let read = encoded.map(|encoded| sent.saturating_sub(encoded));
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
         self.core.meter.learn(place.head(), (model, messages), read, usage.context_tokens());
-    }
-
-    /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
-    /// was edited.
-    fn prefix(&self) -> Option<&'static str> {
-        let place = self.facts.place.as_ref().filter(|place| place.sent > 0)?;
-        let event = self.facts.event.is_some() && self.facts.state == State::Edited;
-        let was_edited = !place.applied.is_empty() || place.splice.is_some();
-        let reverted = self.facts.state == State::Unchanged && self.facts.why.is_some() && was_edited;
-        Some(if event || self.resent || reverted { "broken" } else { "kept" })
     }
 
     /// Whether room could be made, and the request sent again.
@@ -252,97 +155,6 @@ impl Follow {
             self.core.windows.refuse(place.head(), self.start.rewritten_to);
         }
     }
-
-    fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
-        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)?;
-        Some(Cost::of(&bill))
-    }
-
-    fn bytes(&self) -> Bytes {
-        let spared: u64 = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        let spared = spared + self.facts.splice.as_ref().map_or(0, |splice| splice.bytes_spared());
-        let (saved, would_have_saved) = match self.facts.state {
-            State::Edited if !self.resent => (spared, 0),
-            State::Observed => (0, spared),
-            _ => (0, 0),
-        };
-        Bytes {
-            received: self.start.received,
-            sent: if self.resent { self.start.received } else { self.start.sent },
-            saved,
-            saved_tokens_estimate: saved / BYTES_PER_TOKEN,
-            would_have_saved,
-        }
-    }
-
-    fn edits(&self, answer: &Answer) -> Edits {
-        let mut parts: BTreeMap<String, u32> = BTreeMap::new();
-        for applied in self.facts.applied.iter() {
-            for rule in applied.decision.rules.split('+') {
-                *parts.entry(rule.to_owned()).or_default() += 1;
-            }
-        }
-        Edits {
-            state: self.facts.state.as_str().to_owned(),
-            why: self.facts.why.clone(),
-            parts,
-            decided: self.facts.fresh as u32,
-            made: self.made(),
-            event: self.facts.event.as_ref().map(|event| Event {
-                reason: event.reason.as_str().to_owned(),
-                cleared: event.cleared,
-                freed_bytes: event.freed_bytes,
-                rewritten_bytes: event.rewritten_bytes,
-                first_message: event.first_message,
-                rung: event.rung.as_str().to_owned(),
-                dropped: event.dropped,
-                cut: event.cut,
-                reasoning: event.reasoning,
-            }),
-            splice: self.facts.splice.as_ref().map(|splice| Splice {
-                rule: splice.rule.to_string(),
-                messages: splice.dropped(),
-                first: splice.first() as u32,
-                end: splice.end() as u32,
-                before: splice.bytes_before,
-                after: splice.bytes_after,
-                made: self.facts.spliced,
-                output: splice.output.clone(),
-            }),
-            original_resent: self.resent,
-            reasoning_dropped: answer.reasoning_dropped,
-            recalls: self.facts.recalls,
-        }
-    }
-
-    /// The decisions that were made with this request. What would have been decided holds for nothing.
-    fn made(&self) -> Vec<Made> {
-        let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
-        let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
-        // Reasoning is not to be had again; the event says how much of it went.
-        let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
-        made.map(|applied| Made {
-            message: applied.part.message,
-            part: applied.part.part,
-            rules: applied.decision.rules.to_string(),
-            before: applied.decision.bytes_before,
-            after: applied.decision.bytes_after,
-            content: applied.decision.content.to_string(),
-            output: applied.decision.output.clone(),
-        })
-        .collect()
-    }
-
-    fn timing(&self) -> Timing {
-        let since = |at: Instant| at.saturating_duration_since(self.start.received_at).as_millis() as u64;
-        Timing {
-            gateway_us: self.start.prepared_at.saturating_duration_since(self.start.received_at).as_micros()
-                as u64,
-            head_ms: self.head_at.map(since),
-            first_byte_ms: self.body_at.map(since),
-            total_ms: since(Instant::now()),
-        }
-    }
 }
 
 impl Exchange for Follow {
@@ -369,8 +181,8 @@ impl Exchange for Follow {
         }
     }
 
-    /// A model whose reasoning is bound refuses the original for not being what it was sent before: the first reason is
-    /// the client's then, unless its prompt is too long.
+    /// A model whose reasoning is bound refuses an original that is not what it was sent before: the first reason is the
+    /// client's then, unless its prompt is too long.
     fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
         let is_too_long = matches!(protocol::refused(status.as_u16(), body), Refused::Overflow { .. });
         if self.facts.is_bound() && !is_too_long { Form::Edited } else { Form::Original }
@@ -478,23 +290,6 @@ fn framing(headers: &HeaderMap) -> Option<Framing> {
         _ if says("application/json") => Some(Framing::Document),
         _ if says("application/vnd.amazon.eventstream") => Some(Framing::Frames),
         _ => None,
-    }
-}
-
-fn outcome(how: &End) -> &'static str {
-    match how {
-        End::Complete => "complete",
-        End::UpstreamBroke => "upstream_broke",
-        End::ClientGone => "client_gone",
-        End::Stopped => "stopped",
-        End::Failed(_) => "failed",
-    }
-}
-
-fn error(how: &End, answer: &Answer) -> Option<String> {
-    match how {
-        End::Failed(fault) => Some(fault.message.to_string()),
-        _ => answer.error.clone(),
     }
 }
 

@@ -1,0 +1,224 @@
+//! What a request's record says of it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::super::budget::Reached;
+use super::super::state::State;
+use super::super::{clock, secrets};
+use super::Follow;
+use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
+use crate::planner::Level;
+use crate::protocol::Answer;
+use crate::server::End;
+use crate::strategy::window::{Gauge, Reading};
+use crate::usage::{self, Catalogue, Usage};
+
+/// Bytes of text to a token, where only an estimate is asked for.
+const BYTES_PER_TOKEN: u64 = 4;
+
+impl Follow {
+    /// The record of a request that has ended so. What its answer tells of the prompt and the thread is remembered.
+    pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
+        let billed = self.billed(answer);
+        let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
+        let place = self.facts.place.as_ref();
+        if let (Some(place), Some(answer)) = (place, &answer.id) {
+            self.core.lineage.answered(place, answer);
+        }
+        let id = self.start.id.clone();
+        let conversation = self.facts.conversation(&id);
+        self.learn(answer);
+        Box::new(Record {
+            time: clock::rfc3339(self.at_ms),
+            conversation,
+            session: self.facts.caller.session.clone(),
+            thread: place.map(|place| place.thread.id.clone()),
+            parent: place.and_then(|place| place.thread.parent.clone()),
+            agent: self.facts.caller.agent.clone(),
+            relation: place.map(|place| place.relation.as_str().to_owned()),
+            client: self.facts.caller.client.clone(),
+            protocol: self.protocol.name().to_owned(),
+            upstream: self.upstream.name().to_owned(),
+            model_asked: self.facts.model.clone(),
+            model: billed,
+            messages: self.facts.messages,
+            status: self.status.map(|status| status.as_u16()),
+            outcome: outcome(how).to_owned(),
+            error: error(how, answer).map(|text| self.legible(text)),
+            tokens: answer.usage.as_ref().map(Usage::billed_tokens),
+            output_is_lower_bound: answer.usage.is_some() && !answer.complete,
+            prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
+            output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
+            unpriced_charges: answer.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
+            cost,
+            bytes: self.bytes(),
+            edits: self.edits(answer),
+            window: self.facts.level.map(|level| self.window(level, answer)),
+            budget: self.start.budget.as_ref().map(Reached::record),
+            timing: self.timing(),
+            compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
+            profile: self.facts.tuning.as_ref().and_then(|tuning| tuning.profile.clone()),
+            attempt: self.start.attempt.before,
+            overflow: self.overflow,
+            prefix: self.prefix().map(str::to_owned),
+            answer: answer.id.clone(),
+            stop: answer.stop.clone(),
+            id,
+            ..Record::default()
+        })
+    }
+
+    /// A provider's words as they may be written down.
+    fn legible(&self, text: String) -> String {
+        let head = &self.start.head;
+        secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
+    }
+
+    /// The name of the model that is billed.
+    fn billed(&self, answer: &Answer) -> Option<String> {
+        let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
+        Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
+    }
+
+    fn window(&self, level: Level, answer: &Answer) -> Window {
+        let tuning = self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file());
+        let settings = &tuning.policy.window;
+        let reading = level.reading;
+        let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
+        // What the provider has counted is no estimate.
+        let sent = usage.zip(level.gauge);
+        let sent = sent.map(|(usage, gauge)| Gauge { prompt: usage.context_tokens(), margin: 0, ..gauge });
+        let zone = |gauge: Gauge| gauge.zone(settings).as_str().to_owned();
+        let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
+        Window {
+            prompt_tokens_estimate: level.prompt_tokens,
+            tokens: level.gauge.map(|gauge| gauge.window),
+            reserved: level.gauge.map(|gauge| gauge.reserve),
+            history_budget_estimate: None,
+            zone: level.gauge.map(zone),
+            zone_sent: sent.map(zone),
+            velocity: reading.map(|reading| reading.velocity.round() as i64),
+            steps_until_red: reading.and_then(until_red).map(|steps| steps.floor() as u64),
+            spike: reading.is_some_and(|reading| reading.spike),
+        }
+    }
+
+    /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
+    /// was edited.
+    fn prefix(&self) -> Option<&'static str> {
+        self.facts.place.as_ref().filter(|place| place.sent > 0)?;
+        let event = self.facts.event.is_some() && self.facts.state == State::Edited;
+        let is_original = self.facts.state == State::Unchanged && self.facts.why.is_some();
+        let reverted = is_original && self.facts.was_edited();
+        Some(if event || self.resent || reverted { "broken" } else { "kept" })
+    }
+
+    fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
+        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)?;
+        Some(Cost::of(&bill))
+    }
+
+    fn bytes(&self) -> Bytes {
+        let spared: u64 = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spared = spared + self.facts.splice.as_ref().map_or(0, |splice| splice.bytes_spared());
+        let (saved, would_have_saved) = match self.facts.state {
+            State::Edited if !self.resent => (spared, 0),
+            State::Observed => (0, spared),
+            _ => (0, 0),
+        };
+        Bytes {
+            received: self.start.received,
+            sent: if self.resent { self.start.received } else { self.start.sent },
+            saved,
+            saved_tokens_estimate: saved / BYTES_PER_TOKEN,
+            would_have_saved,
+        }
+    }
+
+    fn edits(&self, answer: &Answer) -> Edits {
+        let mut parts: BTreeMap<String, u32> = BTreeMap::new();
+        for applied in self.facts.applied.iter() {
+            for rule in applied.decision.rules.split('+') {
+                *parts.entry(rule.to_owned()).or_default() += 1;
+            }
+        }
+        Edits {
+            state: self.facts.state.as_str().to_owned(),
+            why: self.facts.why.clone(),
+            parts,
+            decided: self.facts.fresh as u32,
+            made: self.made(),
+            event: self.facts.event.as_ref().map(|event| Event {
+                reason: event.reason.as_str().to_owned(),
+                cleared: event.cleared,
+                freed_bytes: event.freed_bytes,
+                rewritten_bytes: event.rewritten_bytes,
+                first_message: event.first_message,
+                rung: event.rung.as_str().to_owned(),
+                dropped: event.dropped,
+                cut: event.cut,
+                reasoning: event.reasoning,
+            }),
+            splice: self.facts.splice.as_ref().map(|splice| Splice {
+                rule: splice.rule.to_string(),
+                messages: splice.dropped(),
+                first: splice.first() as u32,
+                end: splice.end() as u32,
+                before: splice.bytes_before,
+                after: splice.bytes_after,
+                made: self.facts.spliced,
+                output: splice.output.clone(),
+            }),
+            original_resent: self.resent,
+            reasoning_dropped: answer.reasoning_dropped,
+            recalls: self.facts.recalls,
+        }
+    }
+
+    /// The decisions that were made with this request. What would have been decided holds for nothing.
+    fn made(&self) -> Vec<Made> {
+        let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
+        let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
+        // Reasoning is not to be had again; the event says how much of it went.
+        let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
+        made.map(|applied| Made {
+            message: applied.part.message,
+            part: applied.part.part,
+            rules: applied.decision.rules.to_string(),
+            before: applied.decision.bytes_before,
+            after: applied.decision.bytes_after,
+            content: applied.decision.content.to_string(),
+            output: applied.decision.output.clone(),
+        })
+        .collect()
+    }
+
+    fn timing(&self) -> Timing {
+        let since = |at: Instant| at.saturating_duration_since(self.start.received_at).as_millis() as u64;
+        Timing {
+            gateway_us: self.start.prepared_at.saturating_duration_since(self.start.received_at).as_micros()
+                as u64,
+            head_ms: self.head_at.map(since),
+            first_byte_ms: self.body_at.map(since),
+            total_ms: since(Instant::now()),
+        }
+    }
+}
+
+fn outcome(how: &End) -> &'static str {
+    match how {
+        End::Complete => "complete",
+        End::UpstreamBroke => "upstream_broke",
+        End::ClientGone => "client_gone",
+        End::Stopped => "stopped",
+        End::Failed(_) => "failed",
+    }
+}
+
+fn error(how: &End, answer: &Answer) -> Option<String> {
+    match how {
+        End::Failed(fault) => Some(fault.message.to_string()),
+        _ => answer.error.clone(),
+    }
+}
