@@ -5,6 +5,7 @@
 //! write. The terse one has no fields that are null, false, 0 or empty, and reads as the same record.
 
 use std::fmt::{self, Write as _};
+use std::iter;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -48,7 +49,7 @@ impl Line {
         let idle: usize = self.idle.iter().map(Range::len).sum();
         let mut terse = String::with_capacity(self.whole.len() - idle);
         let mut from = 0;
-        for idle in self.idle.iter().cloned().chain([self.whole.len()..self.whole.len()]) {
+        for idle in self.idle.iter().cloned().chain(iter::once(self.whole.len()..self.whole.len())) {
             let kept = &self.whole[from..idle.start];
             // The first field of an object has no comma, also where those before it are missing.
             let kept = if terse.ends_with('{') { kept.trim_start_matches(',') } else { kept };
@@ -59,8 +60,7 @@ impl Line {
     }
 
     fn string(&mut self, text: &str) -> Written {
-        let escapes = |any, byte: &u8| any | (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
-        if text.as_bytes().iter().fold(false, escapes) {
+        if text.bytes().any(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')) {
             return self.whatever(text);
         }
         self.whole.push('"');
@@ -255,9 +255,9 @@ impl<'a> Items<'a> {
         value.serialize(&mut *self.line).map(drop)
     }
 
-    fn end(self, bracket: char) -> Written {
+    fn close(self, bracket: char) -> bool {
         self.line.whole.push(bracket);
-        Ok(self.is_idle)
+        self.is_idle
     }
 }
 
@@ -285,7 +285,7 @@ impl SerializeStruct for Items<'_> {
     }
 
     fn end(self) -> Written {
-        self.end('}')
+        Ok(self.close('}'))
     }
 }
 
@@ -304,7 +304,7 @@ impl SerializeMap for Items<'_> {
     }
 
     fn end(self) -> Written {
-        self.end('}')
+        Ok(self.close('}'))
     }
 }
 
@@ -318,7 +318,7 @@ impl SerializeSeq for Items<'_> {
     }
 
     fn end(self) -> Written {
-        self.end(']')
+        Ok(self.close(']'))
     }
 }
 
