@@ -286,23 +286,34 @@ impl<'c> Walk<'c> {
         Some(question..question + 1)
     }
 
-    /// What was done upon a note of the system's own that stays, if without it the user would speak next.
+    /// What was done upon a note of the system's own that stays, as little of it as may be, if without it the user would
+    /// speak next.
     fn instructed(&self, user: usize, taken: &Taken) -> Option<Range<usize>> {
         let (gap, before) = taken.gap(self.conversation, user)?;
         let role = |at: usize| self.conversation.messages[at].index.role;
         if before != Role::System || role(user) == Role::Assistant {
             return None;
         }
-        Some(gap.start..self.whole_to(&gap))
+        let first = gap.start..self.whole_to(&gap);
+        let shortest = if self.comes_back(&first) { None } else { self.answered(gap) };
+        shortest.or(Some(first))
     }
 
-    /// The first answer of these messages that is still sent, with its results, if an answer is what is needed.
+    /// The shortest answer of these messages that is still sent, with its results, if an answer is what is needed. Nothing
+    /// but reasoning is none: where reasoning is bound, that goes.
     fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
-        let is_answer = |at: usize| self.conversation.messages[at].index.role == Role::Assistant;
-        let is_sent = |at: usize| !self.since.is_some_and(|since| since.drops(at));
-        let stands = |at: &usize| is_answer(*at) && is_sent(*at) && !self.hosted.divides(*at);
-        let first = gap.clone().find(stands).filter(|_| is_answer(gap.start))?;
-        Some(first..self.whole_to(&(first..gap.end)))
+        let message = |at: usize| &self.conversation.messages[at];
+        let is_answer = |at: usize| message(at).index.role == Role::Assistant;
+        let says = |at: usize| message(at).index.parts.iter().any(|part| part.kind != PartKind::Thinking);
+        let stands = |at: &usize| is_answer(*at) && !self.hosted.divides(*at);
+        if !is_answer(gap.start) {
+            return None;
+        }
+        let unit = |start: usize| (start < gap.end).then(|| start..self.whole_to(&(start..gap.end)));
+        let units = std::iter::successors(unit(gap.start), |before| unit(before.end));
+        let answers = units.filter_map(|mut unit| Some(unit.find(stands)?..unit.end));
+        let bytes = |answer: &Range<usize>| answer.clone().map(|at| message(at).span.len()).sum::<usize>();
+        answers.filter(|answer| answer.clone().any(says) && !self.comes_back(answer)).min_by_key(bytes)
     }
 
     /// How far what the first of these messages belongs to goes.

@@ -247,6 +247,16 @@ impl Before<'_> {
         })
     }
 
+    /// Has a change's record tell of what the change does before `part`, where it began as far as that was recorded.
+    pub(super) fn begin_before(&self, part: PartId, change: &mut Change) {
+        let first = change.first();
+        if first < part {
+            let more = self.rewritten_from(first).saturating_sub(self.rewritten_from(part));
+            change.event.rewritten_bytes += more;
+            change.event.first_message = first.message;
+        }
+    }
+
     /// The record of the event that makes a splice.
     pub(super) fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
         let items = self.history().items();

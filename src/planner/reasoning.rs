@@ -33,11 +33,7 @@ impl Before<'_> {
         }
         change.decided.extend(left.iter().filter_map(|part| omission(self.conversation, *part)));
         change.event.reasoning = left.len() as u32;
-        let first = change.first();
-        if first < changed {
-            change.event.first_message = first.message;
-            change.event.rewritten_bytes = change.event.rewritten_bytes.max(self.rewritten_from(first));
-        }
+        self.begin_before(changed, &mut change);
         Some(change)
     }
 

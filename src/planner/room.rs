@@ -179,9 +179,12 @@ impl Before<'_> {
         let freed: u64 = decided.iter().map(spares).sum();
         event.cleared = decided.len() as u32;
         event.freed_bytes += freed;
-        event.rewritten_bytes = event.rewritten_bytes.saturating_sub(freed);
         saves.extend(save);
-        (event.freed_bytes > 0).then_some(Change { decided, saves, splice: Some(splice), event })
+        let dropped = PartId { message: event.first_message, part: 0 };
+        let mut change = Change { decided, saves, splice: Some(splice), event };
+        self.begin_before(dropped, &mut change);
+        change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
+        (change.event.freed_bytes > 0).then_some(change)
     }
 
     /// A note at the place that the ladder takes. Where none can stand it is no place, and the ladder takes another.

@@ -127,6 +127,11 @@ fn cuts_and_what_is_left() {
             &["5 u[N] x u s s c r u a u", "10 u x u s s aN u a u", "12 u x u s s aN u"],
         ),
         ("u s c1 r1 c2 r2 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
+        // As little of what was done upon a note as may be.
+        ("u s c1 r1 a u x u", 8, &["5 u s aN u x u", "7 u[N] s a u x u"]),
+        // Reasoning stays with what it led to.
+        ("u s T c1 r1 c2 c3 r2 r3 u x u", 12, &["9 u s aN u x u", "11 u[N] s T c r u x u"]),
+        ("u s T u c1 r1 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
         // What the provider ran goes with what came of it.
@@ -194,8 +199,8 @@ fn an_answer_stays_behind_a_note() {
     for (count, end, expected) in [
         (6, 5, "u s aN u"),
         (17, 15, "u s aN u x u s c r"),
-        (19, 18, "u s aN u x u s c r u"),
-        (21, 20, "u s aN u x u s c r u"),
+        (19, 18, "u s aN u x u s a u"),
+        (21, 20, "u s aN u x u s a u"),
     ] {
         let conversation = talk(&words[..count].join(" "));
         let all = cuts(&conversation, since.as_ref(), usize::MAX);

@@ -208,6 +208,26 @@ fn what_was_cleared_is_not_freed_again() {
     assert_eq!(freed(Past { sent: 1, recover: &recover, ..Past::nothing() }), known);
 }
 
+/// What stays before the messages that go may be cleared with them: the event begins there.
+#[test]
+fn what_is_cleared_may_stand_before_what_goes() {
+    let request = talk("u h1 r1 c2 r2 u a u");
+    let mut policy = Policy {
+        window: window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() },
+        ladder: ladder::Settings { keep_turns: 1, ..ladder::Settings::default() },
+        ..Policy::default()
+    };
+    policy.clear.protect = clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 };
+    let facts = Facts { overflow: Some(Overflow::default()), window: Some(300), ..Facts::default() };
+    for (gate, expected) in [(Reason::Window, (1, 4, 2)), (Reason::Cold, (0, 4, 3))] {
+        policy.clear.gate = vec![gate];
+        let past = Past { sent: 6, ..Past::nothing() };
+        let outcome = plan(&request, past, &policy, &facts, &|_| "full output: /o".to_owned());
+        let event = outcome.event.as_ref().unwrap();
+        assert_eq!((event.cleared, event.dropped, event.first_message), expected, "{event:?}");
+    }
+}
+
 /// From its event on, what is sent only grows; the account, the window and the marks know what is gone.
 #[test]
 fn what_is_spliced_stays_spliced() {
