@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::io::Error;
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -67,8 +67,8 @@ impl Head {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
         while self.told.is_empty() {
-            let mut piece = [0; PIECE];
-            let mut piece = ReadBuf::new(&mut piece);
+            let mut piece = [MaybeUninit::uninit(); PIECE];
+            let mut piece = ReadBuf::uninit(&mut piece);
             ready!(Pin::new(&mut *stream).poll_read(cx, piece.unfilled()))?;
             match piece.filled() {
                 [] if self.line.is_empty() => return Poll::Ready(Ok(())),
