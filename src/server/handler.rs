@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
-use crate::upstream::{Clients, SendError};
+use crate::upstream::{Clients, SendError, Upstream};
 
 use super::Settings;
 use super::body::{self, Replay};
@@ -128,7 +128,7 @@ impl<G: Gateway> Handler<G> {
         let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
             let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
-            return self.forward(&head, target, outgoing, Tap::none()).await;
+            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
         let body = Replay::collect(body, self.settings.max_body).await;
         if body.is_broken() {
@@ -136,7 +136,8 @@ impl<G: Gateway> Handler<G> {
         }
         let Some((original, plain)) = self.decode(coding, &body) else {
             self.stats.unread_bodies.increment();
-            return self.forward(&head, target, Outgoing::streamed(body, spelling), Tap::none()).await;
+            let outgoing = Outgoing::streamed(body, spelling);
+            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
         drop(body);
         let upstream = Arc::clone(&target.upstream);
@@ -172,10 +173,10 @@ impl<G: Gateway> Handler<G> {
             let (response, remedy) = self.examine(response, &mut tap, is_edited).await;
             match remedy {
                 Remedy::Deliver => return Ok(self.relay(response, target, tap, filter)),
-                Remedy::SendOriginal => return self.send_original(&request, response, tap).await,
+                Remedy::SendOriginal => return Box::pin(self.send_original(&request, response, tap)).await,
                 Remedy::Again => {
                     attempts += 1;
-                    let Some(next) = self.again(&request, &response, attempts).await else {
+                    let Some(next) = Box::pin(self.again(&request, &response, attempts)).await else {
                         return Ok(self.relay(response, target, tap, filter));
                     };
                     self.stats.sent_again.increment();
@@ -351,16 +352,8 @@ impl<G: Gateway> Handler<G> {
     ) -> Result<Response<body::Received>, SendError> {
         let upstream = &target.upstream;
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
-        let mut request = Request::new(outgoing.body);
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = uri;
-        *request.headers_mut() = headers::to_upstream(head, upstream, outgoing.framing);
-        if outgoing.plain_answer {
-            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        }
-        *request.extensions_mut() = outgoing.spelling;
         tap.sent(outgoing.form);
-        self.clients.send(upstream, request).await
+        self.clients.send(upstream, outgoing.request(uri, head, upstream)).await
     }
 
     fn relay(
@@ -434,6 +427,18 @@ fn is_same_refusal(first: StatusCode, second: StatusCode) -> bool {
 }
 
 impl Outgoing {
+    fn request(self, uri: Uri, head: &Parts, upstream: &Upstream) -> Request<Replay> {
+        let mut request = Request::new(self.body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers::to_upstream(head, upstream, self.framing);
+        if self.plain_answer {
+            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        *request.extensions_mut() = self.spelling;
+        request
+    }
+
     fn streamed(body: Replay, spelling: Extensions) -> Self {
         let open_ended = !body.is_end_stream() && body.size_hint().exact().is_none();
         Self {

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -76,19 +77,22 @@ where
 
     /// Sends `request`, whose address is absolute, and waits for the head of the answer. Dropping the future, or
     /// the body of the answer before its end, cancels the request.
-    pub async fn send(
+    pub fn send(
         &self,
         upstream: &Upstream,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody<Paced<B>>>, SendError>
+    ) -> impl Future<Output = Result<Response<AnswerBody<Paced<B>>>, SendError>>
     where
         B: Resend,
     {
-        let pool = self.pool(upstream)?;
-        let clock = Clock::start();
-        let request = request.map(|body| Paced::new(body, clock.clone()));
-        let answer = clock.bound(upstream.timeouts().response, pool.send(request)).await;
-        answer.unwrap_or(Err(SendError::TimedOut))
+        let (pool, limit, clock) = (self.pool(upstream), upstream.timeouts().response, Clock::start());
+        // Each future that it is handed to would have room for it.
+        let request = Box::new(request.map(|body| Paced::new(body, clock.clone())));
+        async move {
+            let pool = pool?;
+            let answer = pin!(pool.send(request));
+            clock.bound(limit, answer).await.unwrap_or(Err(SendError::TimedOut))
+        }
     }
 
     /// Closes connections that have not been used for long. To be called now and then.

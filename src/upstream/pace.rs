@@ -35,8 +35,11 @@ impl Clock {
     }
 
     /// What comes of `answer`, unless it lets the clock run for `limit`.
-    pub(super) async fn bound<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
-        let mut answer = std::pin::pin!(answer);
+    pub(super) async fn bound<T>(
+        &self,
+        limit: Duration,
+        mut answer: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         loop {
             let left = limit.saturating_sub(self.since().elapsed());
             match tokio::time::timeout(left, answer.as_mut()).await {
@@ -101,7 +104,7 @@ mod tests {
             }
             tokio::time::sleep(Duration::from_secs(thinking)).await;
         };
-        clock.bound(limit, answer).await.is_some()
+        clock.bound(limit, std::pin::pin!(answer)).await.is_some()
     }
 
     #[tokio::test(start_paused = true)]

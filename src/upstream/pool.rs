@@ -58,9 +58,9 @@ struct Failed<B> {
 /// Why that may be.
 enum Again<B> {
     /// None of it was written.
-    Unwritten(Request<B>),
+    Unwritten(Box<Request<B>>),
     /// The upstream says that it was not looked at.
-    Refused(Request<B>),
+    Refused(Box<Request<B>>),
 }
 
 impl<B> Pool<B>
@@ -79,7 +79,7 @@ where
     /// no harm, on a new one, if its kept connection broke. Nothing else is ever sent twice.
     pub(super) async fn send(
         self: &Arc<Self>,
-        mut request: Request<B>,
+        mut request: Box<Request<B>>,
     ) -> Result<Response<AnswerBody<B>>, SendError>
     where
         B: Resend,
@@ -130,7 +130,7 @@ where
     async fn send_on(
         self: &Arc<Self>,
         carrier: Carrier<B>,
-        request: Request<B>,
+        request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>>
     where
@@ -145,7 +145,7 @@ where
     async fn send_on_line(
         self: &Arc<Self>,
         mut line: Box<Line<B>>,
-        mut request: Request<B>,
+        mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
         if let Some(told) = self.connector.forwards() {
@@ -154,14 +154,14 @@ where
         } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
-        let response = line.send(request).await.map_err(Failed::unless_written)?;
+        let response = line.send(*request).await.map_err(Failed::unless_written)?;
         line.note(response.headers());
         Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
     }
 
     async fn send_shared(
         seat: Seat<B>,
-        mut request: Request<B>,
+        mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>>
     where
@@ -172,7 +172,7 @@ where
         // It is in the address.
         let host = request.headers_mut().remove(HOST);
         let (mut sender, stream) = seat.into_parts();
-        let error = match sender.try_send_request(request).await {
+        let error = match sender.try_send_request(*request).await {
             Ok(response) => return Ok(response.map(|body| AnswerBody::from_stream(body, stream))),
             Err(error) => error,
         };
@@ -218,7 +218,7 @@ where
 
 impl<B> Failed<B> {
     fn unless_written(mut error: TrySendError<Request<B>>) -> Self {
-        let again = error.take_message().map(Again::Unwritten);
+        let again = error.take_message().map(|request| Again::Unwritten(Box::new(request)));
         Self { error: error.into_error(), again }
     }
 }

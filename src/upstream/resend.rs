@@ -24,8 +24,8 @@ impl Resend for Full<Bytes> {
 }
 
 /// The same request, if all of it is at hand.
-pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Request<B>> {
-    let mut copy = Request::new(request.body().copy()?);
+pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
+    let mut copy = Box::new(Request::new(request.body().copy()?));
     copy.method_mut().clone_from(request.method());
     copy.uri_mut().clone_from(request.uri());
     copy.headers_mut().clone_from(request.headers());
@@ -34,7 +34,7 @@ pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Request<B>> {
 }
 
 /// The same request, if it may come twice: it has no body, and a method by which nothing is done (RFC 9110, 9.2.1).
-pub(super) fn harmless<B: Resend + Body>(request: &Request<B>) -> Option<Request<B>> {
+pub(super) fn harmless<B: Resend + Body>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let is_harmless = request.method().is_safe() && request.body().is_end_stream();
     is_harmless.then(|| copy(request)).flatten()
 }
