@@ -330,6 +330,17 @@ async fn have_broken_off_where_they_close_a_stream_before_its_end() {
     }
 }
 
+/// A gateway that prepares requests so, and who listens behind it.
+async fn staged(preparing: Option<Preparing>) -> (TcpListener, Proxy) {
+    let (listener, settings) = listen().await;
+    let gateway = TestGateway::with_upstream(settings);
+    let proxy = Proxy::start(match preparing {
+        None => gateway,
+        Some(preparing) => gateway.preparing(preparing),
+    });
+    (listener, proxy)
+}
+
 /// Refuses the first `times` connections' requests, then answers.
 async fn check(
     ask: &str,
@@ -338,12 +349,7 @@ async fn check(
     times: usize,
     expected: StatusCode,
 ) {
-    let (listener, settings) = listen().await;
-    let gateway = TestGateway::with_upstream(settings);
-    let proxy = Proxy::start(match preparing {
-        None => gateway,
-        Some(preparing) => gateway.preparing(preparing),
-    });
+    let (listener, proxy) = staged(preparing).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -401,12 +407,7 @@ async fn get_what_does_no_harm_once_more_when_a_connection_breaks() {
         (POST, Some(Preparing::Untouched), "HTTP/1.1 502 "),
     ] {
         for is_reset in [false, true] {
-            let (listener, settings) = listen().await;
-            let gateway = TestGateway::with_upstream(settings);
-            let proxy = Proxy::start(match preparing {
-                None => gateway,
-                Some(preparing) => gateway.preparing(preparing),
-            });
+            let (listener, proxy) = staged(preparing).await;
             let mut tasks = JoinSet::new();
             tasks.spawn(async move {
                 let mut stream = accept(&listener).await;
