@@ -19,7 +19,7 @@ type Written = Result<bool, fmt::Error>;
 type Never = Impossible<bool, fmt::Error>;
 
 /// The two forms of a record.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Forms {
     pub(super) whole: String,
     pub(super) terse: String,
@@ -75,6 +75,15 @@ impl Line {
     }
 }
 
+/// Methods for numbers that are written as a wider one.
+macro_rules! widened {
+    ($($name:ident($number:ty) as $wider:ident;)*) => {
+        $(fn $name(self, value: $number) -> Written {
+            self.$wider(value.into())
+        })*
+    };
+}
+
 impl<'a> Serializer for &'a mut Line {
     type Ok = bool;
     type Error = fmt::Error;
@@ -86,21 +95,18 @@ impl<'a> Serializer for &'a mut Line {
     type SerializeTupleVariant = Never;
     type SerializeStructVariant = Never;
 
+    widened! {
+        serialize_i8(i8) as serialize_i64;
+        serialize_i16(i16) as serialize_i64;
+        serialize_i32(i32) as serialize_i64;
+        serialize_u8(u8) as serialize_u64;
+        serialize_u16(u16) as serialize_u64;
+        serialize_u32(u32) as serialize_u64;
+    }
+
     fn serialize_bool(self, value: bool) -> Written {
         self.whole.push_str(if value { "true" } else { "false" });
         Ok(!value)
-    }
-
-    fn serialize_i8(self, value: i8) -> Written {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> Written {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> Written {
-        self.serialize_i64(value.into())
     }
 
     fn serialize_i64(self, value: i64) -> Written {
@@ -108,18 +114,6 @@ impl<'a> Serializer for &'a mut Line {
             Ok(value) => self.serialize_u64(value),
             Err(_) => write!(self.whole, "{value}").map(|()| false),
         }
-    }
-
-    fn serialize_u8(self, value: u8) -> Written {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> Written {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> Written {
-        self.serialize_u64(value.into())
     }
 
     fn serialize_u64(self, value: u64) -> Written {
