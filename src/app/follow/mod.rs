@@ -112,9 +112,7 @@ impl Follow {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
         let sent = if self.resent { self.start.received } else { self.start.sent };
-        // What a splice left out was not looked through.
-        let encoded = self.facts.encoded.filter(|_| !self.resent || self.facts.splice.is_none());
-        let read = encoded.map(|encoded| sent.saturating_sub(encoded));
+        let read = text(sent, self.facts.encoded, self.resent && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
         self.core.meter.learn(place.head(), (model, messages), read, usage.context_tokens());
@@ -281,6 +279,12 @@ impl Exchange for Follow {
     }
 }
 
+/// Bytes of text in a prompt of so many: pictures are none. Where what a splice had left out went as well, that was not
+/// looked through.
+fn text(sent: u64, pictures: Option<u64>, is_unspliced: bool) -> Option<u64> {
+    pictures.filter(|_| !is_unspliced).map(|pictures| sent.saturating_sub(pictures))
+}
+
 /// How the body of an answer is framed, if it is one that is known.
 fn framing(headers: &HeaderMap) -> Option<Framing> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -296,6 +300,19 @@ fn framing(headers: &HeaderMap) -> Option<Framing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_looked_through_teaches_nothing() {
+        for (pictures, is_unspliced, expected) in [
+            (Some(0), false, Some(9_000)),
+            (Some(8_000), false, Some(1_000)),
+            (Some(10_000), false, Some(0)),
+            (Some(8_000), true, None),
+            (None, false, None),
+        ] {
+            assert_eq!(text(9_000, pictures, is_unspliced), expected, "{pictures:?} {is_unspliced}");
+        }
+    }
 
     #[test]
     fn types_are_told_whatever_their_case() {
