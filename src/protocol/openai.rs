@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 use memchr::memmem;
-use serde_json::Value;
 
 use super::answer::{AtFault, Fault};
 use super::body::Document;
+use super::pruned::Value;
 use crate::json::{Edit, Edits, scan, string};
 use crate::usage::Charge;
 
@@ -25,14 +25,15 @@ pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Byte
 }
 
 /// What the figures show of tools that the provider ran. It does not charge for those of others' servers.
-pub(super) fn unpriced(figures: &Value) -> Vec<Charge> {
-    let is_some = |calls: &Value| calls.as_f64().is_some_and(|calls| calls > 0.0);
+pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
+    let is_some = |calls: &Value<'_>| calls.as_f64().is_some_and(|calls| calls > 0.0);
     let any = |key| figures.get(key).is_some_and(is_some);
     let told_apart = ["server_side_tool_usage_details", "server_side_tool_usage"];
-    let has_run = match told_apart.into_iter().find_map(|key| figures.get(key)?.as_object()) {
-        Some(tools) => tools.iter().any(|(tool, calls)| is_some(calls) && !is_mcp(tool)),
-        None => any("num_server_side_tools_used"),
-    };
+    let has_run =
+        match told_apart.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object())) {
+            Some(tools) => tools.members().iter().any(|(tool, calls)| is_some(calls) && !is_mcp(tool)),
+            None => any("num_server_side_tools_used"),
+        };
     let shown = [(has_run, Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
 }

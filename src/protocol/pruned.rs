@@ -1,87 +1,202 @@
 //! JSON documents without what the model says in them.
 //!
 //! The end of a stream may repeat all of an answer, and the instructions and the tools besides: to look for figures
-//! there would cost more than to find them.
+//! there would cost more than to find them. Names and texts are borrowed from the document where it spells them as they
+//! are.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
-
-/// Members that no dialect has figures in. They are read over, wherever they stand.
-const SAYINGS: &[&str] = &[
-    "arguments",
-    "content",
-    "encrypted_content",
-    "instructions",
-    "logprobs",
-    "reasoning_content",
-    "reasoning_details",
-    "summary",
-    "tool_calls",
-    "tools",
-];
+use serde_json::{Map, Number};
 
 /// A value, but for what the model says in it.
-pub(super) struct Pruned(pub(super) Value);
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'d> {
+    /// `null`.
+    Null,
+    /// `true`, `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string, without its escapes.
+    Text(Cow<'d, str>),
+    /// An array.
+    List(Vec<Self>),
+    /// An object. Where a name stands twice, the last holds.
+    Object(Vec<(Cow<'d, str>, Self)>),
+}
 
-impl<'de> Deserialize<'de> for Pruned {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Pruner).map(Self)
+impl<'d> Value<'d> {
+    /// A member of an object.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        self.members().iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
+
+    /// The members of an object, as they stand; none of anything else.
+    pub(crate) fn members(&self) -> &[(Cow<'d, str>, Self)] {
+        if let Self::Object(members) = self { members } else { &[] }
+    }
+
+    /// The items of an array.
+    pub(crate) fn as_list(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
+    }
+
+    /// The items of an array; none of anything else.
+    pub(crate) fn items(&self) -> &[Self] {
+        self.as_list().unwrap_or_default()
+    }
+
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn as_number(&self) -> Option<&Number> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
+
+    pub(crate) fn as_f64(&self) -> Option<f64> {
+        self.as_number()?.as_f64()
+    }
+
+    pub(crate) const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    pub(crate) const fn is_object(&self) -> bool {
+        matches!(self, Self::Object(_))
+    }
+}
+
+impl From<&Value<'_>> for serde_json::Value {
+    fn from(value: &Value<'_>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => Self::Number(number.clone()),
+            Value::Text(text) => Self::String(text.to_string()),
+            Value::List(items) => items.iter().map(Self::from).collect(),
+            Value::Object(members) => {
+                let members = members.iter().map(|(name, value)| (name.to_string(), Self::from(value)));
+                Self::Object(members.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+/// As JSON.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        serde_json::Value::from(self).fmt(formatter)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Pruner)
+    }
+}
+
+/// Whether no dialect has figures in a member of this name. It is read over, wherever it stands.
+fn is_saying(name: &str) -> bool {
+    matches!(
+        name,
+        "arguments"
+            | "content"
+            | "encrypted_content"
+            | "instructions"
+            | "logprobs"
+            | "reasoning_content"
+            | "reasoning_details"
+            | "summary"
+            | "tool_calls"
+            | "tools"
+    )
 }
 
 struct Pruner;
 
 impl<'de> Visitor<'de> for Pruner {
-    type Value = Value;
+    type Value = Value<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("JSON")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+    fn visit_unit<E: Error>(self) -> Result<Value<'de>, E> {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value<'de>, E> {
         Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value<'de>, E> {
+        Ok(Value::Number(value.into()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value<'de>, E> {
+        Ok(Value::Number(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value<'de>, E> {
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Borrowed(value)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value<'de>, A::Error> {
         let mut list = Vec::new();
-        while let Some(Pruned(item)) = items.next_element()? {
+        while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Value::Array(list))
+        Ok(Value::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if SAYINGS.contains(&&*name) {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value<'de>, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(Name(name)) = members.next_key()? {
+            if is_saying(&name) {
                 members.next_value::<IgnoredAny>()?;
             } else {
-                map.insert(name, members.next_value::<Pruned>()?.0);
+                kept.push((name, members.next_value()?));
             }
         }
-        Ok(Value::Object(map))
+        Ok(Value::Object(kept))
+    }
+}
+
+/// A member's name.
+struct Name<'d>(Cow<'d, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Name<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(name.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Reader)
     }
 }
 
@@ -90,33 +205,34 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use serde_json::Value as Json;
 
-    fn prune(value: &mut Value) {
+    fn prune(value: &mut Json) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(prune),
-            Value::Object(members) => {
-                members.retain(|name, _| !SAYINGS.contains(&&**name));
+            Json::Array(items) => items.iter_mut().for_each(prune),
+            Json::Object(members) => {
+                members.retain(|name, _| !is_saying(name));
                 members.values_mut().for_each(prune);
             }
             _ => {}
         }
     }
 
-    fn json() -> impl Strategy<Value = Value> {
+    fn json() -> impl Strategy<Value = Json> {
         let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<u64>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            "[a\"\\\\\u{e9}\u{1f6a2}\n]{0,6}".prop_map(Value::from),
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            any::<u64>().prop_map(Json::from),
+            any::<f64>().prop_map(Json::from),
+            "[a\"\\\\\u{e9}\u{1f6a2}\n]{0,6}".prop_map(Json::from),
         ];
-        let name = prop_oneof![proptest::sample::select(SAYINGS).prop_map(str::to_owned), "[a-d\"\n]{0,3}"];
+        let name = prop_oneof![Just("content".to_owned()), Just("tools".to_owned()), "[a-d\"\n]{0,3}"];
         leaf.prop_recursive(4, 40, 5, move |inner| {
             prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Json::Array),
                 proptest::collection::btree_map(name.clone(), inner, 0..5)
-                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+                    .prop_map(|members| Json::Object(members.into_iter().collect())),
             ]
         })
     }
@@ -125,9 +241,9 @@ mod tests {
         #[test]
         fn all_else_is_read_as_it_stands(value in json()) {
             let text = value.to_string();
-            let mut expected: Value = serde_json::from_str(&text).unwrap();
+            let mut expected: Json = serde_json::from_str(&text).unwrap();
             prune(&mut expected);
-            prop_assert_eq!(serde_json::from_str::<Pruned>(&text).unwrap().0, expected, "{}", text);
+            prop_assert_eq!(Json::from(&serde_json::from_str::<Value<'_>>(&text).unwrap()), expected, "{}", text);
         }
     }
 
@@ -136,7 +252,7 @@ mod tests {
         for text in
             ["", "{", "{} {}", "{\"content\":}", "{\"content\":[}", "{\"a\":1,}", "nul", "{\"a\":1e999}"]
         {
-            assert!(serde_json::from_str::<Pruned>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<Value<'_>>(text).is_err(), "{text}");
         }
         for (text, expected) in [
             ("{\"content\":{\"usage\":3},\"a\":1}", "{\"a\":1}"),
@@ -144,7 +260,7 @@ mod tests {
             ("{\"a\":1,\"a\":2}", "{\"a\":2}"),
             (" [1.0, -0, 1e2] ", "[1.0,-0.0,100.0]"),
         ] {
-            assert_eq!(serde_json::from_str::<Pruned>(text).unwrap().0.to_string(), expected, "{text}");
+            assert_eq!(serde_json::from_str::<Value<'_>>(text).unwrap().to_string(), expected, "{text}");
         }
     }
 }

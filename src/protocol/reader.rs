@@ -1,9 +1,7 @@
 //! The common part of reading answers: framing, bounded collecting, looking up figures.
 
-use serde_json::Value;
-
 use super::frames::Frames;
-use super::pruned::Pruned;
+use super::pruned::Value;
 use super::{Answer, AnswerReader, Framing};
 use crate::sse::{self, BOM, Framer};
 use crate::usage::Money;
@@ -20,11 +18,11 @@ pub(crate) trait Fold: Send {
     /// An event that is not wanted. It may be remembered, not parsed.
     fn pass(&mut self, _event: &[u8]) {}
     /// An event of a stream.
-    fn event(&mut self, event: &Value);
+    fn event(&mut self, event: &Value<'_>);
     /// An event that is no JSON, such as an end mark.
     fn word(&mut self, _word: &[u8]) {}
     /// The one document of an answer that is not a stream.
-    fn whole(&mut self, document: &Value);
+    fn whole(&mut self, document: &Value<'_>);
     /// Whether a stream has said that it has come to its proper end.
     fn is_over(&self) -> bool;
     /// What was learned.
@@ -121,7 +119,7 @@ impl<F: Fold> AnswerReader for Whole<F> {
         let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
         if bytes.trim_ascii_start().starts_with(b"[") {
             items(bytes, &mut |item| self.fold.event(item));
-        } else if let Ok(Pruned(document)) = serde_json::from_slice(bytes) {
+        } else if let Some(document) = read(bytes) {
             self.fold.whole(&document);
         }
         self.fold.answer()
@@ -166,17 +164,26 @@ fn take<F: Fold>(fold: &mut F, event: &[u8]) {
         fold.word(event);
     } else if !fold.wants(event) {
         fold.pass(event);
-    } else if let Ok(Pruned(event)) = serde_json::from_slice(event) {
+    } else if let Some(event) = read(event) {
         fold.event(&event);
     }
 }
 
+/// A document, if it is JSON. What it says may have been broken up within a character.
+fn read(bytes: &[u8]) -> Option<Value<'_>> {
+    // To look at all bytes first costs less than to look at each text.
+    match str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text).ok(),
+        Err(_) => serde_json::from_slice(bytes).ok(),
+    }
+}
+
 /// The items of an array that may have been cut off: a stream in the dress of one document.
-fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
+fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     let mut rest = array.trim_ascii_start();
     while let [b'[' | b',', after @ ..] = rest {
         let mut values = serde_json::Deserializer::from_slice(after).into_iter();
-        let Some(Ok(Pruned(item))) = values.next() else { return };
+        let Some(Ok(item)) = values.next() else { return };
         take(&item);
         rest = after[values.byte_offset()..].trim_ascii_start();
     }
@@ -184,17 +191,17 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value)) {
 
 /// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null or no
 /// whole number.
-pub(crate) fn count(value: &Value, path: &[&str]) -> Option<u64> {
+pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     /// The largest whole number up to which floats hold all of them.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    let value = at(value, path)?;
-    let float = || value.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
-    value.as_u64().or_else(|| float().map(|number| number as u64))
+    let number = at(value, path)?.as_number()?;
+    let float = || number.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
+    number.as_u64().or_else(|| float().map(|number| number as u64))
 }
 
 /// What is counted under some names of the same: the first that is no zero. Some servers have names that they do not
 /// use, with zeros in them.
-pub(crate) fn first_count(value: &Value, paths: &[&[&str]]) -> Option<u64> {
+pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
     let counts = || paths.iter().filter_map(|path| count(value, path));
     counts().find(|tokens| *tokens > 0).or_else(|| counts().next())
 }
@@ -204,13 +211,13 @@ const TICK: i128 = 100;
 
 /// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the
 /// caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
-pub(crate) fn stated_cost(figures: &Value) -> Option<Money> {
+pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
-    let usd = |value: &Value| Money::from_usd_str(&value.as_number()?.to_string()).ok();
+    let usd = |value: &Value<'_>| Money::from_usd_str(&value.as_number()?.to_string()).ok();
     let cost = usd(figures.get("cost")?)?;
-    if figures.get("is_byok").and_then(Value::as_bool) != Some(true) {
+    if figures.get("is_byok") != Some(&Value::Bool(true)) {
         return Some(cost);
     }
     let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
@@ -218,11 +225,28 @@ pub(crate) fn stated_cost(figures: &Value) -> Option<Money> {
 }
 
 /// A text at a path of keys.
-pub(crate) fn text(value: &Value, path: &[&str]) -> Option<String> {
+pub(crate) fn text(value: &Value<'_>, path: &[&str]) -> Option<String> {
     at(value, path)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// A value at a path of keys.
-pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+pub(crate) fn at<'v, 'd>(value: &'v Value<'d>, path: &[&str]) -> Option<&'v Value<'d>> {
     path.iter().try_fold(value, |value, key| value.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::{self, Framing};
+
+    #[test]
+    fn what_is_broken_in_what_is_said_hides_no_figures() {
+        let figures = br#""stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2}}"#;
+        for (said, expected) in [(&b"\xe2\x9c\x93"[..], Some(3)), (b"\xe2\x9c", Some(3)), (b"\"", None)] {
+            let mut reader = protocol::named("anthropic").unwrap().answer(Framing::Document);
+            for piece in [br#"{"id":"m","content":[{"text":""#, said, br#""}],"#, figures] {
+                reader.push(piece);
+            }
+            assert_eq!(reader.finish().usage.map(|usage| usage.tokens.input), expected, "{said:?}");
+        }
+    }
 }

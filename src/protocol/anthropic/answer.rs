@@ -5,8 +5,8 @@
 //! is what a model put out before it declined and the provider went on with another: the figures are the other's.
 
 use memchr::memmem;
-use serde_json::Value;
 
+use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Extra, Geo, Partial, Reasoning, Speed, Tier, Tokens};
@@ -22,20 +22,20 @@ struct Messages {
 }
 
 impl Messages {
-    fn message(&mut self, message: &Value) {
+    fn message(&mut self, message: &Value<'_>) {
         self.answer.id = text(message, &["id"]);
         self.answer.model = text(message, &["model"]);
         self.end(message);
         self.common(message);
     }
 
-    fn end(&mut self, holder: &Value) {
+    fn end(&mut self, holder: &Value<'_>) {
         if let Some(stop) = text(holder, &["stop_reason"]) {
             self.answer.stop = Some(stop);
         }
     }
 
-    fn common(&mut self, holder: &Value) {
+    fn common(&mut self, holder: &Value<'_>) {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
             // A stream has begun with the name of the model that declined.
@@ -43,13 +43,8 @@ impl Messages {
                 self.answer.model = Some(model.to_owned());
             }
         }
-        let changes = holder
-            .get("input_transformations")
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let dropped =
-            changes.iter().filter(|change| text(change, &["type"]).as_deref() == Some("thinking_dropped"));
+        let changes = holder.get("input_transformations").map(Value::items).unwrap_or_default();
+        let dropped = changes.iter().filter(|change| kind(change) == Some("thinking_dropped"));
         self.answer.reasoning_dropped += dropped.count() as u32;
     }
 }
@@ -60,7 +55,7 @@ impl Fold for Messages {
         memmem::find(head, b"content_block_").is_none() && memmem::find(head, b"\"ping\"").is_none()
     }
 
-    fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: &Value<'_>) {
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => {
                 if let Some(message) = event.get("message") {
@@ -79,7 +74,7 @@ impl Fold for Messages {
         }
     }
 
-    fn whole(&mut self, document: &Value) {
+    fn whole(&mut self, document: &Value<'_>) {
         if let Some(error) = text(document, &["error", "message"]) {
             self.answer.error = Some(error);
             return;
@@ -97,8 +92,8 @@ impl Fold for Messages {
     }
 }
 
-fn usage(figures: &Value) -> Partial {
-    let is_message = |step: &&Value| matches!(kind(step), Some("message" | "fallback_message"));
+fn usage(figures: &Value<'_>) -> Partial {
+    let is_message = |step: &&Value<'_>| matches!(kind(step), Some("message" | "fallback_message"));
     let last = steps(figures).iter().rev().find(is_message);
     let word = |key: &str| figures.get(key).and_then(Value::as_str);
     Partial {
@@ -109,13 +104,13 @@ fn usage(figures: &Value) -> Partial {
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),
         provider_cost: reader::stated_cost(figures),
-        extra: figures.get("iterations").and_then(Value::as_array).map(|steps| extra(steps)),
+        extra: figures.get("iterations").and_then(Value::as_list).map(extra),
         ..counts(figures)
     }
 }
 
 /// The figures that the answer as a whole and each of its model calls state alike.
-fn counts(holder: &Value) -> Partial {
+fn counts(holder: &Value<'_>) -> Partial {
     Partial {
         cache_write_5m: count(holder, &["cache_creation", "ephemeral_5m_input_tokens"]),
         cache_write_1h: count(holder, &["cache_creation", "ephemeral_1h_input_tokens"]),
@@ -128,24 +123,24 @@ fn counts(holder: &Value) -> Partial {
     }
 }
 
-fn kind(step: &Value) -> Option<&str> {
+fn kind<'v>(step: &'v Value<'_>) -> Option<&'v str> {
     step.get("type").and_then(Value::as_str)
 }
 
 /// The calls that an answer is made of, where they are told.
-fn steps(figures: &Value) -> &[Value] {
-    figures.get("iterations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+fn steps<'v>(figures: &'v Value<'v>) -> &'v [Value<'v>] {
+    figures.get("iterations").map(Value::items).unwrap_or_default()
 }
 
 /// The model of a call that answers in place of one that declined.
-fn fallback(step: &Value) -> Option<&str> {
+fn fallback<'v>(step: &'v Value<'_>) -> Option<&'v str> {
     step.get("model").and_then(Value::as_str).filter(|_| kind(step) == Some("fallback_message"))
 }
 
 /// The calls that are not inside the top-level figures.
-fn extra(steps: &[Value]) -> Vec<Extra> {
+fn extra(steps: &[Value<'_>]) -> Vec<Extra> {
     let answering = steps.iter().rev().find_map(fallback);
-    let is_beside = |step: &&Value| match kind(step) {
+    let is_beside = |step: &&Value<'_>| match kind(step) {
         Some("compaction" | "advisor_message") => true,
         Some("message") => answering.is_some_and(|answering| is_billed_decline(step, answering)),
         _ => false,
@@ -155,12 +150,12 @@ fn extra(steps: &[Value]) -> Vec<Extra> {
 }
 
 /// Whether a call was made of another model than the one that answers, which declined. It is billed if it had begun.
-fn is_billed_decline(step: &Value, answering: &str) -> bool {
+fn is_billed_decline(step: &Value<'_>, answering: &str) -> bool {
     let model = step.get("model").and_then(Value::as_str);
     model.is_some_and(|model| model != answering) && count(step, &["output_tokens"]).unwrap_or(0) > 0
 }
 
-fn tokens(step: &Value) -> Tokens {
+fn tokens(step: &Value<'_>) -> Tokens {
     counts(step).finish().map(|usage| usage.tokens).unwrap_or_default()
 }
 

@@ -5,8 +5,8 @@
 //! all names in snake case.
 
 use memchr::memmem;
-use serde_json::Value;
 
+use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
@@ -16,7 +16,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 }
 
 /// A response, which may stand in another body as the request did.
-fn opened(body: &Value) -> &Value {
+fn opened<'v, 'd>(body: &'v Value<'d>) -> &'v Value<'d> {
     body.get("response").filter(|response| response.is_object()).unwrap_or(body)
 }
 
@@ -34,7 +34,7 @@ struct Responses {
 }
 
 impl Responses {
-    fn take(&mut self, event: &Value) {
+    fn take(&mut self, event: &Value<'_>) {
         let response = opened(event);
         for (kept, key) in [(&mut self.answer.id, "responseId"), (&mut self.answer.model, "modelVersion")] {
             if let Some(said) = word(response, key) {
@@ -45,9 +45,9 @@ impl Responses {
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             self.answer.error = text(error, &["message"]).or_else(|| Some(error.to_string()));
         }
-        let candidates = response.get("candidates").and_then(Value::as_array);
-        let first = candidates.and_then(|candidates| candidates.first());
-        if candidates.is_some_and(|candidates| candidates.iter().any(is_grounded)) {
+        let candidates = response.get("candidates").map(Value::items).unwrap_or_default();
+        let first = candidates.first();
+        if candidates.iter().any(is_grounded) {
             self.usage.unpriced.push(Charge::Grounding);
         }
         let stop = first.and_then(|candidate| word(candidate, "finishReason"));
@@ -91,12 +91,12 @@ impl Fold for Responses {
         }
     }
 
-    fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: &Value<'_>) {
         self.settle();
         self.take(event);
     }
 
-    fn whole(&mut self, document: &Value) {
+    fn whole(&mut self, document: &Value<'_>) {
         self.take(document);
     }
 
@@ -117,8 +117,8 @@ impl Fold for Responses {
 }
 
 /// A member, by its name in camel case or in snake case.
-fn get<'a>(holder: &'a Value, camel: &str) -> Option<&'a Value> {
-    holder.get(camel).or_else(|| holder.get(snake(camel)))
+fn get<'v, 'd>(holder: &'v Value<'d>, camel: &str) -> Option<&'v Value<'d>> {
+    holder.get(camel).or_else(|| holder.get(&snake(camel)))
 }
 
 fn snake(camel: &str) -> String {
@@ -130,26 +130,26 @@ fn snake(camel: &str) -> String {
     name
 }
 
-fn word(holder: &Value, camel: &str) -> Option<String> {
+fn word(holder: &Value<'_>, camel: &str) -> Option<String> {
     text(get(holder, camel)?, &[])
 }
 
-fn figure(holder: &Value, camel: &str) -> Option<u64> {
+fn figure(holder: &Value<'_>, camel: &str) -> Option<u64> {
     count(get(holder, camel)?, &[])
 }
 
 /// Whether a search stands behind an answer. What is found in the user's own files is not charged for, and nor are
 /// searches for nothing.
-fn is_grounded(candidate: &Value) -> bool {
+fn is_grounded(candidate: &Value<'_>) -> bool {
     let Some(metadata) = get(candidate, "groundingMetadata") else { return false };
-    let list = |key| get(metadata, key).and_then(Value::as_array).into_iter().flatten();
+    let list = |key| get(metadata, key).map(Value::items).unwrap_or_default();
     let has_searched = ["webSearchQueries", "imageSearchQueries"]
         .into_iter()
-        .any(|key| list(key).any(|query| query.as_str() != Some("")));
-    has_searched || list("groundingChunks").any(|chunk| get(chunk, "retrievedContext").is_none())
+        .any(|key| list(key).iter().any(|query| query.as_str() != Some("")));
+    has_searched || list("groundingChunks").iter().any(|chunk| get(chunk, "retrievedContext").is_none())
 }
 
-fn usage(figures: &Value) -> Partial {
+fn usage(figures: &Value<'_>) -> Partial {
     let not_text = |part: &str| part != "TEXT" && part != "MODALITY_UNSPECIFIED";
     let tier = get(figures, "trafficType").or_else(|| get(figures, "serviceTier"));
     Partial {
@@ -169,8 +169,8 @@ fn usage(figures: &Value) -> Partial {
 }
 
 /// The tokens of some modalities in a list of all; `None` where there is no list.
-fn modalities(figures: &Value, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
-    let parts = get(figures, list)?.as_array()?.iter();
+fn modalities(figures: &Value<'_>, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
+    let parts = get(figures, list)?.as_list()?.iter();
     let counted = parts.filter(|part| part.get("modality").and_then(Value::as_str).is_some_and(&counts));
     Some(counted.filter_map(|part| figure(part, "tokenCount")).fold(0, u64::saturating_add))
 }

@@ -5,8 +5,8 @@
 //! written to the cache by their names, as a part of the prompt.
 
 use memchr::memmem;
-use serde_json::Value;
 
+use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
@@ -22,7 +22,7 @@ struct Completion {
 }
 
 impl Completion {
-    fn take(&mut self, document: &Value) {
+    fn take(&mut self, document: &Value<'_>) {
         if self.answer.id.is_none() {
             self.answer.id = text(document, &["id"]);
         }
@@ -33,8 +33,7 @@ impl Completion {
             let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
             self.answer.error = message.or_else(|| Some(error.to_string()));
         }
-        let choices =
-            document.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let choices = document.get("choices").map(Value::items).unwrap_or_default();
         // Moonshot states them inside the last choice. What stands at the top goes before it.
         let is_at_the_top = document.get("usage").is_some_and(Value::is_object);
         let inside = choices.iter().filter(|_| !is_at_the_top).filter_map(|choice| choice.get("usage"));
@@ -72,7 +71,7 @@ impl Fold for Completion {
                 .any(|word| memmem::find(event, word).is_some())
     }
 
-    fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: &Value<'_>) {
         self.take(event);
     }
 
@@ -80,7 +79,7 @@ impl Fold for Completion {
         self.answer.complete |= word.trim_ascii() == b"[DONE]";
     }
 
-    fn whole(&mut self, document: &Value) {
+    fn whole(&mut self, document: &Value<'_>) {
         self.take(document);
     }
 
@@ -98,11 +97,11 @@ impl Fold for Completion {
 }
 
 /// What a choice shows of tools that the provider ran: pages that it cites, and Groq's list of them.
-fn charges(choice: &Value) -> impl Iterator<Item = Charge> {
+fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
     let said = choice.get("message").or_else(|| choice.get("delta"));
-    let list = move |key| said.and_then(|said| said.get(key)?.as_array()).map_or(&[][..], Vec::as_slice);
+    let list = |key| said.and_then(|said| said.get(key)).map(Value::items).unwrap_or_default();
     let cites = list("annotations").iter().any(|one| text(one, &["type"]).as_deref() == Some("url_citation"));
-    let is_own = |tool: &Value| !text(tool, &["type"]).is_some_and(|kind| openai::is_mcp(&kind));
+    let is_own = |tool: &Value<'_>| !text(tool, &["type"]).is_some_and(|kind| openai::is_mcp(&kind));
     let has_run = list("executed_tools").iter().any(is_own);
     let shown = [(cites, Charge::WebSearch), (has_run, Charge::ServerTools)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge))
@@ -114,7 +113,7 @@ fn is_null(rest: &[u8]) -> bool {
         .is_some_and(|value| value.trim_ascii_start().starts_with(b"null"))
 }
 
-fn usage(figures: &Value) -> Partial {
+fn usage(figures: &Value<'_>) -> Partial {
     let first = |paths: &[&[&str]]| reader::first_count(figures, paths);
     let prompt = count(figures, &["prompt_tokens"]).or_else(|| {
         let hit = count(figures, &["prompt_cache_hit_tokens"])?;
@@ -166,7 +165,7 @@ fn usage(figures: &Value) -> Partial {
 }
 
 /// What llama.cpp's server says beside the end of a stream, also unasked: tokens with their times.
-fn timed(timings: &Value) -> Option<Partial> {
+fn timed(timings: &Value<'_>) -> Option<Partial> {
     let cached = count(timings, &["cache_n"])?;
     let prompt = count(timings, &["prompt_n"])?.saturating_add(cached);
     Some(Partial::from_inclusive(Some(prompt), Some(cached), None, count(timings, &["predicted_n"])))

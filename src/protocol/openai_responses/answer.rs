@@ -4,8 +4,8 @@
 //! has the usage. There is no end mark beside that event.
 
 use memchr::memmem;
-use serde_json::Value;
 
+use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
@@ -27,7 +27,7 @@ struct Responses {
 }
 
 impl Responses {
-    fn response(&mut self, response: &Value) {
+    fn response(&mut self, response: &Value<'_>) {
         for (kept, key) in [(&mut self.answer.id, "id"), (&mut self.answer.model, "model")] {
             if let Some(said) = text(response, &[key]) {
                 *kept = Some(said);
@@ -51,12 +51,12 @@ impl Responses {
             self.usage.unpriced.extend(charges(response));
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
-        let changes = response.get("input_transformations").and_then(Value::as_array);
-        let removed = changes.map_or(0, |changes| changes.iter().filter(|change| is_removed(change)).count());
+        let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
+        let removed = changes.iter().filter(|change| is_removed(change)).count();
         self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed as u32);
     }
 
-    fn error(&mut self, holder: &Value) {
+    fn error(&mut self, holder: &Value<'_>) {
         if let Some(error) = holder.get("error").filter(|error| !error.is_null()) {
             let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
             self.answer.error = message.or_else(|| Some(error.to_string()));
@@ -75,7 +75,7 @@ impl Fold for Responses {
             || memmem::find(event, b"\"error\"").is_some()
     }
 
-    fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: &Value<'_>) {
         match event.get("response") {
             Some(response) => self.response(response),
             None if text(event, &["type"]).as_deref() == Some("error") => {
@@ -86,7 +86,7 @@ impl Fold for Responses {
         }
     }
 
-    fn whole(&mut self, document: &Value) {
+    fn whole(&mut self, document: &Value<'_>) {
         self.response(document);
     }
 
@@ -100,8 +100,8 @@ impl Fold for Responses {
 }
 
 /// What the provider did that it charges for by itself.
-fn charges(response: &Value) -> impl Iterator<Item = Charge> {
-    let items = response.get("output").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
+    let items = response.get("output").map(Value::items).unwrap_or_default();
     items.iter().filter_map(|item| match item.get("type")?.as_str()? {
         "web_search_call" => is_search(item).then_some(Charge::WebSearch),
         "file_search_call" => Some(Charge::FileSearch),
@@ -112,17 +112,17 @@ fn charges(response: &Value) -> impl Iterator<Item = Charge> {
 }
 
 /// Whether a call searches: to open a page, or to look something up in it, is not charged for.
-fn is_search(call: &Value) -> bool {
+fn is_search(call: &Value<'_>) -> bool {
     let action = text(call, &["action", "type"]);
     !matches!(action.as_deref(), Some("open_page" | "find_in_page"))
 }
 
-fn is_removed(change: &Value) -> bool {
+fn is_removed(change: &Value<'_>) -> bool {
     let says = |key, word| text(change, &[key]).as_deref() == Some(word);
     says("type", "reasoning") && says("action", "removed")
 }
 
-fn usage(figures: &Value) -> Partial {
+fn usage(figures: &Value<'_>) -> Partial {
     let detail = |key| count(figures, &["input_tokens_details", key]);
     let kept = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
     // Gateways in front of other dialects have a name of their own.
