@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-/// The version of the layout below. A store of a newer version is left alone.
+/// The version of the layout below. A store of a newer version is left alone. In older ones the ledger has an index of
+/// its ids beside those of conversations and times.
 pub(super) const VERSION: i64 = 3;
 
 const TABLES: &str = "
@@ -72,7 +73,7 @@ CREATE TABLE IF NOT EXISTS outputs (
   at_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (
-  id TEXT PRIMARY KEY,
+  id TEXT NOT NULL,
   at_ms INTEGER NOT NULL,
   conversation TEXT NOT NULL,
   model TEXT,
@@ -80,7 +81,7 @@ CREATE TABLE IF NOT EXISTS ledger (
   cost INTEGER,
   record TEXT NOT NULL
 );
-CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
+CREATE UNIQUE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms, id);
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
 CREATE TABLE IF NOT EXISTS missing (
   at_ms INTEGER NOT NULL,

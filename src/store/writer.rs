@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 use tokio::sync::oneshot;
 
 use super::logs::Logs;
@@ -24,6 +24,10 @@ use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
 const GROUP: usize = 256;
+
+/// Books a record, once.
+const BOOK: &str = "INSERT OR IGNORE INTO ledger (id, at_ms, conversation, model, client, cost, record)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 type Answer = oneshot::Sender<Result<(), StoreError>>;
 
@@ -179,12 +183,15 @@ impl Desk {
     fn transaction(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for job in jobs {
-            // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
-            if job.is_withdrawn() {
-                put_outputs(&transaction, &job.batch)?;
-            } else {
-                put(&transaction, &job.batch)?;
+        {
+            let mut book = transaction.prepare_cached(BOOK)?;
+            for job in jobs {
+                // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
+                if job.is_withdrawn() {
+                    put_outputs(&transaction, &job.batch)?;
+                } else {
+                    put(&transaction, &mut book, &job.batch)?;
+                }
             }
         }
         Ok(transaction.commit()?)
@@ -238,7 +245,7 @@ fn refuse(job: &mut Job, error: StoreError) {
     }
 }
 
-fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+fn put(connection: &Connection, book: &mut Statement<'_>, batch: &Batch) -> Result<(), StoreError> {
     let at = batch.at_ms;
     for thread in &batch.threads {
         connection
@@ -271,20 +278,15 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {
-        connection
-            .prepare_cached(
-                "INSERT OR IGNORE INTO ledger (id, at_ms, conversation, model, client, cost, record)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                row.id,
-                row.at_ms,
-                row.conversation,
-                row.model,
-                row.client,
-                row.cost,
-                row.record
-            ])?;
+        book.execute(params![
+            row.id,
+            row.at_ms,
+            row.conversation,
+            row.model,
+            row.client,
+            row.cost,
+            row.record
+        ])?;
     }
     Ok(())
 }
