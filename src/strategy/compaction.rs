@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
+use aho_corasick::{AhoCorasick, packed};
 
 use crate::conversation::{Conversation, PartKind, Role};
 
@@ -38,15 +38,33 @@ pub fn is_done_by(client: &str) -> bool {
 }
 
 /// Finds any of some words; made once, since that costs more than to look.
-type Words = LazyLock<Box<[Finder<'static>]>>;
+type Words = LazyLock<Option<Finder>>;
 
-fn finders(words: &[&'static str]) -> Box<[Finder<'static>]> {
-    words.iter().map(|word| Finder::new(word.as_bytes())).collect()
+/// Looks for all of some words at a time.
+enum Finder {
+    /// Many bytes at a time.
+    Packed(packed::Searcher),
+    /// Byte by byte, on a processor that cannot.
+    Walked(AhoCorasick),
+}
+
+impl Finder {
+    fn new(words: &[&str]) -> Option<Self> {
+        let packed = packed::Searcher::new(words).map(Self::Packed);
+        packed.or_else(|| AhoCorasick::new(words).ok().map(Self::Walked))
+    }
+
+    fn is_in(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Packed(words) => words.find(text).is_some(),
+            Self::Walked(words) => words.is_match(text),
+        }
+    }
 }
 
 /// Words of requests for a summary.
 static ASKED: Words = LazyLock::new(|| {
-    finders(&[
+    Finder::new(&[
         "CRITICAL: Respond with TEXT ONLY",
         "CONTEXT CHECKPOINT COMPACTION",
         "generate the <state_snapshot>",
@@ -60,7 +78,7 @@ static ASKED: Words = LazyLock::new(|| {
 
 /// Words that summaries begin with.
 static CONTINUED: Words = LazyLock::new(|| {
-    finders(&[
+    Finder::new(&[
         "This session is being continued from a previous conversation",
         "Another language model started to solve this problem and produced a summary",
         "<state_snapshot>",
@@ -84,7 +102,8 @@ pub fn of(conversation: &Conversation) -> Option<Compaction> {
 }
 
 /// Whether one of the user's own texts in a message has any of the words near its beginning or end.
-fn says(conversation: &Conversation, message: usize, words: &[Finder<'static>]) -> bool {
+fn says(conversation: &Conversation, message: usize, words: &Words) -> bool {
+    let Some(words) = &**words else { return false };
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
@@ -95,7 +114,7 @@ fn says(conversation: &Conversation, message: usize, words: &[Finder<'static>]) 
         // What is short has one end.
         let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
         let ends = if raw.len() <= NEAR { &ends[..1] } else { &ends };
-        words.iter().any(|word| ends.iter().any(|end| word.find(end).is_some()))
+        ends.iter().any(|end| words.is_in(end))
     })
 }
 
