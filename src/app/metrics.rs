@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn what_was_booked_is_shown() {
         let tally = Tally::default();
-        let event = Some(Event { reason: "break-even".to_owned(), ..Event::default() });
+        let event = Some(Event { reason: "break-even".into(), ..Event::default() });
         tally.book(&Record {
             status: Some(200),
             tokens: Some(Tokens { input: 7, cache_read: 900, output: 5, ..Tokens::default() }),
             cost: Some(Cost { total: 1_500_000_000_000, ..Cost::default() }),
             net_saved: Some(-250_000_000_000),
-            edits: Edits { state: "edited".to_owned(), event, ..Edits::default() },
-            window: Some(Window { zone_sent: Some("green".to_owned()), ..Window::default() }),
+            edits: Edits { state: "edited".into(), event, ..Edits::default() },
+            window: Some(Window { zone_sent: Some("green".into()), ..Window::default() }),
             ..Record::default()
         });
         tally.book(&Record { status: Some(200), ..Record::default() });

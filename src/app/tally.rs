@@ -58,12 +58,12 @@ impl Sums {
     fn add(&mut self, record: &Record) {
         self.totals.add(record);
         if let Some(event) = record.edits.event.as_ref().filter(|_| record.edits.were_sent()) {
-            *self.events.entry(event.reason.clone()).or_default() += 1;
+            *self.events.entry(event.reason.to_string()).or_default() += 1;
         }
         if let Some(window) = &record.window {
             self.spikes += u64::from(window.spike);
             if let Some(zone) = &window.zone_sent {
-                *self.zones.entry(zone.clone()).or_default() += 1;
+                *self.zones.entry(zone.to_string()).or_default() += 1;
             }
         }
     }
@@ -83,9 +83,9 @@ mod tests {
             ("edited", true, Some("green"), false),
             ("observed", false, None, false),
         ] {
-            let event = Some(Event { reason: "window".to_owned(), ..Event::default() });
-            let edits = Edits { state: state.to_owned(), original_resent, event, ..Edits::default() };
-            let window = Window { zone_sent: zone_sent.map(str::to_owned), spike, ..Window::default() };
+            let event = Some(Event { reason: "window".into(), ..Event::default() });
+            let edits = Edits { state: state.into(), original_resent, event, ..Edits::default() };
+            let window = Window { zone_sent: zone_sent.map(Into::into), spike, ..Window::default() };
             tally.book(&Record { edits, window: Some(window), ..Record::default() });
         }
         tally.stored(true);

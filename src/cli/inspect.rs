@@ -148,7 +148,7 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
 }
 
 fn zone_shown(zone: Zone) -> String {
-    if zone.estimated { format!("~{}", zone.name) } else { zone.name }
+    if zone.estimated { format!("~{}", zone.name) } else { zone.name.into_owned() }
 }
 
 /// The zone that was acted upon, where it is another than that of what was sent.
@@ -265,7 +265,8 @@ fn went_wrong(record: &Record) -> Vec<String> {
         lines.push("refused as it was edited, and sent again as it came".to_owned());
     }
     let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
-    let outcome = Some(record.outcome.clone()).filter(|outcome| outcome != "complete" && !outcome.is_empty());
+    let outcome =
+        Some(record.outcome.to_string()).filter(|outcome| outcome != "complete" && !outcome.is_empty());
     let wrong: Vec<String> =
         [status, outcome, record.error.clone(), edits.why.clone()].into_iter().flatten().collect();
     if !wrong.is_empty() {

@@ -366,7 +366,7 @@ mod tests {
         let made = made.iter().map(|id| Made { output: Some((*id).to_owned()), ..Made::default() });
         let splice =
             splice.map(|(id, made)| Splice { output: Some(id.to_owned()), made, ..Splice::default() });
-        let edits = Edits { state: "edited".to_owned(), made: made.collect(), splice, ..Edits::default() };
+        let edits = Edits { state: "edited".into(), made: made.collect(), splice, ..Edits::default() };
         Record { conversation: conversation.to_owned(), edits, ..Record::default() }
     }
 
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn texts_belong_to_the_requests_that_they_were_decided_on_with() {
         let observed = |mut record: Record| {
-            record.edits.state = "observed".to_owned();
+            record.edits.state = "observed".into();
             record
         };
         let own = Record { own: Some(Own::default()), ..record("c", &[], None) };

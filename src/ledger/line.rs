@@ -4,7 +4,7 @@
 //! serialiser for whatever comes cannot know: it looks at each byte of them. The whole form is what `serde_json` would
 //! write. The terse one has no fields that are null, false, 0 or empty, and reads as the same record.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::iter;
 use std::ops::Range;
 
@@ -13,6 +13,8 @@ use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serial
 
 /// Bytes that a line is taken to have: most have less.
 const LINE: usize = 2048;
+/// Fields that are taken to be missing in a row, at most: most records have less of them.
+const IDLE: usize = 32;
 
 /// Whether what was written is what a field is taken to be where it is missing.
 type Written = Result<bool, fmt::Error>;
@@ -27,20 +29,17 @@ pub(super) struct Forms {
 
 /// A value as JSON. What is not of the kinds that records are made of is written whole in both forms.
 pub(super) fn forms(value: &impl Serialize) -> Forms {
-    let mut line = Line { whole: String::with_capacity(LINE), idle: Vec::new() };
+    let mut line = Line { whole: String::with_capacity(LINE), idle: Vec::with_capacity(IDLE) };
     if value.serialize(&mut line).is_err() {
         let whole = serde_json::to_string(value).unwrap_or_default();
         return Forms { terse: whole.clone(), whole };
     }
-    let terse = line.terse();
-    // Many may wait to be stored.
-    line.whole.shrink_to_fit();
-    Forms { terse, whole: line.whole }
+    Forms { terse: line.terse(), whole: line.whole }
 }
 
 struct Line {
     whole: String,
-    /// Fields that may be missing, each with the comma before it, in order.
+    /// Fields that may be missing, each with the comma before it, in order; those that touch are one.
     idle: Vec<Range<usize>>,
 }
 
@@ -59,8 +58,19 @@ impl Line {
         terse
     }
 
+    /// What was written from there on may be missing.
+    fn leave_out_from(&mut self, start: usize) {
+        let end = self.whole.len();
+        match self.idle.last_mut() {
+            Some(before) if before.end == start => before.end = end,
+            _ => self.idle.push(start..end),
+        }
+    }
+
     fn string(&mut self, text: &str) -> Written {
-        if text.bytes().any(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')) {
+        // Not `any`: to look at all bytes, many at a time, is quicker than to stop at one that is hardly ever there.
+        let escaped = text.bytes().filter(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).count();
+        if escaped > 0 {
             return self.whatever(text);
         }
         self.whole.push('"');
@@ -110,17 +120,15 @@ impl<'a> Serializer for &'a mut Line {
     }
 
     fn serialize_i64(self, value: i64) -> Written {
-        match u64::try_from(value) {
-            Ok(value) => self.serialize_u64(value),
-            Err(_) => write!(self.whole, "{value}").map(|()| false),
-        }
+        self.whole.push_str(itoa::Buffer::new().format(value));
+        Ok(value == 0)
     }
 
     fn serialize_u64(self, value: u64) -> Written {
         match value {
             // Most are 0.
             0..10 => self.whole.push(char::from(b'0' + value as u8)),
-            _ => write!(self.whole, "{value}")?,
+            _ => self.whole.push_str(itoa::Buffer::new().format(value)),
         }
         Ok(value == 0)
     }
@@ -272,7 +280,7 @@ impl SerializeStruct for Items<'_> {
         let is_idle = value.serialize(&mut *self.line)?;
         if is_idle {
             self.line.idle.truncate(within);
-            self.line.idle.push(start..self.line.whole.len());
+            self.line.leave_out_from(start);
         }
         self.is_idle &= is_idle;
         Ok(())

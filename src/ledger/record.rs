@@ -1,6 +1,7 @@
 //! One request's record, as it stands in the conversation's log: a line of JSON made to be read with `less`
 //! and `jq`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::line::forms;
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
+
+/// One of a few words that the gateway has: only where it was read from a store, it is not its own.
+pub type Word = Cow<'static, str>;
 
 /// What is written down of one request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,11 +32,11 @@ pub struct Record {
     /// The sub-agent that sent it.
     pub agent: Option<String>,
     /// How it goes on from what was sent before: `new`, `continue`, `retry`, `fork`.
-    pub relation: Option<String>,
+    pub relation: Option<Word>,
     /// The client program.
     pub client: Option<String>,
     /// The wire dialect.
-    pub protocol: String,
+    pub protocol: Word,
     /// Where it went.
     pub upstream: String,
     /// The model that was asked for.
@@ -52,7 +56,7 @@ pub struct Record {
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`.
-    pub outcome: String,
+    pub outcome: Word,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,
     /// What went wrong.
@@ -77,7 +81,7 @@ pub struct Record {
     pub net_saved: Option<i64>,
     /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
     /// sent before.
-    pub prefix: Option<String>,
+    pub prefix: Option<Word>,
     /// What the prompt is made of, as it was sent; null when it was not read.
     pub prompt: Option<Shares>,
     /// Size of the request.
@@ -97,7 +101,7 @@ pub struct Record {
     pub overflow: bool,
     /// The client compacts its own history: `asked` for a summary with this request, or `continued` from one. null:
     /// neither.
-    pub compaction: Option<String>,
+    pub compaction: Option<Word>,
     /// The profile whose settings hold for the conversation; null: the file's own.
     pub profile: Option<String>,
     /// A call of the gateway's own, for this conversation; null for what the client asked for.
@@ -109,7 +113,7 @@ pub struct Record {
 #[serde(default)]
 pub struct Budget {
     /// `near`, `spent`.
-    pub state: String,
+    pub state: Word,
     /// Its key in the configuration.
     pub limit: String,
     /// How much of how much was used up.
@@ -152,7 +156,7 @@ pub struct Cost {
     /// The sum; where only the provider's own total is known, the kinds are 0.
     pub total: i64,
     /// Where the price is from: `catalogue 2026-11-21`, `configuration`, `provider`.
-    pub price: String,
+    pub price: Word,
 }
 
 impl Cost {
@@ -169,7 +173,7 @@ impl Cost {
             output: pico(lines.output),
             searches: pico(lines.searches),
             total: pico(bill.total),
-            price: bill.source.to_string(),
+            price: bill.source.name(),
         }
     }
 }
@@ -226,7 +230,7 @@ pub struct Bytes {
 pub struct Edits {
     /// What became of it: `edited`, `unchanged`, `observed` (would have been edited), `set_aside` (an edit was
     /// refused by the provider before, nothing of this thread is edited), `unread`.
-    pub state: String,
+    pub state: Word,
     /// Why it was not read or not edited, where that is not by plan.
     pub why: Option<String>,
     /// Parts sent in another form than they came, by what changed them.
@@ -294,7 +298,7 @@ pub struct Splice {
 #[serde(default)]
 pub struct Event {
     /// Why it was allowed: `window`, `cold`, `uncached`, `break-even`, `budget`, `eager`.
-    pub reason: String,
+    pub reason: Word,
     /// How many results were cleared.
     pub cleared: u32,
     /// Bytes that this request and all later ones are spared.
@@ -304,7 +308,7 @@ pub struct Event {
     /// The first message that changed, counted from 0.
     pub first_message: u32,
     /// How room was made: `clear`, `ready`, `turns`, `half`, `cut`.
-    pub rung: String,
+    pub rung: Word,
     /// How many messages are not sent any more.
     pub dropped: u32,
     /// How many results of the step in progress were cut.
@@ -328,9 +332,9 @@ pub struct Window {
     /// when the window is not known.
     pub history_budget_estimate: Option<u64>,
     /// `green`, `yellow`, `orange`, `red`.
-    pub zone: Option<String>,
+    pub zone: Option<Word>,
     /// The zone of what was sent, by the provider's figure; null when it gave none.
-    pub zone_sent: Option<String>,
+    pub zone_sent: Option<Word>,
     /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
     pub velocity: Option<i64>,
     /// Requests until the zone is red, at that velocity; null when it does not grow.
@@ -343,7 +347,7 @@ pub struct Window {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Zone {
     /// `green`, `yellow`, `orange`, `red`.
-    pub name: String,
+    pub name: Word,
     /// It is not by the provider's figure.
     pub estimated: bool,
 }
@@ -392,14 +396,14 @@ impl Record {
     }
 
     /// The row that the store keeps of it.
-    pub fn row(&self, at_ms: i64) -> LedgerRow {
-        let forms = forms(self);
+    pub fn into_row(self, at_ms: i64) -> LedgerRow {
+        let forms = forms(&self);
         LedgerRow {
-            id: self.id.clone(),
+            id: self.id,
             at_ms,
-            conversation: self.conversation.clone(),
-            model: self.model.clone().or_else(|| self.model_asked.clone()),
-            client: self.client.clone(),
+            conversation: self.conversation,
+            model: self.model.or(self.model_asked),
+            client: self.client,
             cost: self.cost.as_ref().map(|cost| cost.total),
             record: forms.terse,
             line: forms.whole,
@@ -446,6 +450,7 @@ mod tests {
 
     fn full() -> Record {
         let text = |text: &str| Some(text.to_owned());
+        let word = |word: &'static str| Some(Word::from(word));
         let bill = bill();
         Record {
             time: "2026-11-21T10:02:03.004Z".to_owned(),
@@ -455,9 +460,9 @@ mod tests {
             thread: text("019a-0"),
             parent: None,
             agent: text("explore"),
-            relation: text("continue"),
+            relation: word("continue"),
             client: text("claude-cli/2.1.305"),
-            protocol: "anthropic".to_owned(),
+            protocol: "anthropic".into(),
             upstream: "anthropic".to_owned(),
             model_asked: text("claude-sonnet-5-5"),
             model: text("claude-sonnet-5-5"),
@@ -467,7 +472,7 @@ mod tests {
             turn: 1,
             step: 4,
             status: Some(200),
-            outcome: "complete".to_owned(),
+            outcome: "complete".into(),
             stop: text("tool_use"),
             error: None,
             tokens: Some(Tokens {
@@ -487,7 +492,7 @@ mod tests {
                 estimated: true,
             }),
             net_saved: Some(-474_000_000),
-            prefix: text("broken"),
+            prefix: word("broken"),
             prompt: Some(shares()),
             bytes: Bytes {
                 received: 200_000,
@@ -502,14 +507,14 @@ mod tests {
                 tokens: Some(200_000),
                 reserved: Some(4096),
                 history_budget_estimate: None,
-                zone: text("green"),
-                zone_sent: text("green"),
+                zone: word("green"),
+                zone_sent: word("green"),
                 velocity: Some(1200),
                 steps_until_red: Some(114),
                 spike: false,
             }),
             budget: Some(Budget {
-                state: "near".to_owned(),
+                state: "near".into(),
                 limit: "budget.day_usd".to_owned(),
                 used: "$9.00 of $10.00".to_owned(),
             }),
@@ -523,7 +528,7 @@ mod tests {
     fn edits() -> Edits {
         let text = |text: &str| Some(text.to_owned());
         Edits {
-            state: "edited".to_owned(),
+            state: "edited".into(),
             parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
             decided: 1,
             made: vec![Made {
@@ -536,12 +541,12 @@ mod tests {
                 output: text("0a"),
             }],
             event: Some(Event {
-                reason: "break-even".to_owned(),
+                reason: "break-even".into(),
                 cleared: 3,
                 freed_bytes: 24_000,
                 rewritten_bytes: 5_000,
                 first_message: 4,
-                rung: "ready".to_owned(),
+                rung: "ready".into(),
                 dropped: 2,
                 cut: 0,
                 reasoning: 0,
@@ -586,13 +591,13 @@ mod tests {
             r#""attempt":1,"overflow":false,"compaction":null,"profile":null,"#,
             r#""own":{"purpose":"summary","messages":40,"generation":2,"bytes":9000,"score":0.5}}"#,
         );
-        assert_eq!(full().row(0).line, expected);
+        assert_eq!(full().into_row(0).line, expected);
     }
 
     #[test]
     fn records_come_back_as_they_were() {
         for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
-            let row = record.row(1_000);
+            let row = record.clone().into_row(1_000);
             assert!(row.record.len() < row.line.len());
             for form in [&row.record, &row.line] {
                 assert_eq!(serde_json::from_str::<Record>(form).unwrap(), record);
@@ -603,12 +608,12 @@ mod tests {
 
     #[test]
     fn a_zone_is_an_estimate_where_the_provider_gave_no_figure() {
-        let window = |sent: Option<&str>| Window {
-            zone: Some("red".to_owned()),
-            zone_sent: sent.map(str::to_owned),
+        let window = |sent: Option<&'static str>| Window {
+            zone: Some("red".into()),
+            zone_sent: sent.map(Into::into),
             ..Window::default()
         };
-        let edits = |state: &str, event| Edits { state: state.to_owned(), event, ..Edits::default() };
+        let edits = |state: &'static str, event| Edits { state: state.into(), event, ..Edits::default() };
         let event = Some(Event::default());
         for (sent, edits, expected) in [
             (Some("green"), edits("edited", event.clone()), Some(("green", false))),
@@ -618,7 +623,7 @@ mod tests {
             (None, Edits { original_resent: true, ..edits("edited", None) }, None),
         ] {
             let record = Record { window: Some(window(sent)), edits, ..Record::default() };
-            let expected = expected.map(|(name, estimated)| Zone { name: name.to_owned(), estimated });
+            let expected = expected.map(|(name, estimated)| Zone { name: name.into(), estimated });
             assert_eq!(record.zone(), expected, "{record:?}");
         }
         assert_eq!(Record::default().zone(), None);

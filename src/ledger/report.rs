@@ -244,7 +244,7 @@ mod tests {
     /// The last request says how full the window is; calls of the gateway's own have none.
     #[test]
     fn a_conversation_is_as_full_as_with_its_last_request() {
-        let zone = |name: &str| Some(Window { zone_sent: Some(name.to_owned()), ..Window::default() });
+        let zone = |name: &'static str| Some(Window { zone_sent: Some(name.into()), ..Window::default() });
         let red = Record { window: zone("red"), ..record("a", None, None) };
         let green = Record { window: zone("green"), ..record("a", None, None) };
         let own = Record { own: Some(Own::default()), ..record("a", None, None) };
@@ -259,7 +259,7 @@ mod tests {
                 let record = serde_json::to_string(record).unwrap();
                 conversations.add(LedgerEntry { at_ms, record: &record });
             }
-            let zone = conversations.newest_first()[0].zone.as_ref().map(|zone| zone.name.as_str());
+            let zone = conversations.newest_first()[0].zone.as_ref().map(|zone| &*zone.name);
             assert_eq!(zone, expected, "{newest_first:?}");
         }
     }

@@ -214,9 +214,14 @@ mod tests {
     use crate::ledger::{Bytes, Edits};
 
     /// A record as it would be after `outcome` with `status`; `priced` in pico-dollars, `output` in tokens.
-    fn record(outcome: &str, status: Option<u16>, output: Option<u64>, priced: Option<i64>) -> Record {
+    fn record(
+        outcome: &'static str,
+        status: Option<u16>,
+        output: Option<u64>,
+        priced: Option<i64>,
+    ) -> Record {
         Record {
-            outcome: outcome.to_owned(),
+            outcome: outcome.into(),
             status,
             tokens: output.map(|output| Tokens { output, ..Tokens::default() }),
             cost: priced.map(|total| Cost { output: total, total, ..Cost::default() }),
@@ -257,7 +262,7 @@ mod tests {
         totals.add(&Record {
             output_is_lower_bound: true,
             bytes: Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() },
-            edits: Edits { state: "edited".to_owned(), ..Edits::default() },
+            edits: Edits { state: "edited".into(), ..Edits::default() },
             net_saved: Some(-3),
             ..record("upstream_broke", Some(200), Some(1), Some(1))
         });
@@ -299,7 +304,7 @@ mod tests {
     fn an_edit_that_was_taken_back_is_none() {
         let mut totals = Totals::default();
         for (state, original_resent) in [("edited", true), ("observed", false), ("unchanged", false)] {
-            let edits = Edits { state: state.to_owned(), original_resent, ..Edits::default() };
+            let edits = Edits { state: state.into(), original_resent, ..Edits::default() };
             totals.add(&Record { edits, ..Record::default() });
         }
         assert_eq!((totals.edited, totals.observed), (0, 1));

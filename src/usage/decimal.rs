@@ -3,6 +3,8 @@
 //! Amounts arrive as JSON or TOML text; they become integers of a fixed scale without passing through binary
 //! fractions. Never a float in between, never a panic, whatever the text.
 
+use std::iter;
+
 use thiserror::Error;
 
 /// Why a text is no amount.
@@ -86,7 +88,12 @@ fn parse_exponent(text: &str) -> Result<isize, AmountError> {
 
 /// Writes `value` over ten to the `scale` exactly, without trailing zeros beyond `min_places`.
 pub(super) fn format(value: u128, scale: usize, min_places: usize) -> String {
-    let mut digits = format!("{value:0width$}", width = scale + 1);
+    let mut written = itoa::Buffer::new();
+    let written = written.format(value);
+    // The point may still have to be put in.
+    let mut digits = String::with_capacity(written.len().max(scale + 1) + 1);
+    digits.extend(iter::repeat_n('0', (scale + 1).saturating_sub(written.len())));
+    digits.push_str(written);
     let point = digits.len() - scale;
     let places = digits[point..].trim_end_matches('0').len().max(min_places);
     digits.truncate(point + places);

@@ -3,6 +3,7 @@
 //! A list price is rarely complete. What is missing is derived here only where a provider documents the rule;
 //! otherwise it stays unknown.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -222,13 +223,20 @@ pub enum Source {
     Provider,
 }
 
+impl Source {
+    /// Its name in the books: `catalogue 2026-11-21`, `configuration`, `provider`.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Embedded(date) => ["catalogue ", date].concat().into(),
+            Self::Config => "configuration".into(),
+            Self::Provider => "provider".into(),
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Embedded(date) => write!(f, "catalogue {date}"),
-            Self::Config => f.pad("configuration"),
-            Self::Provider => f.pad("provider"),
-        }
+        f.pad(&self.name())
     }
 }
 

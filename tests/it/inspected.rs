@@ -17,7 +17,7 @@ fn record(id: &str) -> Record {
         id: id.to_owned(),
         conversation: "c".to_owned(),
         thread: Some("t".to_owned()),
-        outcome: "complete".to_owned(),
+        outcome: "complete".into(),
         messages: 9,
         ..Record::default()
     }
@@ -34,7 +34,7 @@ fn keep(home: &Path, batch: Batch) {
 
 /// A second apart.
 fn rows(records: &[Record]) -> Batch {
-    let rows = (0..).step_by(1000).zip(records).map(|(at_ms, record)| record.row(at_ms));
+    let rows = (0..).step_by(1000).zip(records).map(|(at_ms, record)| record.clone().into_row(at_ms));
     Batch { ledger: rows.collect(), ..Batch::default() }
 }
 
@@ -44,7 +44,7 @@ const CONFIG: [&str; 2] = ["-c", "gateway.toml"];
 fn the_clients_requests_are_counted_alone() {
     let home = tempfile::tempdir().unwrap();
     let made = Made { message: 2, rules: "fold".to_owned(), before: 900, after: 90, ..Made::default() };
-    let edited = Edits { state: "edited".to_owned(), made: vec![made], ..Edits::default() };
+    let edited = Edits { state: "edited".into(), made: vec![made], ..Edits::default() };
     let own = Own { purpose: "summary".to_owned(), messages: 4, generation: 1, ..Own::default() };
     keep(
         home.path(),

@@ -132,7 +132,7 @@ impl Books {
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
-            store(&*self.store, &self.tally, &ended);
+            store(&*self.store, &self.tally, *ended);
         }
     }
 
@@ -157,9 +157,9 @@ fn weight(reading: &Reading, sent: Option<&Bytes>) -> usize {
     reading.conversation.body.len() + sent.map_or(0, Bytes::len)
 }
 
-fn store(store: &dyn Store, tally: &Tally, ended: &Ended) {
+fn store(store: &dyn Store, tally: &Tally, ended: Ended) {
     tally.book(&ended.record);
-    let ledger = vec![ended.record.row(ended.at_ms)];
+    let ledger = vec![ended.record.into_row(ended.at_ms)];
     tally.stored(store.later(Batch { ledger, at_ms: ended.at_ms, ..Batch::default() }));
 }
 
@@ -219,6 +219,6 @@ impl Desk {
 
     fn ended(&mut self, mut ended: Box<Ended>) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
-        store(&*self.means.store, &self.means.tally, &ended);
+        store(&*self.means.store, &self.means.tally, *ended);
     }
 }

@@ -7,6 +7,7 @@ use super::super::budget::Reached;
 use super::super::state::State;
 use super::super::{clock, secrets};
 use super::Follow;
+use crate::ledger::record::Word;
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
 use crate::planner::Level;
 use crate::protocol::Answer;
@@ -36,15 +37,15 @@ impl Follow {
             thread: place.map(|place| place.thread.id.clone()),
             parent: place.and_then(|place| place.thread.parent.clone()),
             agent: self.facts.caller.agent.clone(),
-            relation: place.map(|place| place.relation.as_str().to_owned()),
+            relation: place.map(|place| place.relation.as_str().into()),
             client: self.facts.caller.client.clone(),
-            protocol: self.protocol.name().to_owned(),
+            protocol: self.protocol.name().into(),
             upstream: self.upstream.name().to_owned(),
             model_asked: self.facts.model.clone(),
             model: billed,
             messages: self.facts.messages,
             status: self.status.map(|status| status.as_u16()),
-            outcome: outcome(how).to_owned(),
+            outcome: outcome(how).into(),
             error: error(how, answer).map(|text| self.legible(text)),
             tokens: answer.usage.as_ref().map(Usage::billed_tokens),
             output_is_lower_bound: answer.usage.is_some() && !answer.complete,
@@ -57,11 +58,11 @@ impl Follow {
             window: self.facts.level.map(|level| self.window(level, answer)),
             budget: self.start.budget.as_ref().map(Reached::record),
             timing: self.timing(),
-            compaction: self.facts.compaction.map(|compaction| compaction.as_str().to_owned()),
+            compaction: self.facts.compaction.map(|compaction| compaction.as_str().into()),
             profile: self.facts.tuning.as_ref().and_then(|tuning| tuning.profile.clone()),
             attempt: self.start.attempt.before,
             overflow: self.overflow,
-            prefix: self.prefix().map(str::to_owned),
+            prefix: self.prefix().map(Into::into),
             answer: answer.id.clone(),
             stop: answer.stop.clone(),
             id,
@@ -89,7 +90,7 @@ impl Follow {
         // What the provider has counted is no estimate.
         let sent = usage.zip(level.gauge);
         let sent = sent.map(|(usage, gauge)| Gauge { prompt: usage.context_tokens(), margin: 0, ..gauge });
-        let zone = |gauge: Gauge| gauge.zone(settings).as_str().to_owned();
+        let zone = |gauge: Gauge| Word::from(gauge.zone(settings).as_str());
         let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
         Window {
             prompt_tokens_estimate: level.prompt_tokens,
@@ -144,18 +145,18 @@ impl Follow {
             }
         }
         Edits {
-            state: self.facts.state.as_str().to_owned(),
+            state: self.facts.state.as_str().into(),
             why: self.facts.why.clone(),
             parts,
             decided: self.facts.fresh as u32,
             made: self.made(),
             event: self.facts.event.as_ref().map(|event| Event {
-                reason: event.reason.as_str().to_owned(),
+                reason: event.reason.as_str().into(),
                 cleared: event.cleared,
                 freed_bytes: event.freed_bytes,
                 rewritten_bytes: event.rewritten_bytes,
                 first_message: event.first_message,
-                rung: event.rung.as_str().to_owned(),
+                rung: event.rung.as_str().into(),
                 dropped: event.dropped,
                 cut: event.cut,
                 reasoning: event.reasoning,

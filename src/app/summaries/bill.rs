@@ -20,7 +20,7 @@ pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budge
             budget.book(record, now_ms);
             tally.book(record);
         });
-        let ledger = booked.map(|record| record.row(now_ms)).collect();
+        let ledger = booked.map(|record| record.into_row(now_ms)).collect();
         let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
         tally.stored(store.later(batch));
@@ -39,12 +39,12 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         id: clock::new_id(),
         conversation: job.conversation_id.clone(),
         thread: Some(job.thread.clone()),
-        protocol: job.call.protocol.name().to_owned(),
+        protocol: job.call.protocol.name().into(),
         upstream: job.call.upstream.name().to_owned(),
         model_asked: Some(job.call.model.clone()),
         model: call.model.clone().or_else(|| Some(job.call.model.clone())),
         status: call.status,
-        outcome: if call.lost.is_some() { "upstream_broke" } else { "complete" }.to_owned(),
+        outcome: if call.lost.is_some() { "upstream_broke" } else { "complete" }.into(),
         error: call.lost.clone().or_else(|| failure.map(ToString::to_string)),
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),

@@ -361,7 +361,7 @@ fn summaries_are_paid_from_the_budget() {
         let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
         reached.map(|record| (record.state, record.used))
     };
-    let expected = Some(("spent".to_owned(), "$2.00 of $2.00".to_owned()));
+    let expected = Some(("spent".into(), "$2.00 of $2.00".to_owned()));
     let tally = Arc::new(Tally::default());
     {
         let store = store();

@@ -207,7 +207,7 @@ fn priced<'m, 'a>(
     let asked = record.model_asked.as_deref().or(record.model.as_deref()).unwrap_or_default();
     let model = setting.prices.unwrap_or(asked);
     let protocol = dialect(&record.protocol)?;
-    Ok(sessions.entry((record.protocol.clone(), model.to_owned())).or_insert_with(|| {
+    Ok(sessions.entry((record.protocol.to_string(), model.to_owned())).or_insert_with(|| {
         let found = price::find(setting.catalogue, model);
         let session = Session::new(protocol, setting.policy, model, found.as_ref());
         Priced { session, name: found.map(|found| found.name), learned: BytesPerToken::default() }
