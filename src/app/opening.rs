@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::conversation::Conversation;
 use crate::lineage::Place;
@@ -12,11 +12,11 @@ use crate::store::Checkpoints;
 use crate::strategy::summary::Checkpoint;
 
 /// The header whose value is the id of the conversation to go on from.
-const HEADER: &str = "x-plimsoll-checkpoint";
+static HEADER: HeaderName = HeaderName::from_static("x-plimsoll-checkpoint");
 
 /// The checkpoint that a request names.
 pub(super) fn asked(headers: &HeaderMap) -> Option<Cow<'_, str>> {
-    let name = headers.get(HEADER)?.as_bytes().trim_ascii();
+    let name = headers.get(&HEADER)?.as_bytes().trim_ascii();
     Some(String::from_utf8_lossy(name)).filter(|name| !name.is_empty())
 }
 
@@ -68,10 +68,8 @@ mod tests {
             (b"a\xffb", Some("a\u{fffd}b")),
             (b" ", None),
         ] {
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static(HEADER),
-                http::HeaderValue::from_bytes(value).unwrap(),
-            )]);
+            let headers =
+                HeaderMap::from_iter([(HEADER.clone(), http::HeaderValue::from_bytes(value).unwrap())]);
             assert_eq!(asked(&headers).as_deref(), expected);
         }
         assert_eq!(asked(&HeaderMap::new()), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::config::CacheKey;
 use crate::protocol::{self, Protocol};
@@ -55,8 +55,14 @@ const PLACES: &[(&str, &str, &str)] = &[
 ];
 
 /// Headers that are a digest of the body, or say what a signature is of.
-const SEALS: &[&str] =
-    &["content-digest", "repr-digest", "digest", "content-md5", "signature-input", "x-amz-content-sha256"];
+static SEALS: [HeaderName; 6] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("signature-input"),
+    HeaderName::from_static("x-amz-content-sha256"),
+];
 
 /// How an `authorization` begins that signs the body.
 const SIGNING: &[&str] = &["AWS4-", "Signature "];
@@ -215,7 +221,7 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
 /// Whether a header holds for the very bytes of the body, as a signature or a digest of it does.
 fn is_signed(headers: &HeaderMap) -> bool {
     let scheme = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    SEALS.iter().any(|name| headers.contains_key(*name))
+    SEALS.iter().any(|name| headers.contains_key(name))
         || SIGNING.iter().any(|start| {
             scheme.get(..start.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(start.as_bytes()))
         })

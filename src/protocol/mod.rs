@@ -156,10 +156,23 @@ pub fn read(
         .unwrap_or(Err(Unread::Shape))
 }
 
-/// What stands in a path behind the last `before` and in front of the next `behind`.
+/// What stands in a path behind the last segment `before` and in front of the next `behind`.
 fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
-    let (found, _) = path.rsplit_once(before)?.1.split_once(behind)?;
+    let (found, _) = behind_segment(path, before)?.split_once(behind)?;
     (!found.is_empty() && !found.contains('/')).then_some(found)
+}
+
+/// What stands in a path behind the last segment of a name that something stands behind.
+fn behind_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    let mut end = path.len();
+    loop {
+        // Segments are short: what looks at many bytes at a time would take longer.
+        let start = path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')?;
+        match path.get(end + 1..) {
+            Some(behind) if path[start + 1..end] == *name => return Some(behind),
+            _ => end = start,
+        }
+    }
 }
 
 /// The body of [`rewritten`].

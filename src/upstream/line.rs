@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderName, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -20,6 +20,8 @@ use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
 use super::hearing::Cue;
+
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// How much earlier than the upstream a connection is given up.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -70,7 +72,7 @@ where
 
     /// Notes how long the upstream keeps the connection, if `headers` of its answer say so.
     pub(super) fn note(&mut self, headers: &HeaderMap) {
-        self.kept = headers.get("keep-alive").and_then(|value| kept(value.to_str().ok()?));
+        self.kept = headers.get(&KEEP_ALIVE).and_then(|value| kept(value.to_str().ok()?));
     }
 
     /// How long it may be used again, where that is at most `time`. A request takes a moment to arrive.

@@ -48,7 +48,7 @@ impl Protocol for Anthropic {
 
     /// Resellers have it in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.
     fn model_of_path<'p>(&self, path: &'p str) -> Option<&'p str> {
-        between(path, "/models/", ':').or_else(|| between(path, "/model/", '/'))
+        between(path, "models", ':').or_else(|| between(path, "model", '/'))
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {

@@ -58,7 +58,7 @@ impl Protocol for Gemini {
 
     /// `…/models/MODEL:verb`.
     fn model_of_path<'p>(&self, path: &'p str) -> Option<&'p str> {
-        between(path, "/models/", ':')
+        between(path, "models", ':')
     }
 
     /// `{"generateContentRequest": …}`, in which alone instructions and tools are counted, and `{"request": …}`, as Code
