@@ -11,9 +11,9 @@ use std::ops::Range;
 use serde::Serialize;
 use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
-/// Bytes that a line is taken to have: most have less.
-const LINE: usize = 2048;
-/// Fields that are taken to be missing in a row, at most: most records have less of them.
+/// Bytes that a line is taken to have: most have less. Blocks of 2048 would be mapped in pairs.
+const LINE: usize = 2560;
+/// Runs of fields that may be missing: most records have less.
 const IDLE: usize = 32;
 
 /// Whether what was written is what a field is taken to be where it is missing.
