@@ -141,7 +141,7 @@ impl Case {
         let past = Past { sent, applied, standing: standing.take(), ..Past::nothing() };
         let recall = |id: &str| format!("full output: /home/me/.local/state/plimsoll/outputs/{id}");
         let mut outcome = planner::plan(conversation, past, &self.policy, &Facts::default(), &recall);
-        *standing = Some(std::mem::take(&mut outcome.standing));
+        *standing = outcome.standing.take();
         outcome
     }
 

@@ -329,7 +329,7 @@ impl<'a> Request<'a> {
             return Ok(self.done(place, None, State::SetAside, InForce::default()));
         }
         let mut outcome = self.plan(&place, waits).await;
-        let mut standing = Some(std::mem::take(&mut outcome.standing));
+        let mut standing = outcome.standing.take();
         // What an event leaves behind holds only if the event does.
         if outcome.event.is_none() {
             self.keep(&place, standing.take());

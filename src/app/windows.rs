@@ -18,8 +18,8 @@ const LEAST: f64 = 0.05;
 
 /// Windows as they turned out to be.
 pub(super) struct Windows {
-    /// By upstream and model.
-    learned: Mutex<HashMap<(String, String), Learned>>,
+    /// By model, and by upstream.
+    learned: Mutex<HashMap<String, Vec<(String, Learned)>>>,
     full: Recent<Chain, (), Hashed>,
     /// Bytes of the shortest form of a history that was refused.
     refused: Recent<Chain, u64, Hashed>,
@@ -66,16 +66,24 @@ impl Windows {
     /// Tokens that fit, if a provider has said so.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.get(&(upstream.to_owned(), model?.to_owned()))?.limit
+        learned.get(model?)?.iter().find(|(name, _)| name == upstream)?.1.limit
     }
 
     fn with(&self, upstream: &str, model: Option<&str>, then: impl FnOnce(&mut Learned)) {
         let Some(model) = model else { return };
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (upstream.to_owned(), model.to_owned());
-        if learned.len() < MODELS || learned.contains_key(&key) {
-            then(learned.entry(key).or_default());
-        }
+        let is_full = learned.len() >= MODELS;
+        let places = match learned.get_mut(model) {
+            Some(places) => places,
+            None if is_full => return,
+            None => learned.entry(model.to_owned()).or_default(),
+        };
+        let known = places.iter().position(|(name, _)| name == upstream);
+        let at = known.unwrap_or_else(|| {
+            places.push((upstream.to_owned(), Learned::default()));
+            places.len() - 1
+        });
+        then(&mut places[at].1);
     }
 
     /// The answer to this history ended because the window was full.

@@ -116,7 +116,7 @@ mod tests {
             let past = Past { sent: count - 2, standing: standing.take(), ..Past::nothing() };
             let facts = Facts { now_ms: 1_000, lasts_ms: 300_000, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
-            standing = Some(outcome.standing.clone());
+            standing = outcome.standing.clone();
             outcome.marks.parts().iter().map(|(part, _)| part.message).collect()
         })
     }

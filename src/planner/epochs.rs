@@ -171,7 +171,7 @@ fn fourteen_turns() {
         assert_eq!(found.len(), expected, "{found:?}");
         assert!(found.iter().all(|(word, _)| word % 3 == 0), "{found:?}");
         let account =
-            live(&talk, &policy(clear), &Facts::default()).pop().unwrap().outcome.standing.account();
+            live(&talk, &policy(clear), &Facts::default()).pop().unwrap().outcome.standing.unwrap().account();
         assert!(account.paid <= account.direct, "{account:?}");
     }
 }

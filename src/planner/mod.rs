@@ -137,8 +137,8 @@ pub struct Outcome {
     pub recalls: u32,
     /// The cache marks that are added.
     pub marks: Chosen,
-    /// For the thread's next request.
-    pub standing: Box<Standing>,
+    /// For the thread's next request, which takes it.
+    pub standing: Option<Box<Standing>>,
 }
 
 impl Outcome {
@@ -343,7 +343,7 @@ fn old_parts(
     let all: Vec<PartId> = client.chain(outcome.marks.parts()).map(|(part, _)| *part).collect();
     standing.entries_mut().sent(all.into_iter(), facts.now_ms);
     outcome.level = Some(level);
-    outcome.standing = standing;
+    outcome.standing = Some(standing);
 }
 
 /// Whether all but the model's last answer, and what is new with this request, was sent before.

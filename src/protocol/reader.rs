@@ -70,12 +70,14 @@ impl<F: Fold + 'static> Unsure<F> {
     fn decide(&mut self, is_stream: bool) {
         let Some(fold) = self.fold.take() else { return };
         let head = std::mem::take(&mut self.head);
-        let reader: &mut Box<dyn AnswerReader> = self.reader.insert(if is_stream {
-            Box::new(Events { framer: Framer::default(), fold })
+        let too_large = head.len() > MAX_ANSWER;
+        self.reader = Some(if is_stream {
+            let mut events = Events { framer: Framer::default(), fold };
+            events.push(&head);
+            Box::new(events)
         } else {
-            Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+            Box::new(Whole { bytes: if too_large { Vec::new() } else { head }, too_large, fold })
         });
-        reader.push(&head);
     }
 }
 

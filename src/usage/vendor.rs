@@ -40,9 +40,12 @@ impl Vendor {
 
     /// The vendor behind an API host, such as `api.anthropic.com`.
     pub fn of_host(host: &str) -> Option<Self> {
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let host = host.strip_suffix('.').unwrap_or(host);
         let within = |domain: &str| {
-            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '-']))
+            let parts = host.len().checked_sub(domain.len()).and_then(|at| host.split_at_checked(at));
+            parts.is_some_and(|(rest, end)| {
+                end.eq_ignore_ascii_case(domain) && (rest.is_empty() || rest.ends_with(['.', '-']))
+            })
         };
         let known = [
             ("anthropic.com", Self::Anthropic),
@@ -59,7 +62,8 @@ impl Vendor {
         ];
         let listed = known.into_iter().find(|(domain, _)| within(domain)).map(|(_, vendor)| vendor);
         listed.or_else(|| {
-            let bedrock = within("amazonaws.com") && host.starts_with("bedrock");
+            let bedrock = within("amazonaws.com")
+                && host.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("bedrock"));
             bedrock.then_some(Self::Bedrock)
         })
     }

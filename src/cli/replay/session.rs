@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         let (sent, splice) = (asked.sent, thread.splice.take());
         let past = Past { sent, ending, applied: &thread.applied, standing, splice, ..Past::nothing() };
         let mut outcome = planner::plan(original, past, self.policy, &self.facts, asked.recall);
-        thread.standing = Some(std::mem::take(&mut outcome.standing));
+        thread.standing = outcome.standing.take();
         let mut edited = self.carry_out(original, &outcome);
         if edited.is_none() && outcome.is_fresh() {
             outcome.forget_fresh();

@@ -36,7 +36,7 @@ impl Thread {
         self.sent = conversation.messages.len();
         self.applied.clone_from(&outcome.applied);
         self.splice.clone_from(&outcome.splice);
-        self.standing = Some(outcome.standing.clone());
+        self.standing = outcome.standing.clone();
         outcome
     }
 }
@@ -258,7 +258,7 @@ fn what_is_spliced_stays_spliced() {
         levels.push(outcome.level.unwrap().prompt_tokens);
         let gone = outcome.splice.as_ref();
         assert!(outcome.applied.iter().all(|a| gone.is_none_or(|gone| !gone.drops(a.part.message as usize))));
-        let items = outcome.standing.history().items();
+        let items = outcome.standing.as_ref().unwrap().history().items();
         assert!(
             items
                 .iter()
