@@ -428,9 +428,11 @@ impl<'a> Request<'a> {
     /// Notes, without waiting, that a request of this thread left.
     fn remember(&self, place: &Place, decided: &InForce) {
         let applied = Arc::clone(&decided.applied);
-        let batch = self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms);
+        // What is sent again is stored already.
+        let is_new = place.relation != Relation::Retry;
+        let batch = is_new.then(|| self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms));
         self.core.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
-        if place.relation != Relation::Retry {
+        if let Some(batch) = batch {
             self.core.tally.stored(self.core.store.later(batch));
         }
     }
