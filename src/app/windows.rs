@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 
-/// Models of upstreams that are remembered.
+/// Names of models that are remembered, each with the upstreams that have it.
 const MODELS: usize = 256;
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
@@ -136,6 +136,18 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), None);
         windows.learn("a", Some("m"), 500);
         assert_eq!(windows.of("a", Some("m")), Some(500));
+    }
+
+    #[test]
+    fn so_many_models_are_remembered_and_no_more() {
+        let windows = Windows::new();
+        for model in 0..=MODELS {
+            windows.learn("a", Some(&model.to_string()), 1000);
+        }
+        windows.learn("b", Some("0"), 2000);
+        let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()));
+        let found = [known("a", 0), known("b", 0), known("a", MODELS - 1), known("a", MODELS)];
+        assert_eq!(found, [Some(1000), Some(2000), Some(1000), None]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
-/// Bytes that a line is taken to have: most have less. Blocks of 2048 would be mapped in pairs.
+/// Bytes that a line is taken to have: most have less. Of blocks of 2048, two are mapped at a time.
 const LINE: usize = 2560;
 /// Runs of fields that may be missing: most records have less.
 const IDLE: usize = 32;
@@ -34,7 +34,12 @@ pub(super) fn forms(value: &impl Serialize) -> Forms {
         let whole = serde_json::to_string(value).unwrap_or_default();
         return Forms { terse: whole.clone(), whole };
     }
-    Forms { terse: line.terse(), whole: line.whole }
+    let terse = line.terse();
+    // Many may wait to be stored.
+    if line.whole.capacity() > LINE {
+        line.whole.shrink_to_fit();
+    }
+    Forms { terse, whole: line.whole }
 }
 
 struct Line {

@@ -10,7 +10,7 @@ use super::line::forms;
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
 
-/// One of a few words that the gateway has: only where it was read from a store, it is not its own.
+/// One of a few words of the gateway's own: borrowed, but where it was read from a store or has a date in it.
 pub type Word = Cow<'static, str>;
 
 /// What is written down of one request.

@@ -275,6 +275,11 @@ mod tests {
                 ("/v1beta/models/:generateContent", None),
                 ("/v1beta/models/m", None),
                 ("/v1beta/models", None),
+                ("/models/a:x/models/b:y", Some("b")),
+                ("/models/a:x/models", Some("a")),
+                ("/models/a:x/models/", None),
+                ("/xmodels/a:x", None),
+                ("models/a:x", None),
             ],
         );
         names(

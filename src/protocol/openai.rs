@@ -31,7 +31,7 @@ pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
     let told_apart = ["server_side_tool_usage_details", "server_side_tool_usage"];
     let has_run =
         match told_apart.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object())) {
-            Some(tools) => tools.members().iter().any(|(tool, calls)| is_some(calls) && !is_mcp(tool)),
+            Some(tools) => tools.names().any(|tool| tools.get(tool).is_some_and(is_some) && !is_mcp(tool)),
             None => any("num_server_side_tools_used"),
         };
     let shown = [(has_run, Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];

@@ -33,8 +33,12 @@ impl<'d> Value<'d> {
         self.members().iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The members of an object, as they stand; none of anything else.
-    pub(crate) fn members(&self) -> &[(Cow<'d, str>, Self)] {
+    /// The names of an object's members, as they stand; none of anything else.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.members().iter().map(|(name, _)| &**name)
+    }
+
+    fn members(&self) -> &[(Cow<'d, str>, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
@@ -237,12 +241,23 @@ mod tests {
         })
     }
 
+    /// Whether members are found as they are in the whole.
+    fn same(read: &Value<'_>, expected: &Json) -> Result<(), TestCaseError> {
+        for (name, member) in expected.as_object().into_iter().flatten() {
+            let found = read.get(name);
+            prop_assert_eq!(found.map(Json::from), Some(member.clone()), "{}", name);
+            same(found.unwrap(), member)?;
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn all_else_is_read_as_it_stands(value in json()) {
             let text = value.to_string();
             let mut expected: Json = serde_json::from_str(&text).unwrap();
             prune(&mut expected);
+            same(&serde_json::from_str::<Value<'_>>(&text).unwrap(), &expected)?;
             prop_assert_eq!(Json::from(&serde_json::from_str::<Value<'_>>(&text).unwrap()), expected, "{}", text);
         }
     }
@@ -254,6 +269,8 @@ mod tests {
         {
             assert!(serde_json::from_str::<Value<'_>>(text).is_err(), "{text}");
         }
+        let twice = serde_json::from_str::<Value<'_>>("{\"a\":1,\"a\":[2]}").unwrap();
+        assert_eq!(twice.get("a").map(Value::items), Some(&[Value::Number(2.into())][..]));
         for (text, expected) in [
             ("{\"content\":{\"usage\":3},\"a\":1}", "{\"a\":1}"),
             ("{\"\\u0063ontent\":1}", "{}"),

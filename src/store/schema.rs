@@ -3,8 +3,10 @@
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-/// The version of the layout below. A store of a newer version is left alone. In older ones the ledger has an index of
-/// its ids beside those of conversations and times.
+/// The version of the layout below. A store of a newer version is left alone.
+///
+/// In stores of this version or an older one the ledger may also have its ids for a primary key, and an index of
+/// conversations that is not unique: neither may be named as what a new row conflicts with.
 pub(super) const VERSION: i64 = 3;
 
 const TABLES: &str = "

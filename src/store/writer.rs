@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{CachedStatement, Connection, params};
 use tokio::sync::oneshot;
 
 use super::logs::Logs;
@@ -184,7 +184,7 @@ impl Desk {
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         {
-            let mut book = transaction.prepare_cached(BOOK)?;
+            let mut book = None;
             for job in jobs {
                 // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
                 if job.is_withdrawn() {
@@ -245,7 +245,12 @@ fn refuse(job: &mut Job, error: StoreError) {
     }
 }
 
-fn put(connection: &Connection, book: &mut Statement<'_>, batch: &Batch) -> Result<(), StoreError> {
+/// Puts a batch in; `book` is the statement for records, made by the first that has any.
+fn put<'c>(
+    connection: &'c Connection,
+    book: &mut Option<CachedStatement<'c>>,
+    batch: &Batch,
+) -> Result<(), StoreError> {
     let at = batch.at_ms;
     for thread in &batch.threads {
         connection
@@ -278,6 +283,10 @@ fn put(connection: &Connection, book: &mut Statement<'_>, batch: &Batch) -> Resu
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {
+        let book = match book {
+            Some(book) => book,
+            None => book.insert(connection.prepare_cached(BOOK)?),
+        };
         book.execute(params![
             row.id,
             row.at_ms,

@@ -37,9 +37,6 @@ pub fn is_done_by(client: &str) -> bool {
     name.split(['-', '_']).any(|word| word.ends_with("cli") || AGENTS.contains(&word))
 }
 
-/// Finds any of some words; made once, since that costs more than to look.
-type Words = LazyLock<Option<Finder>>;
-
 /// Looks for all of some words at a time.
 enum Finder {
     /// Many bytes at a time.
@@ -49,9 +46,12 @@ enum Finder {
 }
 
 impl Finder {
-    fn new(words: &[&str]) -> Option<Self> {
-        let packed = packed::Searcher::new(words).map(Self::Packed);
-        packed.or_else(|| AhoCorasick::new(words).ok().map(Self::Walked))
+    fn new(words: &[&str]) -> Self {
+        packed::Searcher::new(words).map_or_else(|| Self::walked(words), Self::Packed)
+    }
+
+    fn walked(words: &[&str]) -> Self {
+        Self::Walked(AhoCorasick::new(words).expect("so few words are no more than an automaton can have"))
     }
 
     fn is_in(&self, text: &[u8]) -> bool {
@@ -63,28 +63,28 @@ impl Finder {
 }
 
 /// Words of requests for a summary.
-static ASKED: Words = LazyLock::new(|| {
-    Finder::new(&[
-        "CRITICAL: Respond with TEXT ONLY",
-        "CONTEXT CHECKPOINT COMPACTION",
-        "generate the <state_snapshot>",
-        "Generate the <state_snapshot>",
-        "generate a new <state_snapshot>",
-        "Provide a detailed prompt for continuing our conversation above",
-        "anchored summary",
-        "create a detailed summary of the conversation so far",
-    ])
-});
+const ASKED: &[&str] = &[
+    "CRITICAL: Respond with TEXT ONLY",
+    "CONTEXT CHECKPOINT COMPACTION",
+    "generate the <state_snapshot>",
+    "Generate the <state_snapshot>",
+    "generate a new <state_snapshot>",
+    "Provide a detailed prompt for continuing our conversation above",
+    "anchored summary",
+    "create a detailed summary of the conversation so far",
+];
 
 /// Words that summaries begin with.
-static CONTINUED: Words = LazyLock::new(|| {
-    Finder::new(&[
-        "This session is being continued from a previous conversation",
-        "Another language model started to solve this problem and produced a summary",
-        "<state_snapshot>",
-        "What did we do so far?",
-    ])
-});
+const CONTINUED: &[&str] = &[
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+    "<state_snapshot>",
+    "What did we do so far?",
+];
+
+// Made once, since that costs more than to look.
+static ASKS: LazyLock<Finder> = LazyLock::new(|| Finder::new(ASKED));
+static CONTINUES: LazyLock<Finder> = LazyLock::new(|| Finder::new(CONTINUED));
 
 /// Bytes at either end of a text that are looked at.
 const NEAR: usize = 400;
@@ -93,17 +93,16 @@ const NEAR: usize = 400;
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
     let messages = &conversation.messages;
     let newest = messages.len().checked_sub(1)?;
-    if conversation.asks_for_summary || says(conversation, newest, &ASKED) {
+    if conversation.asks_for_summary || says(conversation, newest, &ASKS) {
         return Some(Compaction::Asked);
     }
     let head = messages.iter().position(|message| message.index.role == Role::Assistant);
-    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, &CONTINUED));
+    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, &CONTINUES));
     begins.then_some(Compaction::Continued)
 }
 
 /// Whether one of the user's own texts in a message has any of the words near its beginning or end.
-fn says(conversation: &Conversation, message: usize, words: &Words) -> bool {
-    let Some(words) = &**words else { return false };
+fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
@@ -210,6 +209,21 @@ mod tests {
             let protocol = protocol::named("openai-chat").unwrap();
             let conversation = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             assert_eq!(of(&conversation), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn words_are_found_on_any_processor() {
+        let far = "anchor <state ".repeat(30);
+        for words in [ASKED, CONTINUED] {
+            for finder in [Finder::new(words), Finder::walked(words)] {
+                for word in words {
+                    for text in [(*word).to_owned(), format!("{far}{word}"), format!("{word}{far}")] {
+                        assert!(finder.is_in(text.as_bytes()), "{text}");
+                        assert!(!finder.is_in(text.replace(word, &word[1..]).as_bytes()), "{text}");
+                    }
+                }
+            }
         }
     }
 
