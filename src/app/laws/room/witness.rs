@@ -87,9 +87,11 @@ impl Witness {
     }
 
     /// What the client means in each message, however it is spelled: in what words, and whether they are the model's.
+    /// Gemini's calls say the same with any id, or none.
     pub(super) fn meant(&self, body: &Bytes) -> Vec<u64> {
         let (subject, root) = (self.subject, Tree::parse(text(body)));
-        let skip = [subject.marks(), &["role"]].concat();
+        let ids: &[&str] = if subject.protocol().name() == "gemini" { &["id"] } else { &[] };
+        let skip = [subject.marks(), &["role"], ids].concat();
         let meant = |message| hash(&(subject.is_answer(message), message.words(&skip)));
         subject.messages_of(&root).iter().map(meant).collect()
     }
