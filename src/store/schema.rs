@@ -4,9 +4,6 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 /// The version of the layout below. A store of a newer version is left alone.
-///
-/// In stores of this version or an older one the ledger may also have its ids for a primary key, and an index of
-/// conversations that is not unique: neither may be named as what a new row conflicts with.
 pub(super) const VERSION: i64 = 3;
 
 const TABLES: &str = "
@@ -75,7 +72,7 @@ CREATE TABLE IF NOT EXISTS outputs (
   at_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (
-  id TEXT NOT NULL,
+  id TEXT PRIMARY KEY,
   at_ms INTEGER NOT NULL,
   conversation TEXT NOT NULL,
   model TEXT,
@@ -83,7 +80,7 @@ CREATE TABLE IF NOT EXISTS ledger (
   cost INTEGER,
   record TEXT NOT NULL
 );
-CREATE UNIQUE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms, id);
+CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
 CREATE TABLE IF NOT EXISTS missing (
   at_ms INTEGER NOT NULL,

@@ -360,13 +360,10 @@ fn records_are_booked_once_and_forgotten() {
     };
     let book = |rows: Vec<LedgerRow>| wait(store.commit(Batch { ledger: rows, ..Batch::default() })).unwrap();
     book(vec![row("a", 1), row("b", 2)]);
-    book(vec![row("b", 2), row("c", 2), row("c", 2)]);
-    let count = || -> i64 {
-        bench.database().query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap()
-    };
-    assert_eq!(count(), 3);
+    book(vec![row("a", 9)]);
     wait(store.commit(Batch { forget_ledger: Some(2), ..Batch::default() })).unwrap();
-    assert_eq!(count(), 2);
+    let count: i64 = bench.database().query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1);
 }
 
 fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {

@@ -36,38 +36,6 @@ fn an_older_store_is_brought_up_to_date() {
     wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
 }
 
-/// The ids of a ledger may be its primary key, and the index of conversations not be unique.
-#[test]
-fn a_ledger_of_before_is_kept_on_with() {
-    for version in [1, 3] {
-        let bench = Bench::new();
-        drop(bench.open());
-        let before = "DROP TABLE ledger;
-             CREATE TABLE ledger (
-               id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, conversation TEXT NOT NULL, model TEXT, client TEXT,
-               cost INTEGER, record TEXT NOT NULL
-             );
-             CREATE INDEX ledger_by_conversation ON ledger (conversation, at_ms);
-             CREATE INDEX ledger_by_time ON ledger (at_ms);
-             INSERT INTO ledger VALUES ('a', 1, 'c', NULL, NULL, NULL, 'a')";
-        bench.database().execute_batch(&format!("{before}; PRAGMA user_version = {version}")).unwrap();
-        let row = |id: &str| LedgerRow {
-            id: id.to_owned(),
-            at_ms: 1,
-            conversation: "c".to_owned(),
-            record: id.to_owned(),
-            ..LedgerRow::default()
-        };
-        let store = bench.open();
-        for rows in [vec![row("b"), row("a")], vec![row("b")]] {
-            wait(store.commit(Batch { ledger: rows, ..Batch::default() })).unwrap();
-        }
-        let mut read = String::new();
-        Books::open(&bench.path()).unwrap().unwrap().rows_of("c", &mut |row| read += row.record).unwrap();
-        assert_eq!(read, "ab", "{version}");
-    }
-}
-
 /// Gateways that start at once on a new file all get it.
 #[test]
 fn a_new_store_is_made_once() {
