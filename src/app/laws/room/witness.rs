@@ -86,14 +86,19 @@ impl Witness {
         self.subject.messages_of(&root).iter().map(|message| hash(&plain(self.subject, message))).collect()
     }
 
-    /// What the client means in each message, however it is spelled: in what words, and whether they are the model's.
-    /// Gemini's calls say the same with any id, or none.
+    /// What the client means in each message, however it is spelled: in what words, and whether they are the model's. Of
+    /// the ids of Gemini's calls, which may be missing, it is what they tell: which result is of which call.
     pub(super) fn meant(&self, body: &Bytes) -> Vec<u64> {
         let (subject, root) = (self.subject, Tree::parse(text(body)));
-        let ids: &[&str] = if subject.protocol().name() == "gemini" { &["id"] } else { &[] };
+        let messages = subject.messages_of(&root);
+        let is_gemini = subject.protocol().name() == "gemini";
+        let (ids, pairs): (&[&str], _) =
+            if is_gemini { (&["id"], pairs(messages)) } else { (&[], Vec::new()) };
         let skip = [subject.marks(), &["role"], ids].concat();
-        let meant = |message| hash(&(subject.is_answer(message), message.words(&skip)));
-        subject.messages_of(&root).iter().map(meant).collect()
+        let meant = |(at, message): (usize, &Tree)| {
+            hash(&(subject.is_answer(message), message.words(&skip), pairs.get(at)))
+        };
+        messages.iter().enumerate().map(meant).collect()
     }
 
     /// A summary of exactly these messages says `text`, and nobody else does.
@@ -244,6 +249,31 @@ impl Witness {
     }
 }
 
+/// For each of Gemini's messages, which of the calls before them its results are of: by their ids, else by their places.
+fn pairs(messages: &[Tree]) -> Vec<Vec<usize>> {
+    let (mut calls, mut results) = (Vec::new(), 0);
+    let pairs_of = |message: &Tree| {
+        let mut pairs = Vec::new();
+        for part in message.get("parts").map(Tree::items).unwrap_or_default() {
+            let any = |names: [&str; 2]| names.into_iter().find_map(|name| part.get(name));
+            if let Some(call) = any(["functionCall", "function_call"]) {
+                if results > 0 {
+                    (calls, results) = (Vec::new(), 0);
+                }
+                calls.push(call.text_of("id"));
+            }
+            if let Some(result) = any(["functionResponse", "function_response"]) {
+                let id = result.text_of("id");
+                let named = calls.iter().position(|call| id.is_some() && *call == id);
+                pairs.push(named.unwrap_or(results));
+                results += 1;
+            }
+        }
+        pairs
+    };
+    messages.iter().map(pairs_of).collect()
+}
+
 impl Wired {
     /// Whether it is the same, byte for byte, but for cache marks and what the client spells otherwise itself.
     fn goes_on_from(&self, earlier: &Self) -> bool {
@@ -269,4 +299,30 @@ fn least(conversation: &Conversation) -> u64 {
     };
     let cut: u64 = results.map(|result| size(result).saturating_sub(FLOOR)).sum();
     whole.saturating_sub(dropped + cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_which_result_is_of_which_call() {
+        let call = |id: &str| format!(r#"{{"functionCall":{{"name":"f"{id}}}}}"#);
+        let result = |id: &str| format!(r#"{{"functionResponse":{{"name":"f"{id}}}}}"#);
+        let pairs_of = |[first, second]: [&str; 2], [one, other]: [&str; 2]| {
+            let (calls, results) =
+                ([call(first), call(second)].join(","), [result(one), result(other)].join(","));
+            let body = format!(r#"[{{"parts":[{calls}]}},{{"parts":[{results}]}}]"#);
+            pairs(Tree::parse(&body).items())
+        };
+        let (a, b) = (r#","id":"a""#, r#","id":"b""#);
+        for (calls, results, expected) in [
+            (["", ""], ["", ""], [0, 1]),
+            ([a, b], [a, b], [0, 1]),
+            ([a, b], [b, a], [1, 0]),
+            ([a, b], ["", ""], [0, 1]),
+        ] {
+            assert_eq!(pairs_of(calls, results), [vec![], expected.to_vec()], "{results:?}");
+        }
+    }
 }
