@@ -12,6 +12,7 @@ pub mod logs;
 mod missing;
 pub mod outputs;
 mod place;
+mod promise;
 pub mod queue;
 mod reader;
 mod recent;
@@ -20,9 +21,8 @@ mod schema;
 mod splices;
 pub mod sqlite;
 pub mod summaries;
+mod withdrawal;
 mod writer;
-
-use std::pin::Pin;
 
 use crate::conversation::Chain;
 use crate::planner::PartKey;
@@ -31,13 +31,11 @@ pub use bodies::Bodies;
 pub use checkpoints::Checkpoints;
 pub use ledger::{Books, LedgerEntry, LedgerFilter, Order};
 pub use outputs::Outputs;
+pub use promise::Stored;
 pub use recent::Recent;
 pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};
 pub use sqlite::Sqlite;
 pub use summaries::Summary;
-
-/// The promise that a batch is stored.
-pub type Stored = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// The store, whatever keeps it.
 pub trait Store: Send + Sync {
@@ -91,7 +89,7 @@ pub trait Store: Send + Sync {
     fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError>;
 
     /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
-    /// withdraws the batch, if that is not too late.
+    /// withdraws the batch: none of its decisions and splices holds then, whatever had been begun.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.

@@ -174,8 +174,7 @@ impl Store for Sqlite {
     }
 
     fn commit(&self, batch: Batch) -> Stored {
-        let answer = self.writer.commit(batch);
-        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Busy)) })
+        self.writer.commit(batch)
     }
 
     fn later(&self, batch: Batch) -> bool {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::{CachedStatement, Connection, params};
-use tokio::sync::oneshot;
 
 use super::logs::Logs;
 use super::missing::Missing;
 use super::outputs::Outputs;
 use super::place::Place;
+use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
-use super::{StoreError, splices};
+use super::{StoreError, splices, withdrawal};
 use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
@@ -29,17 +29,21 @@ const GROUP: usize = 256;
 const BOOK: &str = "INSERT OR IGNORE INTO ledger (id, at_ms, conversation, model, client, cost, record)
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-type Answer = oneshot::Sender<Result<(), StoreError>>;
-
 struct Job {
     batch: Batch,
-    answer: Option<Answer>,
+    /// To whoever waits for it.
+    duty: Option<Duty>,
 }
 
 impl Job {
     /// Whoever waited for it has given up, and has sent something else.
     fn is_withdrawn(&self) -> bool {
-        self.answer.as_ref().is_some_and(Answer::is_closed)
+        self.duty.as_ref().is_some_and(Duty::is_withdrawn)
+    }
+
+    /// From now on it is not withdrawn any more; `false` when it was.
+    fn claim(&self) -> bool {
+        self.duty.as_ref().is_none_or(Duty::claim)
     }
 }
 
@@ -68,18 +72,18 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), missing })
     }
 
-    pub(super) fn commit(&self, batch: Batch) -> oneshot::Receiver<Result<(), StoreError>> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Job { batch, answer: Some(answer) });
-        answered
+    pub(super) fn commit(&self, batch: Batch) -> Stored {
+        let (duty, stored) = promise();
+        self.send(Job { batch, duty: Some(duty) });
+        stored
     }
 
     pub(super) fn later(&self, batch: Batch) -> bool {
-        self.send(Job { batch, answer: None })
+        self.send(Job { batch, duty: None })
     }
 
     fn send(&self, job: Job) -> bool {
-        let urgent = job.answer.is_some();
+        let urgent = job.duty.is_some();
         let Some(jobs) = &self.jobs else { return false };
         let Err(mut job) = jobs.push(job, urgent) else { return true };
         self.missing.add(&job.batch);
@@ -148,7 +152,7 @@ impl Desk {
             }
         }
         // Whoever waits no longer has been refused: nothing of that batch is stored.
-        group.retain(|job| job.answer.is_some() || !job.batch.decides());
+        group.retain(|job| job.duty.is_some() || !job.batch.decides());
         let together = self.transaction(&group);
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
@@ -158,9 +162,7 @@ impl Desk {
             };
             match done {
                 Ok(()) => {
-                    if let Some(answer) = job.answer.take() {
-                        let _ = answer.send(Ok(()));
-                    }
+                    self.tell_stored(&mut job);
                     stored.push(job.batch);
                 }
                 Err(error) => {
@@ -181,20 +183,39 @@ impl Desk {
     }
 
     fn transaction(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
-        let transaction =
-            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        {
+        loop {
+            let transaction =
+                self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut book = None;
+            let mut put_in = Vec::with_capacity(jobs.len());
             for job in jobs {
                 // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
                 if job.is_withdrawn() {
                     put_outputs(&transaction, &job.batch)?;
                 } else {
                     put(&transaction, &mut book, &job.batch)?;
+                    put_in.push(job);
                 }
             }
+            drop(book);
+            // What was withdrawn while others were put in is left out in another try.
+            if put_in.into_iter().all(Job::claim) {
+                return Ok(transaction.commit()?);
+            }
         }
-        Ok(transaction.commit()?)
+    }
+
+    /// Where nobody hears that it is stored, it was withdrawn during the commit: it is taken out again. What was withdrawn
+    /// before was not put in.
+    fn tell_stored(&self, job: &mut Job) {
+        let Some(duty) = job.duty.take() else { return };
+        let is_in = duty.claim();
+        if !duty.answer(Ok(()))
+            && is_in
+            && let Err(error) = withdrawal::take_out(&self.connection, &job.batch)
+        {
+            tracing::warn!(%error, "what a request was not sent with could not be taken out of the store");
+        }
     }
 
     /// Appends the records to their conversations' logs, a conversation's all at once. The database has them already:
@@ -240,8 +261,8 @@ fn tell(error: &StoreError) {
 }
 
 fn refuse(job: &mut Job, error: StoreError) {
-    if let Some(answer) = job.answer.take() {
-        let _ = answer.send(Err(error));
+    if let Some(duty) = job.duty.take() {
+        duty.answer(Err(error));
     }
 }
 
@@ -358,6 +379,54 @@ mod tests {
     use tracing::subscriber::with_default;
 
     use super::*;
+    use crate::conversation::Chain;
+    use crate::planner::Decision;
+    use crate::store::row::StoredDecision;
+
+    fn desk(home: &Path) -> Desk {
+        let connection = Connection::open_in_memory().unwrap();
+        crate::store::schema::prepare(&connection).unwrap();
+        let (outputs, logs) = (Outputs::new(home.join("outputs")), Logs::new(home.join("logs")));
+        Desk { connection, database: None, outputs, logs, missing: Arc::default() }
+    }
+
+    fn job() -> (Job, Stored) {
+        let (chain, content) = (Chain(Digest::of(&[b"m"])), Digest::of(&[b"content"]));
+        let decision = Decision {
+            rules: "truncate".into(),
+            leaves: Vec::new(),
+            content,
+            key: None,
+            bytes_before: 9,
+            bytes_after: 1,
+            output: None,
+        };
+        let decided =
+            StoredDecision { chain, part: 0, since: chain, root: chain, decision: Arc::new(decision) };
+        let (duty, stored) = promise();
+        (Job { batch: Batch { decisions: vec![decided], ..Batch::default() }, duty: Some(duty) }, stored)
+    }
+
+    /// However late a batch is withdrawn, either it is known to be stored or it is not.
+    #[test]
+    fn what_is_withdrawn_is_not_stored() {
+        let decided = |desk: &Desk| -> u32 {
+            desk.connection.query_row("SELECT COUNT(*) FROM decisions", [], |row| row.get(0)).unwrap()
+        };
+        let home = tempfile::tempdir().unwrap();
+        let mut desk = desk(home.path());
+        let (mut late, stored) = job();
+        desk.transaction(std::slice::from_ref(&late)).unwrap();
+        drop(stored);
+        assert_eq!(decided(&desk), 1, "committed");
+        desk.tell_stored(&mut late);
+        assert_eq!(decided(&desk), 0);
+
+        let ((early, stored), (kept, _stored)) = (job(), job());
+        drop(stored);
+        desk.write(vec![early, kept]);
+        assert_eq!(decided(&desk), 1, "the same was decided by another");
+    }
 
     #[test]
     fn who_comes_second_is_no_warning() {

@@ -83,12 +83,11 @@ impl Store for Faulty {
     }
 
     fn commit(&self, batch: Batch) -> Stored {
-        let failed = |error| -> Stored { Box::pin(async move { Err(error) }) };
         match self.failure.load(Ordering::Relaxed) {
             _ if !batch.decides() => self.inner.commit(batch),
-            3 => failed(StoreError::Damaged),
-            4 => failed(StoreError::Busy),
-            5 => failed(StoreError::Raced),
+            3 => Stored::refused(StoreError::Damaged),
+            4 => Stored::refused(StoreError::Busy),
+            5 => Stored::refused(StoreError::Raced),
             _ => self.inner.commit(batch),
         }
     }

@@ -3,6 +3,7 @@
 mod opening;
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -230,7 +231,7 @@ fn a_full_queue_takes_no_more() {
     let mut waiting = Vec::new();
     let refused = loop {
         let mut stored = store.commit(decided(Vec::new(), 1));
-        match stored.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match Pin::new(&mut stored).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => break done,
             Poll::Pending => waiting.push(stored),
         }

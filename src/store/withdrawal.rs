@@ -1,0 +1,26 @@
+//! Takes out again what was committed for a request that was sent without it.
+
+use rusqlite::{Connection, params};
+
+use super::StoreError;
+use super::row::Batch;
+
+/// Takes out a batch's decisions and splices. Its threads and histories stay: the request was sent. So does what
+/// overruled decisions that had been refused: they are not there any more to be put back.
+pub(super) fn take_out(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    if batch.overrule || !batch.decides() {
+        return Ok(());
+    }
+    let transaction = connection.unchecked_transaction()?;
+    for decision in &batch.decisions {
+        transaction
+            .prepare_cached("DELETE FROM decisions WHERE chain = ?1 AND part = ?2 AND since = ?3")?
+            .execute(params![decision.chain.0.0, decision.part, decision.since.0.0])?;
+    }
+    for splice in &batch.splices {
+        transaction
+            .prepare_cached("DELETE FROM splices WHERE chain = ?1 AND since = ?2")?
+            .execute(params![splice.chain.0.0, splice.since.0.0])?;
+    }
+    Ok(transaction.commit()?)
+}
