@@ -39,6 +39,7 @@ impl Letter {
             upstream: upstream.name(),
             compaction: (self.purpose == Purpose::Compact).then_some(Compaction::Asked),
             overflow: None,
+            until: None,
         }
     }
 

@@ -45,7 +45,9 @@ use crate::conversation::Digest;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
 use crate::protocol::{self, Protocol, Refused, Sieve};
-use crate::server::{Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route};
+use crate::server::{
+    Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Unprepared,
+};
 use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
 use crate::summarizer::Job;
@@ -148,7 +150,7 @@ impl Gateway for Sidecar {
         self.core.pages.refusal(upstream, head).map_or(route, Route::Refuse)
     }
 
-    async fn prepare(&self, inbound: Inbound) -> Prepared {
+    async fn prepare(&self, inbound: Inbound, until: Instant) -> Prepared {
         let Some((protocol, purpose)) = route::dialect(&inbound.head.method, inbound.head.uri.path()) else {
             return Prepared::untouched();
         };
@@ -161,12 +163,33 @@ impl Gateway for Sidecar {
                 Prepared { body: body.map(|body| letter.sealed(body)), ..Prepared::default() }
             }
             Purpose::Generate | Purpose::Compact => {
-                self.generate(protocol, Letter::open(protocol, purpose, inbound)).await
+                self.generate(protocol, Letter::open(protocol, purpose, inbound), until).await
             }
         }
     }
 
-    async fn again(&self, inbound: Inbound, rejection: Rejection, attempt: u32) -> Option<Prepared> {
+    fn unprepared(&self, inbound: Inbound, why: Unprepared) -> Option<Box<dyn Exchange>> {
+        let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
+        if purpose == Purpose::Count {
+            return None;
+        }
+        let letter = Letter::open(protocol, purpose, inbound);
+        let why = match why {
+            Unprepared::TimedOut => "it took longer than `limits.rewrite_timeout`",
+            Unprepared::Panicked => "a fault of the gateway's own",
+        };
+        let headers = &letter.inbound.head.headers;
+        let rewritten = Rewritten::unread(headers, letter.asked(protocol), why.to_owned());
+        Some(self.followed(protocol, &letter, rewritten))
+    }
+
+    async fn again(
+        &self,
+        inbound: Inbound,
+        rejection: Rejection,
+        attempt: u32,
+        until: Instant,
+    ) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
         if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
             return None;
@@ -185,7 +208,7 @@ impl Gateway for Sidecar {
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recovered(protocol, letter, Overflow { prompt }, attempt).await
+        self.recovered(protocol, letter, Overflow { prompt }, attempt, until).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
@@ -224,8 +247,8 @@ impl Sidecar {
         protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &key)
     }
 
-    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter) -> Prepared {
-        let rewritten = self.rewrite(protocol, &letter, None).await;
+    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Instant) -> Prepared {
+        let rewritten = self.rewrite(protocol, &letter, None, until).await;
         self.prepared(protocol, &letter, rewritten, Attempt::default())
     }
 
@@ -236,8 +259,9 @@ impl Sidecar {
         letter: Letter,
         overflow: Overflow,
         attempt: Attempt,
+        until: Instant,
     ) -> Option<Prepared> {
-        let rewritten = self.rewrite(protocol, &letter, Some(overflow)).await;
+        let rewritten = self.rewrite(protocol, &letter, Some(overflow), until).await;
         if !rewritten.has_room {
             return None;
         }
@@ -250,8 +274,9 @@ impl Sidecar {
         protocol: &'static dyn Protocol,
         letter: &Letter,
         overflow: Option<Overflow>,
+        until: Instant,
     ) -> Rewritten {
-        let asked = Asked { overflow, ..letter.asked(protocol) };
+        let asked = Asked { overflow, until: Some(until), ..letter.asked(protocol) };
         self.core.rewrite(protocol, &letter.inbound.head.headers, &letter.inbound.body, asked).await
     }
 
@@ -307,6 +332,30 @@ impl Sidecar {
 }
 
 impl Sidecar {
+    /// Follows a request that leaves as it came, with nothing of it read.
+    fn followed(
+        &self,
+        protocol: &'static dyn Protocol,
+        letter: &Letter,
+        rewritten: Rewritten,
+    ) -> Box<dyn Exchange> {
+        let Inbound { head, body, upstream, received_at } = &letter.inbound;
+        let bytes = (body.len() + letter.overhead()) as u64;
+        let start = follow::Start {
+            id: clock::new_id(),
+            head: Arc::clone(head),
+            received_at: *received_at,
+            prepared_at: Instant::now(),
+            budget: None,
+            received: bytes,
+            sent: bytes,
+            attempt: Attempt::default(),
+            rewritten_to: body.len() as u64,
+        };
+        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
+        Box::new(follow::Follow::new(core, protocol, upstream, rewritten.facts, None, start, None))
+    }
+
     /// What the summariser is to do when this request is answered.
     fn job(&self, prospect: Prospect, letter: &Letter) -> Option<Job> {
         let summaries = self.core.summaries.as_ref()?;

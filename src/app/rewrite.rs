@@ -4,6 +4,7 @@
 //! exactly the edits that an earlier request of the thread was sent with.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -381,13 +382,15 @@ impl<'a> Request<'a> {
             .extend(fresh.and_then(|splice| self.core.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let stored = self.core.store.commit(batch);
-        let Some(patience) = self.core.patience else { return stored.await };
-        tokio::time::timeout(patience, stored).await.unwrap_or_else(|_elapsed| {
+        let left = self.asked.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let Some(patience) = self.core.patience.into_iter().chain(left).min() else { return stored.await };
+        let done = stored.within(patience).await;
+        if matches!(done, Err(StoreError::Busy)) {
             tracing::warn!(
                 "the store takes too long: a request leaves without what was to be decided about it"
             );
-            Err(StoreError::Busy)
-        })
+        }
+        done
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.

@@ -23,18 +23,25 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Called with the whole decoded body of a request that [`Route::Read`] asked for.
     ///
-    /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection, at most
-    /// for `rewrite_timeout`: work of more than a few milliseconds belongs on another thread.
-    fn prepare(&self, inbound: Inbound) -> impl Future<Output = Prepared> + Send;
+    /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
+    /// body, on one beside it. What still waits for something at `until` is dropped; what comes late without having
+    /// waited is taken.
+    fn prepare(&self, inbound: Inbound, until: Instant) -> impl Future<Output = Prepared> + Send;
+
+    /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.
+    fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Option<Box<dyn Exchange>> {
+        None
+    }
 
     /// Called when an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others.
-    /// What comes is sent in place of the rejected request, with an exchange of its own; `None`: the rejection goes
-    /// to the client. Awaited at most for `rewrite_timeout`.
+    /// What comes is sent in place of the rejected request, with an exchange of its own; `None`, or what is not to be
+    /// sent at all: the rejection goes to the client. Awaited as [`Self::prepare`] is.
     fn again(
         &self,
         _inbound: Inbound,
         _rejection: Rejection,
         _attempt: u32,
+        _until: Instant,
     ) -> impl Future<Output = Option<Prepared>> + Send {
         std::future::ready(None)
     }
@@ -90,6 +97,15 @@ pub struct Prepared {
     pub filter: Option<Box<dyn Filter>>,
     /// The request is not sent at all: its answer. The exchange is told of it.
     pub refusal: Option<Fault>,
+}
+
+/// Why nothing came of [`Gateway::prepare`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unprepared {
+    /// It took longer than `rewrite_timeout`.
+    TimedOut,
+    /// It panicked.
+    Panicked,
 }
 
 /// An answer that is not passed on, if it can be helped.

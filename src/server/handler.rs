@@ -19,14 +19,14 @@ use super::Settings;
 use super::body::{self, Replay};
 use super::client::Upload;
 use super::decode::{self, Coding};
-use super::encode;
 use super::exchange::{
     End, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection, Remedy, Route,
     Target,
 };
 use super::filtered::{self, Filtered};
-use super::guard::{guard, guard_future};
+use super::guard::guard;
 use super::headers::{self, Framing};
+use super::preparing::Beside;
 use super::relay::{Answer, Relay};
 use super::stats::Stats;
 use super::tap::{Endings, Tap};
@@ -45,6 +45,7 @@ pub(super) struct Handler<G> {
     pub(super) settings: Settings,
     pub(super) stats: Arc<Stats>,
     pub(super) endings: Endings,
+    pub(super) beside: Beside,
 }
 
 /// The connection cannot go on: its client broke off in the middle of a request.
@@ -134,7 +135,7 @@ impl<G: Gateway> Handler<G> {
         if body.is_broken() {
             return Err(Abandoned);
         }
-        let Some((original, plain)) = self.decode(coding, &body) else {
+        let Some((original, plain)) = self.decode(coding, &body).await else {
             self.stats.unread_bodies.increment();
             let outgoing = Outgoing::streamed(body, spelling);
             return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
@@ -142,7 +143,7 @@ impl<G: Gateway> Handler<G> {
         drop(body);
         let upstream = Arc::clone(&target.upstream);
         let inbound = Inbound { head, body: plain, upstream, received_at: at };
-        let mut prepared = self.prepare(inbound.clone()).await;
+        let mut prepared = self.prepare(&inbound).await;
         if let Some(fault) = prepared.refusal.take() {
             Tap::new(prepared.exchange, &self.endings, &self.stats).end(End::Failed(fault.clone()));
             return Ok(self.refuse(&inbound.head, &fault));
@@ -163,10 +164,8 @@ impl<G: Gateway> Handler<G> {
             let Prepared { body, exchange, filter, .. } = prepared;
             let is_edited = body.is_some();
             let mut tap = Tap::new(exchange, &self.endings, &self.stats);
-            let response = match self
-                .send(head, target, self.outgoing(&request, body, filter.is_some()), &mut tap)
-                .await
-            {
+            let outgoing = self.outgoing(&request, body, filter.is_some()).await;
+            let response = match self.send(head, target, outgoing, &mut tap).await {
                 Ok(response) => response,
                 Err(error) => return self.fail(head, target, &error, tap),
             };
@@ -221,13 +220,13 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// What leaves: the edited body, encoded as the original is, or the original as it came.
-    fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
+    async fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
         let spelling = request.spelling.clone();
         match edited {
             None => Outgoing::whole(request.original.clone(), spelling),
             Some(edited) => {
                 self.stats.edited.increment();
-                let encoded = guard(&self.stats, || encode::whole(request.coding, &edited)).flatten();
+                let encoded = self.encode(request.coding, &edited).await;
                 Outgoing { plain_answer, ..Outgoing::edited(edited, encoded, spelling) }
             }
         }
@@ -296,28 +295,7 @@ impl<G: Gateway> Handler<G> {
     ) -> Option<Prepared> {
         let body = self.legible(response.headers(), response.body().read());
         let rejection = Rejection { status: response.status(), body };
-        let inbound = request.inbound.clone();
-        let work = guard_future(&self.stats, Box::pin(self.gateway.again(inbound, rejection, attempts)));
-        let prepared = tokio::time::timeout(self.settings.rewrite_timeout, work).await.ok()??;
-        prepared.filter(|prepared| prepared.body.is_some())
-    }
-
-    /// The whole body as it came and in plain.
-    fn decode(&self, coding: Coding, body: &Replay) -> Option<(Bytes, Bytes)> {
-        let original = body.as_whole()?;
-        let plain = guard(&self.stats, || decode::whole(coding, original, self.settings.max_decoded))??;
-        Some((original.clone(), plain))
-    }
-
-    async fn prepare(&self, inbound: Inbound) -> Prepared {
-        let work = guard_future(&self.stats, Box::pin(self.gateway.prepare(inbound)));
-        match tokio::time::timeout(self.settings.rewrite_timeout, work).await {
-            Ok(prepared) => prepared.unwrap_or_default(),
-            Err(_elapsed) => {
-                self.stats.prepare_timeouts.increment();
-                Prepared::untouched()
-            }
-        }
+        self.prepare_again(&request.inbound, rejection, attempts).await
     }
 
     async fn forward(

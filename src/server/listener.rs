@@ -17,13 +17,16 @@ use super::accept::{Desk, Door, Source};
 use super::connection::{self, Protocol};
 use super::exchange::Gateway;
 use super::handler::Handler;
+use super::preparing::Beside;
 use super::stats::Stats;
 use super::tap::{self, Endings};
 
-/// Threads a worker may use for name look-ups and the like.
-const BLOCKING_THREADS: usize = 4;
+/// Threads a worker may use for large bodies, name look-ups and the like.
+const BLOCKING_THREADS: usize = 8;
 /// How long observers get to be told the last endings.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the work on large bodies gets to come to its end.
+const LAST_WORK: Duration = Duration::from_secs(10);
 /// How often upstream connections that nobody uses are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -116,12 +119,14 @@ impl<G: Gateway> Server<G> {
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<JoinHandle<usize>> {
         let (endings, told) = Endings::channel();
+        let (beside, mut at_work) = Beside::new();
         let handler = Handler {
             gateway: Arc::clone(&self.gateway),
             clients: Clients::new(),
             settings: self.settings.clone(),
             stats: Arc::clone(&self.stats),
             endings,
+            beside,
         };
         let worker = Worker {
             handler: Arc::new(handler),
@@ -135,6 +140,8 @@ impl<G: Gateway> Server<G> {
                 observers.spawn(tap::tell_all(told));
                 let cut = worker.run(source).await;
                 drop(tokio::time::timeout(LAST_WORDS, observers.join_next()).await);
+                // It holds what is to be written down before the end.
+                drop(tokio::time::timeout(LAST_WORK, at_work.recv()).await);
                 cut
             });
             runtime.shutdown_background();

@@ -20,6 +20,7 @@ mod guard;
 mod handler;
 mod headers;
 mod listener;
+mod preparing;
 mod relay;
 mod room;
 mod socket;
@@ -33,7 +34,7 @@ use std::time::Duration;
 pub use self::descriptors::make_room;
 pub use self::exchange::{
     End, Exchange, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection,
-    Remedy, Route, Target,
+    Remedy, Route, Target, Unprepared,
 };
 pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
 pub use self::listener::{Bound, Drained, Running, Server};

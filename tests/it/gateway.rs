@@ -181,6 +181,33 @@ fn a_store_that_is_busy_costs_new_decisions_only() {
     assert_appended(&upstream);
 }
 
+/// One gateway has no time for what another has: what left whole stays so, and is booked.
+#[test]
+fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let hasty = format!("{CONFIG}[limits]\nrewrite_timeout = '1ms'\n");
+    let (patient, hasty) = (CONFIG, hasty.as_str());
+    let texts = [log("a", 3_000), log("b", 100_000), log("c", 3_000)];
+    for (count, config) in [(1, patient), (2, hasty), (3, patient)] {
+        let gateway = Gateway::start(home.path(), config, &upstream.url());
+        let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
+        let body = request("claude-sonnet-4-6", &results);
+        let session = [("x-plimsoll-session-id", "one")];
+        assert_eq!(gateway.post("/v1/messages", &session, &body).0, 200);
+        gateway.stop();
+        let sent = upstream.received().pop().unwrap().text();
+        assert_eq!(sent == body, config == hasty);
+    }
+    let last = upstream.received().pop().unwrap().text();
+    assert!(last.contains("b line 050000"), "it was sent whole");
+    let log = fs::read_to_string(home.path().join("plimsoll/conversations/one.jsonl")).unwrap();
+    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 3);
+    assert!(records[1]["cost"]["total"].is_u64(), "{}", records[1]);
+    assert_eq!(records[1]["edits"]["why"], "it took longer than `limits.rewrite_timeout`");
+}
+
 #[test]
 fn what_was_left_whole_survives_a_kill_and_another_configuration() {
     left_whole(|gateway, home, upstream, count| {

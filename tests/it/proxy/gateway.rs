@@ -1,12 +1,13 @@
 //! A gateway whose every decision is set by the test.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll::server::{
-    End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target,
+    End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target, Unprepared,
 };
 use plimsoll::upstream::{Settings, Upstream};
 
@@ -21,6 +22,8 @@ pub(super) enum Preparing {
     Hanging,
     /// Panics.
     Panicking,
+    /// Keeps its thread until it is released, if the body is this long; then sends this.
+    Slow(usize, &'static str),
 }
 
 /// What its exchanges do.
@@ -39,6 +42,8 @@ pub(super) struct TestGateway {
     watching: Watching,
     /// The bodies that were shown.
     shown: Mutex<Vec<Bytes>>,
+    released: Mutex<mpsc::Receiver<()>>,
+    release: mpsc::Sender<()>,
     log: Log,
 }
 
@@ -80,7 +85,10 @@ impl TestGateway {
     }
 
     pub(super) fn with_upstream(settings: Settings) -> Self {
+        let (release, released) = mpsc::channel();
         Self {
+            release,
+            released: Mutex::new(released),
             upstream: Arc::new(Upstream::new(settings)),
             reads: false,
             preparing: Preparing::Untouched,
@@ -89,6 +97,11 @@ impl TestGateway {
             shown: Mutex::default(),
             log: Log::default(),
         }
+    }
+
+    /// Ends what a slow preparation waits for.
+    pub(super) fn release(&self) {
+        self.release.send(()).unwrap();
     }
 
     pub(super) fn events(&self) -> Vec<String> {
@@ -118,22 +131,38 @@ impl Gateway for TestGateway {
         }
     }
 
-    async fn prepare(&self, inbound: Inbound) -> Prepared {
+    async fn prepare(&self, inbound: Inbound, _until: Instant) -> Prepared {
+        let length = inbound.body.len();
         self.shown.lock().unwrap().push(inbound.body);
         let body = match self.preparing {
             Preparing::Untouched => None,
             Preparing::Edited(text) => Some(Bytes::from_static(text.as_bytes())),
             Preparing::Hanging => std::future::pending().await,
             Preparing::Panicking => panic!("in prepare"),
+            Preparing::Slow(slow, _) if length != slow => None,
+            Preparing::Slow(_, text) => {
+                self.released.lock().unwrap().recv().unwrap();
+                Some(Bytes::from_static(text.as_bytes()))
+            }
         };
-        let (log, remedy, watching) = (self.log.clone(), self.remedy, self.watching);
-        let watch = Watch { log, remedy, watching, is_over: false };
-        Prepared { body, exchange: Some(Box::new(watch)), ..Prepared::default() }
+        Prepared { body, exchange: Some(self.watch()), ..Prepared::default() }
+    }
+
+    fn unprepared(&self, _inbound: Inbound, why: Unprepared) -> Option<Box<dyn Exchange>> {
+        self.log.add(format!("unprepared {why:?}"));
+        Some(self.watch())
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
         let body = format!("{} {:?}: {}", head.uri.path(), fault.at_fault, fault.message);
         Refusal { content_type: HeaderValue::from_static("text/x-refusal"), body: body.into() }
+    }
+}
+
+impl TestGateway {
+    fn watch(&self) -> Box<dyn Exchange> {
+        let (log, remedy, watching) = (self.log.clone(), self.remedy, self.watching);
+        Box::new(Watch { log, remedy, watching, is_over: false })
     }
 }
 

@@ -251,6 +251,46 @@ async fn a_gateway_that_fails_changes_nothing() {
     assert_eq!(scene.proxy.stats.panics.value(), 1);
 }
 
+/// Bytes of a body that is worked on beside the others.
+const LARGE: usize = 1 << 20;
+
+/// There is one worker.
+#[tokio::test]
+async fn a_large_body_keeps_nobody_waiting() {
+    let mut scene = scene(Preparing::Slow(LARGE, "[]")).await;
+    scene.client.send(request("me", "", &vec![b'x'; LARGE])).await;
+    let mut other = scene.proxy.client().await;
+    other.send(request("me", "", b"small")).await;
+    let mut server = scene.upstream.accept().await;
+    server.expect(request(&scene.upstream.address().to_string(), "", b"small")).await;
+    server.send(OK).await;
+    other.expect(OK).await;
+    scene.proxy.gateway.release();
+    server.expect(request(&scene.upstream.address().to_string(), "", b"[]")).await;
+    server.send(OK).await;
+    scene.client.expect(OK).await;
+}
+
+#[tokio::test]
+async fn what_takes_too_long_leaves_as_it_came_and_is_followed() {
+    let impatient = || Settings { rewrite_timeout: Duration::from_millis(1), ..settings() };
+    let large = "x".repeat(LARGE);
+    for (preparing, settings, body, why) in [
+        (Preparing::Hanging, impatient(), TEXT, "TimedOut"),
+        (Preparing::Hanging, impatient(), &large, "TimedOut"),
+        (Preparing::Slow(LARGE, "[]"), impatient(), &large, "TimedOut"),
+        (Preparing::Panicking, settings(), TEXT, "Panicked"),
+        (Preparing::Panicking, settings(), &large, "Panicked"),
+    ] {
+        let scene = scene_with(preparing, Remedy::Deliver, settings).await;
+        let scene = scene.untouched("", body.as_bytes()).await;
+        let events = scene.proxy.gateway.events();
+        let unprepared = format!("unprepared {why}");
+        assert_eq!(events[..3], [unprepared.as_str(), "sent Original", "response 200"], "{why}");
+        scene.proxy.gateway.release();
+    }
+}
+
 const REJECTION: &str = "HTTP/1.1 400 Bad Request\r\nX-Id: 1\r\nContent-Length: 7\r\n\r\nno good";
 
 #[tokio::test]

@@ -1,0 +1,150 @@
+//! Having a request prepared: on the thread that serves its connection or, where that would keep others waiting,
+//! beside it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout_at;
+
+use super::body::Replay;
+use super::decode::{self, Coding};
+use super::encode;
+use super::exchange::{Gateway, Inbound, Prepared, Rejection, Unprepared};
+use super::guard::{guard, guard_future};
+use super::handler::Handler;
+
+/// Bytes of a body that take milliseconds to read and shorten when they are seen for the first time.
+const LARGE: usize = 1024 * 1024;
+/// Bytes that take milliseconds to decode or encode.
+const LARGE_CODED: usize = 128 * 1024;
+
+/// Threads beside the one that serves connections.
+pub(super) struct Beside(mpsc::Sender<Infallible>);
+
+/// Comes to its end with the work beside.
+pub(super) type AtWork = mpsc::Receiver<Infallible>;
+
+impl Beside {
+    pub(super) fn new() -> (Self, AtWork) {
+        let (sender, at_work) = mpsc::channel(1);
+        (Self(sender), at_work)
+    }
+
+    /// Does work on another thread.
+    fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let at_work = self.0.clone();
+        spawn_blocking(move || {
+            let done = work();
+            drop(at_work);
+            done
+        })
+    }
+
+    /// The same for what waits in between. When this is dropped, the work is dropped where it next waits for something.
+    /// `None` when the server ends first.
+    async fn work<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (wanted, unwanted) = oneshot::channel::<Infallible>();
+        let runtime = Handle::current();
+        let task = self.compute(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    done = work => Some(done),
+                    _ = unwanted => None,
+                }
+            })
+        });
+        let done = task.await.ok().flatten();
+        drop(wanted);
+        done
+    }
+}
+
+impl<G: Gateway> Handler<G> {
+    /// What leaves: at worst the original.
+    pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
+        let (until, request) = (self.until(), inbound.clone());
+        let work = |gateway: Arc<G>| async move { gateway.prepare(request, until).await };
+        let why = match self.work(inbound.body.len() >= LARGE, until, work).await {
+            Ok(Some(prepared)) => return prepared,
+            Ok(None) => Unprepared::Panicked,
+            Err(_elapsed) => {
+                self.stats.prepare_timeouts.increment();
+                Unprepared::TimedOut
+            }
+        };
+        let exchange = guard(&self.stats, || self.gateway.unprepared(inbound.clone(), why)).flatten();
+        Prepared { exchange, ..Prepared::untouched() }
+    }
+
+    /// The same for a request that was rejected; `None` if there is nothing to send in its place.
+    pub(super) async fn prepare_again(
+        &self,
+        inbound: &Inbound,
+        rejection: Rejection,
+        attempt: u32,
+    ) -> Option<Prepared> {
+        let (until, request) = (self.until(), inbound.clone());
+        let work = |gateway: Arc<G>| async move { gateway.again(request, rejection, attempt, until).await };
+        let prepared = self.work(inbound.body.len() >= LARGE, until, work).await.ok()???;
+        (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
+    }
+
+    /// The whole body as it came and in plain.
+    pub(super) async fn decode(&self, coding: Coding, body: &Replay) -> Option<(Bytes, Bytes)> {
+        let original = body.as_whole()?.clone();
+        let (encoded, limit) = (original.clone(), self.settings.max_decoded);
+        let is_large = coding != Coding::Identity && encoded.len() >= LARGE_CODED;
+        let plain = self.compute(is_large, move || decode::whole(coding, &encoded, limit)).await?;
+        Some((original, plain))
+    }
+
+    /// An edited body as the original came; `None`: in plain.
+    pub(super) async fn encode(&self, coding: Coding, edited: &Bytes) -> Option<Bytes> {
+        let plain = edited.clone();
+        let is_large = coding != Coding::Identity && plain.len() >= LARGE_CODED;
+        self.compute(is_large, move || encode::whole(coding, &plain)).await
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.settings.rewrite_timeout
+    }
+
+    /// Has the gateway do something in time; `None` if it panics.
+    async fn work<T, F>(
+        &self,
+        is_large: bool,
+        until: Instant,
+        work: impl FnOnce(Arc<G>) -> F,
+    ) -> Result<Option<T>, Elapsed>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let work = Box::pin(work(Arc::clone(&self.gateway)));
+        if !is_large {
+            return timeout_at(until.into(), guard_future(&self.stats, work)).await;
+        }
+        let stats = Arc::clone(&self.stats);
+        let beside = self.beside.work(async move { guard_future(&stats, work).await });
+        timeout_at(until.into(), beside).await.map(Option::flatten)
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        is_large: bool,
+        work: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        if !is_large {
+            return guard(&self.stats, work).flatten();
+        }
+        let stats = Arc::clone(&self.stats);
+        self.beside.compute(move || guard(&stats, work).flatten()).await.ok()?
+    }
+}
