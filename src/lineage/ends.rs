@@ -2,7 +2,18 @@
 //!
 //! Nothing here is looked up: what stands in the request says it all.
 
-use crate::conversation::{Chain, Conversation, Message, Role};
+use crate::conversation::{Chain, Conversation, Digest, Message, PartKind, Role};
+
+/// The messages at the beginning that are instructions in text, where anything follows them: clients put the date, the
+/// state of a repository or a number of their own there, so that they are told by what follows.
+fn instructions(conversation: &Conversation) -> usize {
+    let instructs = |message: &&Message| {
+        let index = &message.index;
+        index.role == Role::System && index.parts.iter().all(|part| part.kind == PartKind::Text)
+    };
+    let count = conversation.messages.iter().take_while(instructs).count();
+    if count < conversation.messages.len() { count } else { 0 }
+}
 
 /// The messages up to the model's last answer; 0 if there is none.
 pub(super) fn answered(messages: &[Message]) -> usize {
@@ -10,9 +21,10 @@ pub(super) fn answered(messages: &[Message]) -> usize {
     messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
 }
 
-/// Whether a request may be taken to end with the first so many messages: seldom with the model's words.
+/// Whether a request may be taken to end with the first so many messages: seldom with the model's words, and not within
+/// its instructions.
 pub(super) fn may_end(conversation: &Conversation, count: usize) -> bool {
-    conversation.messages[count - 1].index.role != Role::Assistant
+    conversation.messages[count - 1].index.role != Role::Assistant && count > instructions(conversation)
 }
 
 /// The shortest history of so many messages or more that a request may be taken to end with, or all of it.
@@ -27,12 +39,20 @@ pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -
     fresh.filter(|count| may_end(conversation, *count)).map(|count| chains[count]).collect()
 }
 
-/// The histories up to each message, the empty one first.
+/// The histories up to each message, the empty one first. Of instructions at the beginning nothing but their number has a
+/// part in them: places in a history are counted with them. The first message behind them is what the conversation
+/// begins with, and names the histories within them as well.
 pub(super) fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
+    let (instructions, history) = conversation.messages.split_at(instructions(conversation));
     let mut chains = Vec::with_capacity(conversation.messages.len() + 1);
+    chains.push(root);
     let mut chain = root;
-    chains.push(chain);
-    for message in &conversation.messages {
+    if let (Some(first), 1..) = (history.first(), instructions.len()) {
+        chain = root.then(Digest::of(&[b"instructions\0", &(instructions.len() as u32).to_le_bytes()]));
+        let within = |at: u32| Digest::of(&[b"within\0", &at.to_le_bytes(), &first.index.fingerprint.0]);
+        chains.extend((0..instructions.len() as u32).map(|at| chain.then(within(at))));
+    }
+    for message in history {
         chain = chain.then(message.index.fingerprint);
         chains.push(chain);
     }

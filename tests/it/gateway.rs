@@ -181,6 +181,53 @@ fn a_store_that_is_busy_costs_new_decisions_only() {
     assert_appended(&upstream);
 }
 
+/// The time in the instructions is another in each request, and what other conversations begin with is no history of
+/// theirs.
+#[test]
+fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| {
+        let body = json!({"id": "c", "object": "chat.completion", "model": "gpt-4o",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}});
+        (200, body.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let post = |time: u32, goal: &str, results: u32| {
+        let mut messages = vec![
+            json!({"role": "system", "content": format!("Be brief. It is {time}:00.")}),
+            json!({"role": "user", "content": goal}),
+        ];
+        for at in 0..results {
+            let call = json!({"id": format!("c{at}"), "type": "function",
+                "function": {"name": "grep", "arguments": "{}"}});
+            messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            let result = log(&format!("step {at}"), 3_000);
+            messages.push(json!({"role": "tool", "tool_call_id": format!("c{at}"), "content": result}));
+        }
+        let body = json!({"model": "gpt-4o", "messages": messages}).to_string();
+        assert_eq!(gateway.post("/v1/chat/completions", &[], &body).0, 200);
+    };
+    post(10, "Find the bug", 0);
+    post(10, "Write a poem", 0);
+    (1..4).for_each(|results| post(10 + results, "Find the bug", results));
+    gateway.stop();
+    let logs = fs::read_dir(home.path().join("plimsoll/conversations")).unwrap();
+    let lines = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap().lines().count());
+    let mut lines: Vec<usize> = lines.collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [1, 4], "two conversations");
+    let history = |received: &Received| {
+        let text = received.text();
+        text[text.find("Find the bug").unwrap()..text.rfind(']').unwrap()].to_owned()
+    };
+    let sent: Vec<String> = upstream.received()[2..].iter().map(history).collect();
+    assert!(sent.iter().all(|sent| sent.contains("bytes removed here")));
+    for pair in sent.windows(2) {
+        assert!(pair[1].starts_with(&pair[0]), "what was sent before is sent again");
+    }
+}
+
 /// One gateway has no time for what another has: what left whole stays so, and is booked.
 #[test]
 fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {

@@ -128,6 +128,14 @@ fn relations() {
         (&["u:goal"], "u:goal s:note c1 r1", (Relation::Continue, 1)),
         (&["u:goal"], "u:goal", (Relation::Retry, 1)),
         (&["u:goal"], "u:goal u:hurry", (Relation::Continue, 1)),
+        (&["s:10h s:a u:goal"], "s:11h s:a u:goal c1 r1", (Relation::Continue, 3)),
+        (&["s:10h u:goal c1 r1"], "s:11h s:a u:goal c1 r1 a u", (Relation::New, 0)),
+        (&["s:10h u:goal c1 r1"], "u:goal c1 r1 a u", (Relation::New, 0)),
+        (&["s:10h u:goal"], "s:11h u:goal", (Relation::Retry, 2)),
+        (&["s:10h u:goal"], "s:10h u:target", (Relation::New, 0)),
+        (&["s:10h u:goal"], "s:10h", (Relation::New, 0)),
+        (&["s:10h"], "s:10h u:goal", (Relation::New, 0)),
+        (&["u:goal s:10h c1 r1"], "u:goal s:11h c1 r1", (Relation::Fork, 1)),
         (&["u:goal", "u:goal c1 r1"], "u:goal c1 r1", (Relation::Retry, 3)),
         (&["u:goal", "u:goal c1 r1"], "u:goal c1 r1 u:stop", (Relation::Continue, 3)),
         (&["u:goal", "u:goal c1 r1"], "u:goal", (Relation::Retry, 1)),
@@ -148,6 +156,24 @@ fn relations() {
             let place = desk.place(&session("s"), &talk(request));
             assert_eq!((place.relation, place.sent), expected, "{request} after {sent:?}");
         }
+    }
+}
+
+/// What was decided holds whatever the instructions say now.
+#[test]
+fn instructions_are_no_history() {
+    let (desk, nobody) = (Desk::new(), Caller::default());
+    let first = talk("s:10h u:goal c1 r1");
+    let place = desk.send(&nobody, &first, &[decided(&first, 3, "cut")]);
+    assert_eq!(texts(&desk.place(&nobody, &talk("s:10h u:other c1 r1"))), [""; 0]);
+    for desk in [&desk, &desk.restarted()] {
+        for request in ["s:11h u:goal c1 r1 c2 r2", "s:12h u:goal c1 r1", "s u:goal c1 r1 a u"] {
+            let again = desk.place(&nobody, &talk(request));
+            assert_eq!(texts(&again), ["3:cut"], "{request}");
+            assert_eq!(again.thread.conversation, place.thread.conversation, "{request}");
+        }
+        let other = desk.place(&nobody, &talk("s:10h u:other"));
+        assert_ne!(other.thread.conversation, place.thread.conversation);
     }
 }
 
