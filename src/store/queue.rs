@@ -47,6 +47,10 @@ impl<T: Send + 'static> Inlet<T> {
     ///
     /// # Errors
     /// The item itself, when the queue is full or the worker is gone.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends by itself, and cut off it wakes the worker at once"
+    )]
     pub fn push(&self, item: T, urgent: bool) -> Result<(), T> {
         let mut state = self.0.lock();
         if state.closed || state.items.len() >= self.0.room {
