@@ -236,29 +236,26 @@ impl Summarizer {
 
     /// Whether a job for this thread would be taken now.
     pub fn takes(&self, thread: &str) -> bool {
-        let rests = self.desk.resting.get(thread).is_some_and(|(failures, since)| {
-            let rest =
-                self.desk.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_REST);
-            since.elapsed() < rest
-        });
-        let running = self.desk.running();
-        !rests
-            && running.len() < self.desk.limits.jobs
-            && !running.contains_key(thread)
-            && !self.desk.is_spent()
+        self.desk.takes(&self.desk.running(), thread)
     }
 
     /// Begins a job, if it can be taken now.
     pub fn begin(&self, job: Job) -> bool {
-        let (Some(jobs), true) = (&self.jobs, self.takes(&job.thread)) else { return false };
+        let Some(jobs) = &self.jobs else { return false };
+        // Held until the thread is on the list: of two requests of one thread, one alone finds it free.
+        let mut running = self.desk.running();
+        if !self.desk.takes(&running, &job.thread) {
+            return false;
+        }
         let (ended, end) = watch::channel(());
         let (thread, unwanted) = (job.thread.clone(), Arc::<AtomicBool>::default());
-        self.desk.running().insert(thread.clone(), Running { end, unwanted: Arc::clone(&unwanted) });
-        let taken = jobs.try_send((job, ended, unwanted)).is_ok();
-        if !taken {
-            self.desk.running().remove(&thread);
+        let sent = jobs.try_send((job, ended, Arc::clone(&unwanted)));
+        if sent.is_ok() {
+            running.insert(thread, Running { end, unwanted });
         }
-        taken
+        // A job that was not taken is dropped when nobody waits for it.
+        drop(running);
+        sent.is_ok()
     }
 
     /// The newest summary of a thread, as far as it was made since the start.
@@ -385,8 +382,13 @@ impl Desk {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_spent(&self) -> bool {
-        self.purse.is_empty()
+    /// Whether a job for this thread may begin beside those that run.
+    fn takes(&self, running: &HashMap<String, Running>, thread: &str) -> bool {
+        let rests = self.resting.get(thread).is_some_and(|(failures, since)| {
+            let rest = self.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_REST);
+            since.elapsed() < rest
+        });
+        !rests && running.len() < self.limits.jobs && !running.contains_key(thread) && !self.purse.is_empty()
     }
 
     fn end(&self, done: &Done) {

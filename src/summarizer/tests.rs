@@ -1,6 +1,7 @@
 //! Jobs against a scripted server, on a clock that does not wait.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -328,6 +329,48 @@ fn one_job_for_each_thread() {
         assert_eq!(began.elapsed().as_secs(), 5);
     });
     assert!(summarizer.is_running("a") && summarizer.ready("a").is_none());
+}
+
+/// Of requests that come at once, one begins the job of their thread, and there are never more jobs than may be.
+#[test]
+fn what_comes_at_once_begins_one_job() {
+    const ROUNDS: usize = 10_000;
+    let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    let limits = Limits { jobs: ROUNDS, ..limits() };
+    // Nobody does the jobs: none of them ends.
+    let (jobs, _inbox) = mpsc::channel(2 * ROUNDS);
+    let desk = Arc::new(Desk::new(limits, prices, Box::new(|_| {})));
+    let summarizer = Summarizer { desk, jobs: Some(jobs), thread: None };
+    let model = job(1, 8_192);
+    let job = |thread: usize| Job {
+        thread: thread.to_string(),
+        conversation_id: String::new(),
+        conversation: model.conversation.clone(),
+        messages: model.messages.clone(),
+        sent: HashMap::new(),
+        previous: None,
+        settings: Arc::clone(&model.settings),
+        call: model.call.clone(),
+        ..model
+    };
+    let (here, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for round in 0..=ROUNDS {
+                    let job = job(round);
+                    here.fetch_add(1, Ordering::AcqRel);
+                    // What sleeps wakes too late to meet the other one.
+                    while here.load(Ordering::Acquire) < 2 * (round + 1) {
+                        (0..100).for_each(|_| std::hint::spin_loop());
+                        std::thread::yield_now();
+                    }
+                    begun.fetch_add(usize::from(summarizer.begin(job)), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(begun.into_inner(), ROUNDS);
 }
 
 /// A job that came to nothing is not begun again at once.
