@@ -40,10 +40,42 @@ pub(super) fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A path with another model in the place of the one that it names.
+/// A path with another model in the place of the one that it names, which is a part of that very text: others in it may
+/// have the same name, or one that begins so.
 pub(super) fn with_model(path: &str, named: Option<&str>, model: &str) -> String {
-    match named.filter(|named| *named != model) {
-        Some(named) => path.replacen(&format!("/{named}"), &format!("/{model}"), 1),
-        None => path.to_owned(),
+    let around = named.and_then(|named| {
+        let start = named.as_ptr().addr().checked_sub(path.as_ptr().addr())?;
+        let end = start.checked_add(named.len())?;
+        Some((path.get(..start)?, path.get(end..)?))
+    });
+    around.map_or_else(|| path.to_owned(), |(before, behind)| [before, model, behind].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol;
+
+    #[test]
+    fn nothing_but_the_model_is_another() {
+        const LAB: &str = "/v1/projects/claude-x-lab/publishers/anthropic/models";
+        const SAME: &str = "/claude-x/publishers/claude-x/models";
+        for (dialect, like, expected) in [
+            ("anthropic", format!("{LAB}/claude-x:streamRawPredict"), format!("{LAB}/another:rawPredict")),
+            (
+                "anthropic",
+                format!("{SAME}/claude-x:rawPredict?models/claude-x:a"),
+                format!("{SAME}/another:rawPredict?models/claude-x:a"),
+            ),
+            ("anthropic", "/claude/model/claude/invoke".into(), "/claude/model/another/invoke".into()),
+            ("anthropic", "/invoke/model/invoke/invoke".into(), "/invoke/model/another/invoke".into()),
+            ("anthropic", "/v1/messages/another".into(), "/v1/messages/another".into()),
+            ("gemini", "/g/models/g:generateContent".into(), "/g/models/another:generateContent".into()),
+            ("gemini", "/another/models/g-1:x".into(), "/another/models/another:x".into()),
+        ] {
+            let protocol = protocol::named(dialect).unwrap();
+            let asked = protocol.ask(&Ask { model: "another", text: "x", max_tokens: 9, like: Some(&like) });
+            assert_eq!(asked.path, expected);
+        }
     }
 }
