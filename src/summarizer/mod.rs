@@ -43,7 +43,7 @@ pub struct Limits {
     pub attempts: u32,
     /// How long a job may take.
     pub timeout: Duration,
-    /// Calls of a job: a longer transcript is not summarised.
+    /// Calls of a job, those that are made again too: a transcript that takes more is not summarised.
     pub calls: usize,
     /// Tokens that an answer may have, reasoning included.
     pub max_output: u64,

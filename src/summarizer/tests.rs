@@ -228,6 +228,53 @@ fn a_long_history_is_read_in_pieces() {
     assert_eq!(done.outcome.map(|_| ()), Err(Failure::TooLong));
 }
 
+/// Calls that are made again count, and none is made that cannot lead to a whole summary.
+#[test]
+fn so_many_calls_are_made_and_no_more() {
+    use Reply::{Says, Status};
+    let busy = || Status(503, "{}");
+    let failed = |why: &str| Err(why.to_owned());
+    let (too_long, status) = ("the history is too long for the summariser", "status 503");
+    // Three pieces.
+    for (most, script, expected, calls) in [
+        (3, vec![Says(GOOD)], Ok(()), 3),
+        (2, vec![Says(GOOD)], failed(too_long), 0),
+        (4, vec![Says(GOOD), busy(), Says(GOOD)], Ok(()), 4),
+        (5, vec![busy(), Says(GOOD), busy(), Says(GOOD)], Ok(()), 5),
+        (4, vec![busy(), Says(GOOD), busy(), Says(GOOD)], failed(status), 3),
+        (4, vec![busy()], failed(status), 2),
+        (9, vec![busy()], failed(status), 3),
+        (3, vec![busy()], failed(status), 1),
+        // The second and the third piece in two halves each.
+        (6, vec![Says(GOOD), Status(400, OVERFLOW), Says(GOOD)], Ok(()), 6),
+        (5, vec![Says(GOOD), Status(400, OVERFLOW), Says(GOOD)], failed(too_long), 2),
+    ] {
+        let script = Script::new(&script);
+        let (done, _) = play(job(60, 8_192), &Limits { calls: most, ..limits() }, &script);
+        let outcome = done.outcome.map(|_| ()).map_err(|failure| failure.to_string());
+        assert_eq!((outcome, script.prompts().len()), (expected, calls), "at most {most}");
+    }
+}
+
+/// What was read before a piece turned out to be too long is not paid for again.
+#[test]
+fn pieces_that_were_read_stay_read() {
+    use Reply::{Says, Status};
+    let script = Script::new(&[Says(GOOD), Status(400, OVERFLOW), Says(OTHER)]);
+    let (done, _) = play(job(60, 8_192), &limits(), &script);
+    assert!(done.outcome.is_ok());
+    let mut prompts = script.prompts();
+    let refused = prompts.remove(1);
+    assert!(prompts[1].contains("- the printer"), "it goes on from what was read");
+    assert!(prompts[1..].iter().all(|prompt| prompt.len() < refused.len()));
+    let all = prompts.concat();
+    assert!((0..60).all(|step| all.matches(&format!("[step {step}]")).count() == 1), "each is read once");
+    // The third piece is a short one: nobody asks for it again as it is.
+    let script = Script::new(&[Says(GOOD), Says(GOOD), Status(400, OVERFLOW)]);
+    let (done, _) = play(job(45, 8_192), &limits(), &script);
+    assert_eq!((done.outcome.map(|_| ()), script.prompts().len()), (Err(Failure::TooLong), 3));
+}
+
 #[test]
 fn the_next_summary_goes_on_from_the_last() {
     let script = Script::new(&[Reply::Says(OTHER)]);

@@ -1,5 +1,6 @@
 //! What a job does: read, ask, judge.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::conversation::{PartId, PartKind};
 use crate::protocol::{self, Refused};
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
-use crate::strategy::summary::{Fidelity, Outline, text, transcript};
+use crate::strategy::summary::transcript::{self, Entry};
+use crate::strategy::summary::{Fidelity, Outline, text};
 use crate::usage::Catalogue;
 
 /// Tokens of a prompt beside the transcript, on top of the memory so far: the task, the rules.
@@ -38,7 +40,7 @@ pub(super) async fn run<L: Line>(
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
-    let mut errand = Errand { job, line, limits, books, unwanted, calls, until };
+    let mut errand = Errand { job, line, limits, left: limits.calls, books, unwanted, calls, until };
     let made = tokio::time::timeout_at(until, errand.make()).await;
     made.unwrap_or_else(|_| {
         calls.lost(&Failure::TimedOut.to_string(), job, books);
@@ -51,6 +53,8 @@ struct Errand<'a, L> {
     job: &'a Job,
     line: &'a L,
     limits: &'a Limits,
+    /// Calls that may still be made.
+    left: usize,
     books: (&'a Purse, &'a Catalogue),
     unwanted: &'a AtomicBool,
     calls: &'a mut Calls,
@@ -68,16 +72,43 @@ enum Missed {
 }
 
 impl<L: Line> Errand<'_, L> {
+    /// Has the memory written, chunk by chunk. What was read is not read again when a chunk turns out to be too long.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
-        let mut budget = self.budget();
-        let outline = loop {
-            match self.write(budget).await {
-                Err(Missed::Overflow) if budget / 2 >= LEAST => budget /= 2,
-                Err(Missed::Overflow) => return Err(Failure::TooLong),
-                Err(Missed::Perhaps(failure, _) | Missed::Surely(failure)) => return Err(failure),
-                Ok(outline) => break outline,
+        let (goal, entries) = (self.goal(), self.entries());
+        let mut memory = self.job.previous.as_ref().map(|(outline, _)| outline.clone());
+        let mut outline = Outline::default();
+        let (mut budget, mut read) = (self.budget(), 0);
+        let mut chunks = VecDeque::from(transcript::chunks(&entries, budget));
+        if chunks.is_empty() {
+            return Err(Failure::TooLong);
+        }
+        while let Some(chunk) = chunks.front() {
+            if chunks.len() > self.left {
+                return Err(Failure::TooLong);
             }
-        };
+            let material = Material { goal: &goal, previous: memory.as_deref(), transcript: chunk };
+            let text = prompt::write(material, &self.job.settings);
+            match self.ask(&text, chunks.len() - 1).await {
+                Ok(written) => {
+                    read += chunk.len();
+                    memory = Some(written.to_text());
+                    outline = written;
+                    chunks.pop_front();
+                }
+                Err(Missed::Overflow) => {
+                    budget /= 2;
+                    // What would be the same piece again would be refused again.
+                    while budget >= chunk.len() {
+                        budget /= 2;
+                    }
+                    if budget < LEAST {
+                        return Err(Failure::TooLong);
+                    }
+                    chunks = transcript::chunks(&transcript::behind(&entries, read), budget).into();
+                }
+                Err(Missed::Perhaps(failure, _) | Missed::Surely(failure)) => return Err(failure),
+            }
+        }
         self.judge(&outline).map(Arc::new)
     }
 
@@ -91,31 +122,13 @@ impl<L: Line> Errand<'_, L> {
         (bytes as usize).max(LEAST)
     }
 
-    /// Has the memory written, chunk by chunk.
-    async fn write(&mut self, budget: usize) -> Result<Outline, Missed> {
-        let chunks = self.chunks(budget);
-        if chunks.is_empty() || chunks.len() > self.limits.calls {
-            return Err(Missed::Surely(Failure::TooLong));
-        }
-        let goal = self.goal();
-        let mut memory = self.job.previous.as_ref().map(|(outline, _)| outline.clone());
-        let mut outline = Outline::default();
-        for chunk in &chunks {
-            let material = Material { goal: &goal, previous: memory.as_deref(), transcript: chunk };
-            outline = self.ask(&prompt::write(material, &self.job.settings)).await?;
-            memory = Some(outline.to_text());
-        }
-        Ok(outline)
-    }
-
-    /// What is new since the last summary, in pieces of a bearable length.
-    fn chunks(&self, budget: usize) -> Vec<String> {
+    /// What is new since the last summary.
+    fn entries(&self) -> Vec<Entry> {
         let Job { conversation, messages, previous, settings, sent, .. } = self.job;
         let from = previous.as_ref().map_or(0, |(_, end)| *end);
         let new: Vec<usize> = messages.iter().copied().filter(|message| *message >= from).collect();
         let sent = |id: PartId| sent.get(&id).map(Vec::as_slice);
-        let entries = transcript::render(conversation, &new, &sent, settings.result_bytes);
-        transcript::chunks(&entries, budget)
+        transcript::render(conversation, &new, &sent, settings.result_bytes)
     }
 
     /// What the user said first.
@@ -134,8 +147,8 @@ impl<L: Line> Errand<'_, L> {
         goal
     }
 
-    /// Asks until there is a summary, or no hope.
-    async fn ask(&mut self, text: &str) -> Result<Outline, Missed> {
+    /// Asks until there is a summary, or no hope; for as long as so many calls are left for what is still to be read.
+    async fn ask(&mut self, text: &str, kept: usize) -> Result<Outline, Missed> {
         let (mut attempt, mut pause) = (0, PAUSE);
         loop {
             if self.unwanted.load(Ordering::Relaxed) {
@@ -144,9 +157,11 @@ impl<L: Line> Errand<'_, L> {
             if self.books.0.is_empty() {
                 return Err(Missed::Surely(Failure::Spent));
             }
-            attempt += 1;
+            (attempt, self.left) = (attempt + 1, self.left.saturating_sub(1));
             match self.attempt(text).await {
-                Err(Missed::Perhaps(failure, after)) if attempt < self.limits.attempts => {
+                Err(Missed::Perhaps(failure, after))
+                    if attempt < self.limits.attempts && self.left > kept =>
+                {
                     let wait = after.map_or(pause, |after| after.max(pause));
                     if wait > self.until.saturating_duration_since(Instant::now()) {
                         return Err(Missed::Surely(failure));

@@ -150,6 +150,17 @@ pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
     chunks
 }
 
+/// What stands behind the first so many bytes of entries; the rest of one that is cut there is an entry too.
+pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
+    let rest = entries.iter().filter_map(|Entry { message, text }| {
+        let (gone, message) = (bytes.min(text.len()), *message);
+        bytes -= gone;
+        let rest = text.get(gone..).filter(|rest| !rest.is_empty())?;
+        Some(Entry { message, text: rest.to_owned() })
+    });
+    rest.collect()
+}
+
 /// The first `most` bytes, or up to the end of the last line in their second half.
 fn divide(text: &str, most: usize) -> (&str, &str) {
     let end = floor(text, most).max(ceil(text, 1));
@@ -190,6 +201,13 @@ mod tests {
             let chunks = chunks(&entries, most);
             prop_assert_eq!(chunks.concat(), texts.concat());
             prop_assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= most.max(64)));
+            // What is behind some of them is all of the others.
+            for read in 0..=chunks.len() {
+                let (gone, left) = chunks.split_at(read);
+                let rest = behind(&entries, gone.iter().map(String::len).sum());
+                prop_assert_eq!(super::chunks(&rest, usize::MAX).concat(), left.concat());
+                prop_assert!(rest.iter().all(|rest| texts[rest.message].ends_with(&rest.text)));
+            }
         }
 
         #[test]
