@@ -3,14 +3,13 @@
 use std::io;
 use std::time::Duration;
 
+use super::again::{Attempts, Missed};
 use super::line::{Https, Line as _, Lost, Question};
 use super::{Call, Failure};
 use crate::usage::{Catalogue, Money};
 
 /// Tokens that an answer may have, with what the model thinks before it.
 const ANSWER: u64 = 8_000;
-/// The first pause before a question is asked again; each is twice as long as the one before.
-const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause: who has to wait longer is told why.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long an answer may take.
@@ -56,33 +55,32 @@ impl Judge {
     /// When there is none after all attempts, or it is not whole.
     pub fn ask(&self, text: &str, prices: &Catalogue) -> Result<Said, Failure> {
         self.runtime.block_on(async {
-            let (mut attempt, mut pause) = (1, PAUSE);
+            let mut attempts = Attempts::of(self.attempts);
             loop {
                 let asked = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
-                match asked.unwrap_or(Err((Failure::TimedOut, Some(PAUSE)))) {
-                    Err((_, Some(wait))) if attempt < self.attempts && wait <= LONGEST => {
-                        tokio::time::sleep(pause.max(wait)).await;
+                match asked.unwrap_or(Err(Missed::Perhaps(Failure::TimedOut, None))) {
+                    Ok(said) => return Ok(said),
+                    Err(Missed::Overflow) => return Err(Failure::TooLong),
+                    Err(Missed::Surely(failure)) => return Err(failure),
+                    Err(Missed::Perhaps(failure, asked)) => {
+                        tokio::time::sleep(attempts.next(asked, LONGEST).ok_or(failure)?).await;
                     }
-                    done => return done.map_err(|(failure, _)| failure),
                 }
-                (attempt, pause) = (attempt + 1, pause * 2);
             }
         })
     }
 
-    /// The answer; else why there is none, and after what time it may go better; `None`: never.
-    async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, (Failure, Option<Duration>)> {
+    async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, Missed> {
         let Question { path, headers, body } = Question::new(&self.call, text, ANSWER);
         let posted = self.https.post(&self.call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| match lost {
-            Lost::Unsent(why) | Lost::Unanswered(why) => (Failure::Call(why), Some(PAUSE)),
+            Lost::Unsent(why) | Lost::Unanswered(why) => Missed::Perhaps(Failure::Call(why), None),
         })?;
         if !reply.is_good() {
-            let wait = reply.may_pass().then(|| reply.retry_after.unwrap_or(PAUSE));
-            return Err((Failure::Call(format!("status {}", reply.status)), wait));
+            return Err(reply.refusal());
         }
         let said = self.call.protocol.said(&reply.body);
-        let text = said.ok_or((Failure::Incomplete, Some(PAUSE)))?;
+        let text = said.ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
     }
 }

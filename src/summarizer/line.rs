@@ -8,7 +8,8 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
-use super::{Call, vendor};
+use super::again::Missed;
+use super::{Call, Failure, vendor};
 use crate::protocol::{Ask, Asked, Framing};
 use crate::upstream::{Clients, SendError, Upstream};
 use crate::usage::{self, Bill, Catalogue, Money, Usage};
@@ -80,9 +81,13 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Whether it may go better another time.
-    pub(super) fn may_pass(&self) -> bool {
-        matches!(self.status, 408 | 409 | 425 | 429 | 500..)
+    /// What is wrong with one that is not good, and whether it may go better another time.
+    pub(super) fn refusal(&self) -> Missed {
+        let failure = Failure::Call(format!("status {}", self.status));
+        match self.status {
+            408 | 409 | 425 | 429 | 500.. => Missed::Perhaps(failure, self.retry_after),
+            _ => Missed::Surely(failure),
+        }
     }
 
     /// Reads the figures.

@@ -5,6 +5,7 @@
 //! needs to know of a request (its credentials too) lives as long as the job, in memory, and is never stored or
 //! logged. Whether a summary is sent is not decided here.
 
+mod again;
 mod calls;
 pub mod credentials;
 pub mod judge;

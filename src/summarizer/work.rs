@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::again::{Attempts, Missed};
 use super::calls::Calls;
 use super::line::{Line, Lost, Question};
 use super::purse::Purse;
@@ -25,10 +25,6 @@ const FRAME: u64 = 4_000;
 const LEAST: usize = 2 << 10;
 /// The share of a window that is used: tokens are only estimated.
 const USED: f64 = 0.8;
-/// The first pause before a call is made again.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// Does a job, within the limits; what it asks is noted in `calls`.
 pub(super) async fn run<L: Line>(
@@ -59,16 +55,6 @@ struct Errand<'a, L> {
     unwanted: &'a AtomicBool,
     calls: &'a mut Calls,
     until: Instant,
-}
-
-/// Why an attempt failed.
-enum Missed {
-    /// It may go better another time, after this long if the server says so.
-    Perhaps(Failure, Option<Duration>),
-    /// It will not.
-    Surely(Failure),
-    /// The prompt is too long for the model.
-    Overflow,
 }
 
 impl<L: Line> Errand<'_, L> {
@@ -149,7 +135,7 @@ impl<L: Line> Errand<'_, L> {
 
     /// Asks until there is a summary, or no hope; for as long as so many calls are left for what is still to be read.
     async fn ask(&mut self, text: &str, kept: usize) -> Result<Outline, Missed> {
-        let (mut attempt, mut pause) = (0, PAUSE);
+        let mut attempts = Attempts::of(self.limits.attempts);
         loop {
             if self.unwanted.load(Ordering::Relaxed) {
                 return Err(Missed::Surely(Failure::Unwanted));
@@ -157,17 +143,12 @@ impl<L: Line> Errand<'_, L> {
             if self.books.0.is_empty() {
                 return Err(Missed::Surely(Failure::Spent));
             }
-            (attempt, self.left) = (attempt + 1, self.left.saturating_sub(1));
+            self.left = self.left.saturating_sub(1);
             match self.attempt(text).await {
-                Err(Missed::Perhaps(failure, after))
-                    if attempt < self.limits.attempts && self.left > kept =>
-                {
-                    let wait = after.map_or(pause, |after| after.max(pause));
-                    if wait > self.until.saturating_duration_since(Instant::now()) {
-                        return Err(Missed::Surely(failure));
-                    }
-                    tokio::time::sleep(wait).await;
-                    pause = (pause * 2).min(LONGEST);
+                Err(Missed::Perhaps(failure, asked)) => {
+                    let most = self.until.saturating_duration_since(Instant::now());
+                    let wait = attempts.next(asked, most).filter(|_| self.left > kept);
+                    tokio::time::sleep(wait.ok_or(Missed::Surely(failure))?).await;
                 }
                 done => return done,
             }
@@ -184,14 +165,7 @@ impl<L: Line> Errand<'_, L> {
         if !reply.is_good() {
             return Err(match protocol::refused(reply.status, &reply.body) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
-                Refused::Malformed | Refused::Unanswered | Refused::Other => {
-                    let failure = Failure::Call(format!("status {}", reply.status));
-                    if reply.may_pass() {
-                        Missed::Perhaps(failure, reply.retry_after)
-                    } else {
-                        Missed::Surely(failure)
-                    }
-                }
+                Refused::Malformed | Refused::Unanswered | Refused::Other => reply.refusal(),
             });
         }
         let written = call.protocol.said(&reply.body).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
