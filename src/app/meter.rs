@@ -1,27 +1,23 @@
 //! What providers' figures teach: how large a thread's last prompt really was, and how many bytes of a request
 //! make a token of a model. Bounded, and lost with the process: what is not known is estimated.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
+use super::models::Models;
 use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 use crate::usage::BytesPerToken;
 
 /// Threads whose last prompt is remembered.
 const THREADS: u64 = 4096;
-/// Models whose ratio is remembered.
-const MODELS: usize = 256;
 
 /// Figures of the past.
 pub(super) struct Meter {
     prompts: Recent<Chain, (usize, u64), Hashed>,
-    ratios: Mutex<HashMap<String, BytesPerToken>>,
+    ratios: Models<String, BytesPerToken>,
 }
 
 impl Meter {
     pub(super) fn new() -> Self {
-        Self { prompts: Recent::of_entries(THREADS), ratios: Mutex::default() }
+        Self { prompts: Recent::of_entries(THREADS), ratios: Models::new() }
     }
 
     /// Learns from an answer: a request that ended with `head` and had so many messages was billed for a prompt of
@@ -38,12 +34,7 @@ impl Meter {
         }
         self.prompts.insert(head, (messages, tokens));
         let (Some(model), Some(bytes)) = (model, bytes) else { return };
-        let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = ratios.get_mut(model) {
-            known.learn(bytes, tokens);
-        } else if ratios.len() < MODELS {
-            ratios.entry(model.to_owned()).or_default().learn(bytes, tokens);
-        }
+        self.ratios.learn(model, |ratio| ratio.learn(bytes, tokens));
     }
 
     /// The messages and tokens of the prompt that ended with `head`.
@@ -53,13 +44,14 @@ impl Meter {
 
     /// Bytes of a request to a token.
     pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
-        let ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-        model.and_then(|model| ratios.get(model)).copied().unwrap_or_default().value()
+        let known = model.and_then(|model| self.ratios.read(model, |ratio| *ratio));
+        known.unwrap_or_default().value()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::models::MODELS;
     use super::*;
 
     #[test]
@@ -81,5 +73,17 @@ mod tests {
         }
         assert_eq!(meter.measured(head), Some((1, 10)));
         assert_eq!(meter.measured(head.then(head.0)), None);
+    }
+
+    #[test]
+    fn models_are_learned_however_many_there_were() {
+        let (meter, head) = (Meter::new(), Chain::root("x", b""));
+        for model in 0..=MODELS {
+            meter.learn(head, (Some(&model.to_string()), 1), Some(30_000), 10_000);
+        }
+        for (model, expected) in [(0, 4.0), (1, 3.0), (MODELS, 3.0)] {
+            let found = meter.bytes_per_token(Some(&model.to_string()));
+            assert!((found - expected).abs() < 1e-9, "{model}: {found}");
+        }
     }
 }

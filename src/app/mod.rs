@@ -16,6 +16,7 @@ mod letter;
 mod memo;
 mod meter;
 mod metrics;
+mod models;
 mod opening;
 mod pages;
 mod preview;

@@ -3,19 +3,15 @@
 //! A server may fail on what it does not know, and go on doing so however often the client tries. Bounded, and lost with
 //! the process: it is found out again.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use http::StatusCode;
 
+use super::models::Models;
 use super::rewritten::Facts;
 use super::state::State;
 use crate::conversation::{Chain, Hashed};
 use crate::plan::Kinds;
 use crate::store::Recent;
 
-/// Models of upstreams that are remembered.
-const MODELS: usize = 256;
 /// Histories that are remembered to have been refused.
 const REFUSED: u64 = 1024;
 /// How often the request of a history is refused before what was edited is in doubt: a provider has faults of its own, and
@@ -28,7 +24,8 @@ const NEVER: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
 
 /// What models of upstreams have taken so far.
 pub(super) struct Welcome {
-    by_model: Mutex<HashMap<(String, String), Changes>>,
+    /// By upstream and model.
+    by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
     refused: Recent<Chain, Option<u32>, Hashed>,
 }
@@ -43,7 +40,7 @@ struct Changes {
 
 impl Welcome {
     pub(super) fn new() -> Self {
-        Self { by_model: Mutex::default(), refused: Recent::of_entries(REFUSED) }
+        Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
     }
 
     /// The original of an edited request was refused as well: it was not the editing.
@@ -56,7 +53,7 @@ impl Welcome {
     /// A request was answered, if it was edited; `original`: only when it came as the client sent it.
     pub(super) fn answered(&self, upstream: &str, facts: &Facts, original: bool) {
         if facts.state == State::Edited {
-            self.with(upstream, facts, |changes| {
+            self.by_model.learn(&key(upstream, facts), |changes| {
                 let kinds = if original { &mut changes.refused } else { &mut changes.taken };
                 *kinds = kinds.with(facts.kinds);
             });
@@ -70,8 +67,7 @@ impl Welcome {
         if NEVER.contains(&status.as_u16()) {
             return false;
         }
-        let mut known = Changes::default();
-        self.with(upstream, facts, |changes| known = *changes);
+        let known = self.known(upstream, facts);
         let new = facts.kinds.without(known.taken);
         if new.is_empty() {
             return false;
@@ -81,11 +77,35 @@ impl Welcome {
         before >= TRIES || new.without(known.refused) != new
     }
 
-    fn with(&self, upstream: &str, facts: &Facts, then: impl FnOnce(&mut Changes)) {
-        let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (upstream.to_owned(), facts.model.clone().unwrap_or_default());
-        if by_model.len() < MODELS || by_model.contains_key(&key) {
-            then(by_model.entry(key).or_default());
+    fn known(&self, upstream: &str, facts: &Facts) -> Changes {
+        self.by_model.read(&key(upstream, facts), |changes| *changes).unwrap_or_default()
+    }
+}
+
+fn key(upstream: &str, facts: &Facts) -> (String, String) {
+    (upstream.to_owned(), facts.model.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::MODELS;
+    use super::*;
+    use crate::plan::{Op, Plan};
+
+    #[test]
+    fn models_are_learned_however_many_there_were() {
+        let welcome = Welcome::new();
+        let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
+        let facts = |model: usize| Facts {
+            state: State::Edited,
+            kinds,
+            model: Some(model.to_string()),
+            ..Facts::default()
+        };
+        for model in 0..=MODELS {
+            welcome.answered("a", &facts(model), false);
         }
+        let takes = |model| !welcome.known("a", &facts(model)).taken.is_empty();
+        assert_eq!([0, 1, MODELS, MODELS + 1].map(takes), [false, true, true, false]);
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! Bounded, and lost with the process: the next refusal says it again.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use super::models::Models;
 use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 
-/// Names of models that are remembered, each with the upstreams that have it.
-const MODELS: usize = 256;
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
 
@@ -19,7 +17,7 @@ const LEAST: f64 = 0.05;
 /// Windows as they turned out to be.
 pub(super) struct Windows {
     /// By model, and by upstream.
-    learned: Mutex<HashMap<String, Vec<(String, Learned)>>>,
+    learned: Models<String, Vec<(String, Learned)>>,
     full: Recent<Chain, (), Hashed>,
     /// Bytes of the shortest form of a history that was refused.
     refused: Recent<Chain, u64, Hashed>,
@@ -39,7 +37,7 @@ struct Learned {
 impl Windows {
     pub(super) fn new() -> Self {
         Self {
-            learned: Mutex::default(),
+            learned: Models::new(),
             full: Recent::of_entries(FULL),
             refused: Recent::of_entries(FULL),
             rooms: Recent::of_entries(FULL),
@@ -65,25 +63,22 @@ impl Windows {
 
     /// Tokens that fit, if a provider has said so.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
-        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.get(model?)?.iter().find(|(name, _)| name == upstream)?.1.limit
+        let place = |places: &Vec<(String, Learned)>| {
+            places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
+        };
+        self.learned.read(model?, place)?
     }
 
     fn with(&self, upstream: &str, model: Option<&str>, then: impl FnOnce(&mut Learned)) {
         let Some(model) = model else { return };
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = learned.len() >= MODELS;
-        let places = match learned.get_mut(model) {
-            Some(places) => places,
-            None if is_full => return,
-            None => learned.entry(model.to_owned()).or_default(),
-        };
-        let known = places.iter().position(|(name, _)| name == upstream);
-        let at = known.unwrap_or_else(|| {
-            places.push((upstream.to_owned(), Learned::default()));
-            places.len() - 1
+        self.learned.learn(model, |places| {
+            let known = places.iter().position(|(name, _)| name == upstream);
+            let at = known.unwrap_or_else(|| {
+                places.push((upstream.to_owned(), Learned::default()));
+                places.len() - 1
+            });
+            then(&mut places[at].1);
         });
-        then(&mut places[at].1);
     }
 
     /// The answer to this history ended because the window was full.
@@ -115,6 +110,7 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
+    use super::super::models::MODELS;
     use super::*;
 
     #[test]
@@ -139,15 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn so_many_models_are_remembered_and_no_more() {
+    fn models_are_learned_however_many_there_were() {
         let windows = Windows::new();
         for model in 0..=MODELS {
             windows.learn("a", Some(&model.to_string()), 1000);
         }
-        windows.learn("b", Some("0"), 2000);
+        windows.learn("b", Some("1"), 2000);
         let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()));
-        let found = [known("a", 0), known("b", 0), known("a", MODELS - 1), known("a", MODELS)];
-        assert_eq!(found, [Some(1000), Some(2000), Some(1000), None]);
+        let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MODELS)];
+        assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);
     }
 
     #[test]
