@@ -26,8 +26,8 @@
 //! | [`protocol`] | one folder per wire dialect: bytes to index, plan to edits | `json`, `conversation`, `plan`, `sse`, `usage` |
 //! | [`planner`] | stored decisions, shapers and events to a plan | all above |
 //!
-//! The shell: [`server`] and [`upstream`] move bytes; [`lineage`] finds the thread that a request continues;
-//! [`store`] keeps decisions; [`summarizer`] has summaries
+//! The shell: [`server`] and [`upstream`] move bytes; [`url`] says what parts of URLs mean; [`lineage`] finds the thread
+//! that a request continues; [`store`] keeps decisions; [`summarizer`] has summaries
 //! written in the background; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
 //! [`telemetry`] and [`cli`] are the faces, of which the first and the last show the same books; [`app`] puts them together.
 //!
@@ -76,4 +76,5 @@ pub mod strategy;
 pub mod summarizer;
 pub mod telemetry;
 pub mod upstream;
+pub mod url;
 pub mod usage;

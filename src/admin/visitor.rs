@@ -13,12 +13,13 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue};
 
+use crate::url::HostName;
+
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Whether the request is for an address or a name that can only mean a listener on this address: an IP address,
-/// `localhost`, and where others than this machine may connect, a name without a dot, such as a container's, which
-/// nobody can register.
+/// `localhost`, and where others than this machine may connect, a name which nobody can register, such as a container's.
 pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -27,18 +28,10 @@ pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr) -> bool {
 }
 
 fn is_own(name: &Authority, listening: IpAddr) -> bool {
-    let host = name.host();
-    if name.as_str().contains('@') || host.is_empty() {
-        return false;
-    }
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if address.parse::<IpAddr>().is_ok() {
-        return true;
-    }
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    match host.rsplit_once('.') {
-        Some((_, last)) => last == "localhost",
-        None => host == "localhost" || !listening.is_loopback(),
+    match HostName::of(name) {
+        HostName::Address | HostName::Localhost => true,
+        HostName::Private => !listening.is_loopback(),
+        HostName::Public => false,
     }
 }
 
@@ -84,6 +77,9 @@ mod tests {
             ("localhost.", true, true),
             ("plimsoll.localhost:8788", true, true),
             ("plimsoll:8788", false, true),
+            ("host.docker.internal:8788", false, true),
+            ("[::ffff:127.0.0.1]:8788", true, true),
+            ("127.0.0.1.", true, true),
             ("evil.example:8788", false, false),
             ("127.0.0.1.evil.example", false, false),
             ("localhost.evil.example", false, false),

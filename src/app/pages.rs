@@ -8,12 +8,12 @@ use std::net::IpAddr;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::conversation::Tools;
 use crate::server::Fault;
 use crate::upstream::{BaseUrl, Upstream};
+use crate::url::HostName;
 
 /// Where browsers say whose request it is, also where it has no origin: that of an image, or of a link.
 const SITE: &str = "sec-fetch-site";
@@ -76,14 +76,9 @@ impl Pages {
     }
 }
 
-/// Whether a host is a name that may be anyone's: no address, none of this machine, none without a dot and none of those
-/// that are set apart for private networks, as containers call the machine that they run on.
+/// Whether a host is a name that may be anyone's.
 fn may_be_registered(host: &str) -> bool {
-    let Ok(host) = host.parse::<Authority>() else { return true };
-    let name = host.host();
-    let name = name.strip_suffix('.').unwrap_or(name);
-    let is_private = |top: &str| ["localhost", "internal"].iter().any(|own| top.eq_ignore_ascii_case(own));
-    name.parse::<IpAddr>().is_err() && name.rsplit_once('.').is_some_and(|(_, top)| !is_private(top))
+    !host.parse().is_ok_and(|host| HostName::of(&host) != HostName::Public)
 }
 
 /// Whether an origin is that of a web page of another machine, or of one that may be. Other schemes are those of
@@ -146,6 +141,9 @@ mod tests {
             ("127.0.0.1:8787", false),
             ("192.168.1.5", false),
             ("[::1]:8787", false),
+            ("[::ffff:127.0.0.1]", false),
+            ("[::ffff:127.0.0.1]:8787", false),
+            ("127.0.0.1.:8787", false),
             ("localhost:8787", false),
             ("localhost.", false),
             ("app.LOCALHOST:8787", false),

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("protocol", "json conversation plan sse usage"),
     ("planner", "*"),
     // The shell. It moves the core's values; none of these knows how another one does its part.
+    ("url", ""),
     ("upstream", ""),
     ("server", "upstream"),
     ("telemetry", "usage"),
@@ -27,7 +28,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("lineage", "conversation planner store"),
     ("ledger", "usage store"),
     ("summarizer", "conversation plan planner protocol strategy usage store upstream"),
-    ("admin", "usage store ledger telemetry"),
+    ("admin", "url usage store ledger telemetry"),
     // It fills types that belong to those who use them; none of those knows where they come from.
     (
         "config",
