@@ -1,4 +1,4 @@
-//! What parts of URLs mean: who may have the name of a host.
+//! What parts of URLs mean: who may have the name of a host, and what escapes stand for.
 //!
 //! Looks nothing up, and forbids nothing: what follows is for those to say who ask.
 
@@ -48,6 +48,31 @@ impl HostName {
     }
 }
 
+/// The bytes that a part of a URL stands for; an error is a `%` that begins no escape.
+fn bytes(text: &str) -> impl Iterator<Item = Result<u8, u8>> {
+    let mut rest = text.as_bytes().iter();
+    std::iter::from_fn(move || {
+        let byte = *rest.next()?;
+        if byte != b'%' {
+            return Some(Ok(byte));
+        }
+        let digit = |at: usize| char::from(*rest.as_slice().get(at)?).to_digit(16);
+        let Some((high, low)) = digit(0).zip(digit(1)) else { return Some(Err(byte)) };
+        rest = rest.as_slice()[2..].iter();
+        Some(Ok((high << 4 | low) as u8))
+    })
+}
+
+/// A part of a URL as it was meant: `%40` stands for `@`, and what is no such escape for itself.
+pub fn decoded(text: &str) -> Vec<u8> {
+    bytes(text).map(|byte| byte.unwrap_or_else(|percent| percent)).collect()
+}
+
+/// The same as a text; `None` if a `%` begins no escape, or what it stands for is no UTF-8.
+pub fn unescaped(text: &str) -> Option<String> {
+    String::from_utf8(bytes(text).collect::<Result<_, _>>().ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::HostName::{Address, Localhost, Private, Public};
@@ -89,6 +114,27 @@ mod tests {
             (":8787", Public),
         ] {
             assert_eq!(HostName::of(&authority.parse().unwrap()), expected, "{authority}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_read() {
+        for (text, expected, meant) in [
+            ("", Some(""), &b""[..]),
+            ("a%20b%2Fc", Some("a b/c"), b"a b/c"),
+            ("%c3%A4", Some("ä"), b"\xc3\xa4"),
+            ("ä", Some("ä"), b"\xc3\xa4"),
+            ("%2541", Some("%41"), b"%41"),
+            ("a+b", Some("a+b"), b"a+b"),
+            ("%", None, b"%"),
+            ("%2", None, b"%2"),
+            ("%+1", None, b"%+1"),
+            ("%zz", None, b"%zz"),
+            ("%%41", None, b"%A"),
+            ("%ä", None, b"%\xc3\xa4"),
+            ("%ff", None, b"\xff"),
+        ] {
+            assert_eq!((unescaped(text).as_deref(), &*decoded(text)), (expected, meant), "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::query::{Query, Wrong, unescaped};
+use super::query::{Query, Wrong};
 use crate::ledger::history::CONVERSATION;
 use crate::ledger::when::{self, NoRange};
 use crate::ledger::{
@@ -18,6 +18,7 @@ use crate::ledger::{
     Report, ReportDocument,
 };
 use crate::store::{Books, LedgerFilter, Order, StoreError};
+use crate::url::unescaped;
 
 /// Conversations that are listed where it is not said how many, and at most.
 const CONVERSATIONS: (usize, usize) = (20, 500);

@@ -1,5 +1,7 @@
 //! The parameters of a URL. Each is known, and there once; whatever else was written is said to be wrong.
 
+use crate::url::unescaped;
+
 /// Parameters that are yet to be read.
 #[derive(Debug)]
 pub(super) struct Query {
@@ -53,42 +55,9 @@ impl Query {
     }
 }
 
-/// A text of a URL with its escapes replaced by what they stand for; `None` if that is no UTF-8.
-pub(super) fn unescaped(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2)?;
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escapes_are_read() {
-        for (text, expected) in [
-            ("", Some("")),
-            ("a%20b%2Fc", Some("a b/c")),
-            ("%c3%A4", Some("ä")),
-            ("ä", Some("ä")),
-            ("%", None),
-            ("%2", None),
-            ("%+1", None),
-            ("%zz", None),
-            ("%ä", None),
-            ("%ff", None),
-        ] {
-            assert_eq!(unescaped(text).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn parameters_are_known_and_there_once() {

@@ -10,6 +10,7 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Uri};
 
 use super::{BaseUrl, own};
+use crate::url::decoded;
 
 /// The port of a SOCKS proxy that names none.
 const SOCKS_PORT: u16 = 1080;
@@ -191,20 +192,6 @@ impl FromStr for Proxy {
         });
         Ok(Self { address, kind: Kind::Http(basic.transpose()?) })
     }
-}
-
-/// A part of a URL as it was meant: `%40` stands for `@`, and what is no such escape for itself.
-fn decoded(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        let digits =
-            after.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
-        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    bytes
 }
 
 /// The same address with a port: that one, if it has none.

@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("planner", "*"),
     // The shell. It moves the core's values; none of these knows how another one does its part.
     ("url", ""),
-    ("upstream", ""),
+    ("upstream", "url"),
     ("server", "upstream"),
     ("telemetry", "usage"),
     ("store", "conversation plan planner shape usage"),
