@@ -112,8 +112,17 @@ mod tests {
 
     #[test]
     fn adversarial_text_is_linear() {
-        for piece in ["\n", "a\n", "a", "\r\n", "ab\nab", " \n"] {
-            fold(&piece.repeat((1 << 20) / piece.len()));
+        let folded =
+            |line: &str, more: &str| format!("{line}\n[plimsoll: the line above repeated {more} more times]");
+        for (piece, expected) in [
+            ("\n", None),
+            ("a\n", Some(format!("{}\n", folded("a", "524,287")))),
+            ("a", None),
+            ("\r\n", None),
+            ("ab\nab", Some(format!("ab\n{}\nab", folded("abab", "209,713")))),
+            (" \n", None),
+        ] {
+            check(&piece.repeat((1 << 20) / piece.len()), expected.as_deref());
         }
     }
 }
