@@ -407,12 +407,3 @@ fn operation(applied: &Applied) -> Op {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod events;
-
-#[cfg(test)]
-mod splices;
-
-#[cfg(test)]
-mod epochs;

@@ -86,7 +86,7 @@ impl Before<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::Facts;
-    use super::super::events::{Thread, policy, talk, words};
+    use super::super::tests::events::{Thread, policy, talk, words};
     use crate::conversation::NoMemo;
     use crate::protocol::{self, Protocol};
     use crate::strategy::gate::{Rates, Reason};

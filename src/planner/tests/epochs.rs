@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 
+use super::super::*;
 use super::events::Thread;
-use super::*;
 use crate::conversation::NoMemo;
 use crate::protocol;
 use crate::strategy::clear::tests::forty_and_twenty;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::cuts::cuts;
-use super::room::turns_from;
-use super::splice::{NOTE, SUMMARY};
-use super::*;
+use super::super::cuts::cuts;
+use super::super::room::turns_from;
+use super::super::splice::{NOTE, SUMMARY};
+use super::super::*;
 use crate::conversation::NoMemo;
 use crate::protocol;
 use crate::protocol::conformance::talk::{any_text, talks};

@@ -1,5 +1,9 @@
 //! What is decided, and what is not.
 
+mod epochs;
+pub(super) mod events;
+mod splices;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 

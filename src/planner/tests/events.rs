@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::*;
+use super::super::*;
 use crate::conversation::NoMemo;
 use crate::plan::LeafEdit;
 use crate::protocol;
@@ -14,7 +14,7 @@ use crate::usage::Binding;
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
 /// bytes, `x300` the user with as many,
 /// `1=300` the first call made again.
-pub(super) fn talk(words: &[String]) -> Conversation {
+pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
         "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
@@ -38,12 +38,12 @@ pub(super) fn talk(words: &[String]) -> Conversation {
     protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
 }
 
-pub(super) fn words(short: &str) -> Vec<String> {
+pub(in crate::planner) fn words(short: &str) -> Vec<String> {
     short.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Shapes nothing; clears whatever is old, the oldest first.
-pub(super) fn policy(reason: Reason) -> Policy {
+pub(in crate::planner) fn policy(reason: Reason) -> Policy {
     let mut policy = Policy::default();
     policy.shape.repeat = false;
     policy.shape.truncate.base.max_bytes = 1 << 20;
@@ -62,17 +62,17 @@ pub(super) fn policy(reason: Reason) -> Policy {
 
 /// A thread, request by request.
 #[derive(Default)]
-pub(super) struct Thread {
-    pub(super) sent: usize,
-    pub(super) applied: Vec<Applied>,
-    pub(super) standing: Option<Box<Standing>>,
-    pub(super) splice: Option<Arc<Splice>>,
-    pub(super) ready: Option<Splice>,
+pub(in crate::planner) struct Thread {
+    pub(in crate::planner) sent: usize,
+    pub(in crate::planner) applied: Vec<Applied>,
+    pub(in crate::planner) standing: Option<Box<Standing>>,
+    pub(in crate::planner) splice: Option<Arc<Splice>>,
+    pub(in crate::planner) ready: Option<Splice>,
 }
 
 impl Thread {
     /// Sends a request. Without its `memory`, the plan is made from the history alone.
-    pub(super) fn send(
+    pub(in crate::planner) fn send(
         &mut self,
         talk: &Conversation,
         policy: &Policy,

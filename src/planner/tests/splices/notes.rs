@@ -1,6 +1,6 @@
 //! What the note says that stands for messages that are gone.
 
-use super::super::transcript::note;
+use super::super::super::transcript::note;
 use super::*;
 
 /// A body of texts: `u TEXT` the user's, `a TEXT` the model's, `r TEXT` the result of a call.
