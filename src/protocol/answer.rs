@@ -9,8 +9,8 @@ pub struct Answer {
     pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// Why it ended, in the dialect's own word.
-    pub stop: Option<String>,
+    /// Why it ended.
+    pub stop: Option<Stop>,
     /// The provider's own figures; `None` when it gave none.
     pub usage: Option<Usage>,
     /// The answer came to its proper end. If not, the output figure is a lower bound.
@@ -19,6 +19,36 @@ pub struct Answer {
     pub error: Option<String>,
     /// Reasoning blocks that the provider says it dropped because of what stood before them.
     pub reasoning_dropped: u32,
+}
+
+/// Why an answer ended. A dialect's description makes it of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    pub(super) word: String,
+    pub(super) cause: Cause,
+}
+
+/// What ended an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It was as long as it may be.
+    Length,
+    /// The model's window was full.
+    Window,
+    /// Something else.
+    Other,
+}
+
+impl Stop {
+    /// The provider's own word.
+    pub fn word(&self) -> &str {
+        &self.word
+    }
+
+    /// What it means.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
 }
 
 /// How an answer is framed.
@@ -30,6 +60,20 @@ pub enum Framing {
     Events,
     /// Amazon's binary event stream.
     Frames,
+}
+
+impl Framing {
+    /// That of a body with a content type, whatever its case; `None` for one that is not known.
+    pub fn of_type(content_type: &str) -> Option<Self> {
+        const TYPES: [(&str, Framing); 3] = [
+            ("text/event-stream", Framing::Events),
+            ("application/json", Framing::Document),
+            ("application/vnd.amazon.eventstream", Framing::Frames),
+        ];
+        let says =
+            |name: &str| content_type.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        TYPES.into_iter().find_map(|(name, framing)| says(name).then_some(framing))
+    }
 }
 
 /// Reads an answer as it passes by. Never fails: what is not understood is left out.
@@ -93,4 +137,23 @@ pub enum Refused {
     Unanswered,
     /// Something else.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_whatever_their_case() {
+        for (kind, expected) in [
+            ("text/event-stream", Some(Framing::Events)),
+            ("Text/Event-Stream; charset=UTF-8", Some(Framing::Events)),
+            ("APPLICATION/JSON", Some(Framing::Document)),
+            ("application/vnd.amazon.eventstream", Some(Framing::Frames)),
+            ("text/plain", None),
+            ("", None),
+        ] {
+            assert_eq!(Framing::of_type(kind), expected, "{kind}");
+        }
+    }
 }

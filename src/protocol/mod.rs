@@ -11,6 +11,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod content;
+mod dialect;
 mod envelope;
 mod frames;
 pub mod prompt;
@@ -36,9 +37,10 @@ use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, Odd};
 use crate::plan::{self, Plan};
 
-pub use answer::{Answer, AnswerReader, AtFault, Fault, Framing, Refused};
+pub use answer::{Answer, AnswerReader, AtFault, Cause, Fault, Framing, Refused, Stop};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
+pub use dialect::Dialect;
 pub use envelope::Envelope;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::{has_opened, refused};
@@ -48,11 +50,18 @@ pub use valid::Invalid;
 
 /// A wire dialect.
 pub trait Protocol: Send + Sync + std::fmt::Debug {
-    /// Its name, as users write it.
-    fn name(&self) -> &'static str;
+    /// What it is known by.
+    fn dialect(&self) -> &'static Dialect;
 
-    /// The member of a body that holds the messages. It tells dialects apart where a path does not.
-    fn list(&self) -> &'static str;
+    /// Its name, as users write it.
+    fn name(&self) -> &'static str {
+        self.dialect().name
+    }
+
+    /// The member of a body that holds the messages.
+    fn list(&self) -> &'static str {
+        self.dialect().list
+    }
 
     /// The model that a path names, for dialects whose bodies do not.
     fn model_of_path<'p>(&self, _path: &'p str) -> Option<&'p str> {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll::protocol;
+
 use crate::source::{NamedPath, Source, functions, line_of, paths};
 
 /// Who may use whom: a module, and the modules of ours that its code may name besides itself. A star is every
@@ -90,6 +92,15 @@ const PROTOCOL_NAMES: &[&str] = &["anthropic", "openai", "gemini"];
 /// Where those names may stand; all else gets by without.
 const PROTOCOL_PLACES: &[&str] = &["src/protocol/", "src/config/", "src/usage/", "src/cli/", "src/app/route"];
 
+/// Parts of the shell that speak as a client or a provider does, and the keys of our own file.
+const SPEAKERS: &[&str] = &["src/cli/demo/", "src/cli/replay/", "src/config/"];
+
+/// The words of the dialects that the shell may not know.
+fn protocol_words() -> BTreeSet<&'static str> {
+    let dialects = protocol::ALL.iter().map(|protocol| protocol.dialect());
+    dialects.flat_map(|dialect| dialect.cuts.iter().map(|(word, _)| *word)).collect()
+}
+
 /// A rule: its name, and what it finds in a file.
 type Check = fn(&Source) -> Vec<String>;
 
@@ -102,6 +113,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("module docs", module_docs),
     ("banned words", banned_words),
     ("protocol names", protocol_names),
+    ("protocol words", shell_words),
 ];
 
 /// If this is wrong, all else is: text was taken for code, or code for text.
@@ -229,6 +241,26 @@ fn protocol_names(source: &Source) -> Vec<String> {
         for (at, _) in lower.match_indices(name) {
             let line = line_of(&lower, at);
             findings.push(format!("{}:{line}: `{name}` is the business of `protocol` only", source.path));
+        }
+    }
+    findings
+}
+
+/// What depends on such a word is left undone for the next dialect.
+fn shell_words(source: &Source) -> Vec<String> {
+    let is_shell = source.path.starts_with("src/") && !CORE.contains(&source.module());
+    if !is_shell || SPEAKERS.iter().any(|place| source.path.starts_with(place)) {
+        return Vec::new();
+    }
+    let text = &source.product_with_strings;
+    let mut findings = Vec::new();
+    for word in protocol_words() {
+        for (at, _) in text.match_indices(&format!("\"{word}\"")) {
+            findings.push(format!(
+                "{}:{}: `{word}` is a word of a dialect's",
+                source.path,
+                line_of(text, at)
+            ));
         }
     }
     findings
@@ -388,6 +420,10 @@ const BREACHES: &[Breach] = &[
     ("src/store/mod.rs", "enum A {\n    OpenAiChat,\n}", &[(":2", "`openai`")]),
     ("src/protocol/mod.rs", "enum A { OpenAi }", &[]),
     ("src/app/route_table.rs", "enum A { OpenAi }", &[]),
+    ("src/app/a.rs", "a == \"MAX_TOKENS\" || b == \"MAX_TOKENS_2\"", &[(":1", "`MAX_TOKENS`")]),
+    ("src/ledger/a.rs", "matches!(a, \"length\" | \"stop\")", &[(":1", "`length`")]),
+    ("src/cli/demo/a.rs", "const A: &str = \"max_tokens\";", &[]),
+    ("src/plan/a.rs", "const A: &str = \"length\";", &[]),
 ];
 
 #[test]

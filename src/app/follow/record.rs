@@ -64,7 +64,7 @@ impl Follow {
             overflow: self.overflow,
             prefix: self.prefix().map(Into::into),
             answer: answer.id.clone(),
-            stop: answer.stop.clone(),
+            stop: answer.stop.as_ref().map(|stop| stop.word().to_owned()),
             id,
             ..Record::default()
         })

@@ -8,7 +8,7 @@ use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
-    AnswerReader, Ask, Asked, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Unread,
+    AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Unread,
 };
 use crate::store::{
     Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
@@ -115,12 +115,8 @@ impl Clumsy {
 }
 
 impl Protocol for Clumsy {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn list(&self) -> &'static str {
-        self.inner.list()
+    fn dialect(&self) -> &'static Dialect {
+        self.inner.dialect()
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {

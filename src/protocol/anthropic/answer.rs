@@ -6,6 +6,7 @@
 
 use memchr::memmem;
 
+use super::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
@@ -31,7 +32,7 @@ impl Messages {
 
     fn end(&mut self, holder: &Value<'_>) {
         if let Some(stop) = text(holder, &["stop_reason"]) {
-            self.answer.stop = Some(stop);
+            self.answer.stop = Some(DIALECT.stop(stop));
         }
     }
 
@@ -162,6 +163,7 @@ fn tokens(step: &Value<'_>) -> Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Stop;
     use crate::usage::{Money, Usage};
 
     fn stream(events: &[&str]) -> Answer {
@@ -193,7 +195,7 @@ mod tests {
         };
         assert_eq!(answer.usage, Some(Usage { tokens, ..Usage::default() }));
         assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("msg_1"), Some("claude-x")));
-        assert_eq!((answer.stop.as_deref(), answer.complete), (Some("tool_use"), true));
+        assert_eq!((answer.stop.as_ref().map(Stop::word), answer.complete), (Some("tool_use"), true));
     }
 
     /// A prompt that other servers state late, or state and take back, is known; one that they never state is not.

@@ -11,7 +11,7 @@ mod marks;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Unread, between};
+use super::{AnswerReader, Ask, Asked, Cause, Dialect, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -26,6 +26,12 @@ const LAYOUT: Layout = Layout {
     restarts: Some("compaction"),
 };
 
+static DIALECT: Dialect = Dialect {
+    name: "anthropic",
+    list: "messages",
+    cuts: &[("max_tokens", Cause::Length), ("model_context_window_exceeded", Cause::Window)],
+};
+
 const RULES: Rules = Rules {
     begins_with_user: true,
     ends_with_client: true,
@@ -38,12 +44,8 @@ const RULES: Rules = Rules {
 };
 
 impl Protocol for Anthropic {
-    fn name(&self) -> &'static str {
-        "anthropic"
-    }
-
-    fn list(&self) -> &'static str {
-        "messages"
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
     }
 
     /// Resellers have it in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::conversation::{NoMemo, PartId, PartKind, Role};
-use crate::protocol::{Ask, Framing};
+use crate::protocol::{Ask, Cause, Framing};
 
 use super::{SUBJECTS, for_all};
 
@@ -40,13 +40,15 @@ fn what_is_said_is_whole_or_nothing() {
         let whole = subject.says(&text, true);
         let said = protocol.said(whole.as_bytes());
         prop_assert_eq!(said.as_deref(), Some(&*text), "{}", &whole);
-        let usage = {
+        let cut_off = subject.says(&text, false);
+        for (answer, cause) in [(&whole, Cause::Other), (&cut_off, Cause::Length)] {
             let mut reader = protocol.answer(Framing::Document);
-            reader.push(whole.as_bytes());
-            reader.finish().usage
-        };
-        prop_assert!(usage.is_some(), "{}", &whole);
-        prop_assert_eq!(protocol.said(subject.says(&text, false).as_bytes()), None);
+            reader.push(answer.as_bytes());
+            let read = reader.finish();
+            prop_assert!(read.usage.is_some(), "{}", answer);
+            prop_assert_eq!(read.stop.map(|stop| stop.cause()), Some(cause), "{}", answer);
+        }
+        prop_assert_eq!(protocol.said(cut_off.as_bytes()), None);
         for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
             prop_assert_eq!(protocol.said(&whole.as_bytes()[..cut]), None);
         }

@@ -15,7 +15,7 @@ use super::tree::{Tree, planned};
 use super::{SUBJECTS, Subject};
 use crate::conversation::{Arguments, Conversation, NoMemo, Part, PartId, Role};
 use crate::plan::{LeafEdit, Op, Plan};
-use crate::protocol::{self, Answer, Framing, Protocol};
+use crate::protocol::{self, Answer, Framing, Protocol, Stop};
 
 #[test]
 fn fixtures() {
@@ -189,6 +189,7 @@ fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
         assert_eq!(read(size), whole, "in pieces of {size} bytes: {body}");
     }
     let Answer { id, model, stop, usage, complete, error, reasoning_dropped } = whole;
+    let stop = stop.as_ref().map(Stop::word);
     let learned = json!({
         "id": id, "model": model, "stop": stop, "complete": complete, "error": error,
         "reasoning_dropped": reasoning_dropped, "usage": usage,

@@ -127,7 +127,9 @@ impl Subject for Responses {
 
     fn says(&self, text: &str, whole: bool) -> String {
         let status = if whole { "completed" } else { "incomplete" };
-        serde_json::json!({"id": "m", "model": "c", "status": status, "usage": {"input_tokens": 9, "output_tokens": 1},
+        let details =
+            if whole { serde_json::Value::Null } else { serde_json::json!({"reason": "max_output_tokens"}) };
+        serde_json::json!({"id": "m", "model": "c", "status": status, "incomplete_details": details, "usage": {"input_tokens": 9, "output_tokens": 1},
             "output": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
                 {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]})
         .to_string()

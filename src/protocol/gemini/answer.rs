@@ -6,6 +6,7 @@
 
 use memchr::memmem;
 
+use super::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
@@ -56,7 +57,7 @@ impl Responses {
         self.is_blocked |= blocked.is_some() && first.is_none();
         if let Some(stop) = stop.or(blocked) {
             self.answer.complete = true;
-            self.answer.stop = Some(stop);
+            self.answer.stop = Some(DIALECT.stop(stop));
         }
         if let Some(figures) = get(response, "usageMetadata").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
@@ -178,6 +179,7 @@ fn modalities(figures: &Value<'_>, list: &str, counts: impl Fn(&str) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Stop;
 
     const FIGURES: &str =
         r#""usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":50,"totalTokenCount":1050}"#;
@@ -308,7 +310,10 @@ mod tests {
         );
         let blocked = r#"{"response_id":"r","usage_metadata":{"prompt_token_count":10},"prompt_feedback":{"block_reason":"SAFETY"}}"#;
         let blocked = stream(&[blocked.to_owned()]);
-        assert_eq!((blocked.stop.as_deref(), blocked.usage.unwrap().tokens.input), (Some("SAFETY"), 10));
+        assert_eq!(
+            (blocked.stop.as_ref().map(Stop::word), blocked.usage.unwrap().tokens.input),
+            (Some("SAFETY"), 10)
+        );
     }
 
     #[test]

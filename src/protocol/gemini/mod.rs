@@ -15,7 +15,8 @@ use bytes::Bytes;
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
-    AnswerReader, Ask, Asked, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread, between, splice,
+    AnswerReader, Ask, Asked, Cause, Dialect, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread,
+    between, splice,
 };
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, string};
@@ -32,6 +33,9 @@ const LAYOUT: Layout = Layout {
     restarts: None,
 };
 
+static DIALECT: Dialect =
+    Dialect { name: "gemini", list: "contents", cuts: &[("MAX_TOKENS", Cause::Length)] };
+
 const RULES: Rules = Rules {
     begins_with_user: true,
     ends_with_client: false,
@@ -44,12 +48,8 @@ const RULES: Rules = Rules {
 };
 
 impl Protocol for Gemini {
-    fn name(&self) -> &'static str {
-        "gemini"
-    }
-
-    fn list(&self) -> &'static str {
-        "contents"
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {

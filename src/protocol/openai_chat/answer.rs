@@ -6,6 +6,7 @@
 
 use memchr::memmem;
 
+use super::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
@@ -44,7 +45,7 @@ impl Completion {
             self.usage.unpriced.extend(charges(choice));
             if let Some(stop) = text(choice, &["finish_reason"]) {
                 self.answer.complete = true;
-                self.answer.stop = Some(stop);
+                self.answer.stop = Some(DIALECT.stop(stop));
             }
         }
         if let Some(tier) = text(document, &["service_tier"]) {
@@ -190,6 +191,7 @@ fn stated_beside(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Stop;
     use crate::usage::Money;
     use crate::usage::Tokens;
 
@@ -225,7 +227,7 @@ mod tests {
             let answer = answer(framing, &text);
             assert_eq!(answer.usage.map(|usage| usage.tokens), Some(expected), "{text}");
             assert_eq!(
-                (answer.complete, answer.stop.as_deref(), answer.model.as_deref()),
+                (answer.complete, answer.stop.as_ref().map(Stop::word), answer.model.as_deref()),
                 (true, Some("stop"), Some("m"))
             );
         }
@@ -529,7 +531,7 @@ mod tests {
         let broken = answer(Framing::Events, &chunk("").repeat(2));
         assert_eq!((broken.complete, broken.stop, broken.model), (false, None, None));
         let whole = answer(Framing::Events, &(chunk("") + &chunk("stop") + &chunk("")));
-        assert_eq!((whole.complete, whole.stop.as_deref()), (true, Some("stop")));
+        assert_eq!((whole.complete, whole.stop.as_ref().map(Stop::word)), (true, Some("stop")));
     }
 
     #[test]

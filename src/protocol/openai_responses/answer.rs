@@ -5,6 +5,7 @@
 
 use memchr::memmem;
 
+use super::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
@@ -37,9 +38,10 @@ impl Responses {
         match status.as_deref() {
             Some("completed" | "incomplete") => {
                 self.answer.complete = true;
-                self.answer.stop = text(response, &["incomplete_details", "reason"]).or(status);
+                let reason = text(response, &["incomplete_details", "reason"]);
+                self.answer.stop = reason.or(status).map(|word| DIALECT.stop(word));
             }
-            Some("failed" | "cancelled") => self.answer.stop = status,
+            Some("failed" | "cancelled") => self.answer.stop = status.map(|word| DIALECT.stop(word)),
             // A compacted history has no status: it is there, or there is an error.
             None if text(response, &["object"]).as_deref() == Some(COMPACTION) => self.answer.complete = true,
             _ => {}
@@ -154,6 +156,7 @@ fn usage(figures: &Value<'_>) -> Partial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Stop;
     use crate::usage::Tokens;
 
     const FIGURES: &str = r#"{"input_tokens":5000,"input_tokens_details":{"cached_tokens":4096,"cache_write_tokens":512,"cache_write_tokens_details":{"ttl_30m_tokens":500,"ttl_12h_tokens":12}},"output_tokens":200,"output_tokens_details":{"reasoning_tokens":120},"total_tokens":5200}"#;
@@ -200,7 +203,11 @@ mod tests {
             let response = format!(r#"{{"id":"resp_1","status":"{status}","usage":{FIGURES}}}"#);
             let answer = answer(Framing::Events, &stream(end, &response));
             assert_eq!(answer.usage.as_ref().map(|usage| usage.tokens), Some(TOKENS), "{end}");
-            assert_eq!((answer.stop.as_deref(), answer.complete), (Some(status), complete), "{end}");
+            assert_eq!(
+                (answer.stop.as_ref().map(Stop::word), answer.complete),
+                (Some(status), complete),
+                "{end}"
+            );
         }
     }
 
@@ -219,7 +226,11 @@ mod tests {
                 let answer = answer(framing, text);
                 assert_eq!(answer.usage.as_ref().map(|usage| usage.tokens), Some(TOKENS), "{text}");
                 assert_eq!(answer.usage.map(|usage| usage.tier), Some(Tier::Flex), "{text}");
-                assert_eq!((answer.stop.as_deref(), answer.complete), (Some(stop), complete), "{text}");
+                assert_eq!(
+                    (answer.stop.as_ref().map(Stop::word), answer.complete),
+                    (Some(stop), complete),
+                    "{text}"
+                );
                 assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("resp_1"), Some("gpt-x")));
                 assert_eq!((answer.error, answer.reasoning_dropped), (None, 0), "{text}");
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Document, Fault, Framing, Protocol, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Cause, Dialect, Document, Fault, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -26,6 +26,9 @@ const LAYOUT: Layout = Layout {
     restarts: None,
 };
 
+static DIALECT: Dialect =
+    Dialect { name: "openai-responses", list: "input", cuts: &[("max_output_tokens", Cause::Length)] };
+
 const RULES: Rules = Rules {
     begins_with_user: false,
     ends_with_client: false,
@@ -38,12 +41,8 @@ const RULES: Rules = Rules {
 };
 
 impl Protocol for OpenAiResponses {
-    fn name(&self) -> &'static str {
-        "openai-responses"
-    }
-
-    fn list(&self) -> &'static str {
-        "input"
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
