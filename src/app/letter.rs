@@ -4,8 +4,7 @@
 use bytes::Bytes;
 
 use super::asked::Asked;
-use super::route::Purpose;
-use crate::protocol::{Envelope, Protocol};
+use crate::protocol::{Envelope, Protocol, Purpose};
 use crate::server::Inbound;
 use crate::strategy::compaction::Compaction;
 use crate::usage::Vendor;

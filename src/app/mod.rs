@@ -45,7 +45,7 @@ use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
-use crate::protocol::{self, Protocol, Refused, Sieve};
+use crate::protocol::{self, Protocol, Purpose, Refused, Sieve};
 use crate::server::{
     Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Unprepared,
 };
@@ -67,7 +67,7 @@ use memo::Indexes;
 use meter::Meter;
 use pages::Pages;
 use rewritten::Rewritten;
-use route::{Purpose, Routes};
+use route::Routes;
 use state::State;
 use summaries::{Prospect, Summaries};
 use tally::Tally;

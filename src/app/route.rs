@@ -1,4 +1,4 @@
-//! Which paths are of which dialect, and where requests go. The one table that names dialects by path.
+//! Where requests go: by what the dialects say of their paths and headers. None of them is named here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,51 +8,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::config::CacheKey;
-use crate::protocol::{self, Protocol};
+use crate::protocol::dialect::{Sign, SignKind};
+use crate::protocol::{self, Protocol, Purpose};
 use crate::server::{Fault, Route, Target};
 use crate::upstream::Upstream;
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// An answer of the model.
-    Generate,
-    /// The history in a form that the client goes on from in its place.
-    Compact,
-    /// The length of the prompt.
-    Count,
-}
-
-/// Paths, by what they hold and how they end, and what they are. The first match holds.
-const PATHS: &[(&str, &str, &str, Purpose)] = &[
-    ("", "/v1/messages", "anthropic", Purpose::Generate),
-    ("", "/v1/messages/count_tokens", "anthropic", Purpose::Count),
-    // As resellers offer it.
-    ("/models/", "/count-tokens:rawPredict", "anthropic", Purpose::Count),
-    ("/publishers/anthropic/models/", ":rawPredict", "anthropic", Purpose::Generate),
-    ("/publishers/anthropic/models/", ":streamRawPredict", "anthropic", Purpose::Generate),
-    ("/model/", "/invoke", "anthropic", Purpose::Generate),
-    ("/model/", "/invoke-with-response-stream", "anthropic", Purpose::Generate),
-    ("", "/chat/completions", "openai-chat", Purpose::Generate),
-    ("", "/responses", "openai-responses", Purpose::Generate),
-    ("", "/responses/compact", "openai-responses", Purpose::Compact),
-    ("", "/responses/input_tokens", "openai-responses", Purpose::Count),
-    ("/models/", ":generateContent", "gemini", Purpose::Generate),
-    ("/models/", ":streamGenerateContent", "gemini", Purpose::Generate),
-    ("/models/", ":countTokens", "gemini", Purpose::Count),
-    // Code Assist: Google's own clients with a login.
-    ("", "/v1internal:generateContent", "gemini", Purpose::Generate),
-    ("", "/v1internal:streamGenerateContent", "gemini", Purpose::Generate),
-    ("", "/v1internal:countTokens", "gemini", Purpose::Count),
-];
-
-/// What other paths of a dialect begin with, and which of the upstreams that speak it they are for, if not the first.
-/// They are not read, but have to find their way.
-const PLACES: &[(&str, &str, &str)] = &[
-    ("/v1/responses", "openai-responses", ""),
-    ("/v1beta/", "gemini", ""),
-    ("/v1internal", "gemini", "code-assist"),
-];
 
 /// Headers that are a digest of the body, or say what a signature is of.
 static SEALS: [HeaderName; 6] = [
@@ -67,37 +26,18 @@ static SEALS: [HeaderName; 6] = [
 /// How an `authorization` begins that signs the body.
 const SIGNING: &[&str] = &["AWS4-", "Signature "];
 
-/// Headers that tell whose client it is where the path does not.
-const HEADERS: &[(&str, &str)] = &[
-    ("anthropic-version", "anthropic"),
-    ("x-api-key", "anthropic"),
-    ("x-goog-api-key", "gemini"),
-    ("openai-organization", "openai-chat"),
-    ("authorization", "openai-chat"),
-];
-
-/// How values of headers begin that tell it first: a login of one provider's is not for another, in whatever header it
-/// stands.
-const VALUES: &[(&str, &str, &str)] = &[
-    ("authorization", "Bearer sk-ant-", "anthropic"),
-    ("authorization", "Bearer ya29.", "gemini"),
-    ("user-agent", "claude-cli/", "anthropic"),
-    ("user-agent", "claude-code/", "anthropic"),
-];
-
 /// The dialect and purpose of a path.
 pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
-    if method != Method::POST {
-        return None;
-    }
-    let (name, purpose) = entry(path)?;
-    Some((protocol::named(name)?, purpose))
+    if method == Method::POST { entry(path) } else { None }
 }
 
-fn entry(path: &str) -> Option<(&'static str, Purpose)> {
+fn entry(path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let found = PATHS.iter().find(|(part, end, _, _)| path.ends_with(end) && path.contains(part));
-    found.map(|(_, _, name, purpose)| (*name, *purpose))
+    let purpose = |protocol: &dyn Protocol| {
+        let row = protocol.dialect().paths.iter().find(|row| row.fits(path))?;
+        Some(row.purpose)
+    };
+    protocol::ALL.iter().find_map(|protocol| Some((*protocol, purpose(*protocol)?)))
 }
 
 /// An upstream and the dialects it answers.
@@ -179,11 +119,16 @@ impl Routes {
             Self::Named(all) => by_prefix(all, head).unzip(),
         };
         let path = path.as_ref().map_or_else(|| head.uri.path(), PathAndQuery::path);
-        let of_path = || entry(path).map(|(name, _)| name).or_else(|| place(path).map(|(name, _)| name));
-        let of_headers = || sender(head).filter(|name| served.is_none_or(|served| served.speaks(name)));
-        let of_upstream = || served.and_then(|served| served.dialects.first()).map(String::as_str);
-        let name = of_path().or_else(of_headers).or_else(of_upstream);
-        name.and_then(protocol::named).unwrap_or(protocol::ALL[0])
+        let of_path = || {
+            entry(path).map(|(protocol, _)| protocol).or_else(|| place(path).map(|(protocol, _)| protocol))
+        };
+        let of_headers = || {
+            let is_spoken =
+                |protocol: &&dyn Protocol| served.is_none_or(|served| served.speaks(protocol.name()));
+            sender(&head.headers).filter(is_spoken)
+        };
+        let of_upstream = || protocol::named(served?.dialects.first()?);
+        of_path().or_else(of_headers).or_else(of_upstream).unwrap_or(protocol::ALL[0])
     }
 
     fn unknown(&self, path: &str) -> Fault {
@@ -210,12 +155,12 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
-    let read = || Some(dialect(&head.method, path)?.0.name());
+    let read = || Some(dialect(&head.method, path)?.0);
     // First the place: a provider may take another dialect than its own below its own paths.
-    let (place, upstream) = place(path).unzip();
-    let name = place.or_else(read).or_else(|| sender(head))?;
-    let named = all.iter().find(|served| Some(served.upstream.name()) == upstream);
-    named.or_else(|| all.iter().find(|served| served.speaks(name)))
+    let (place, server) = place(path).unzip();
+    let protocol = place.or_else(read).or_else(|| sender(&head.headers))?;
+    let named = server.flatten().and_then(|name| all.iter().find(|served| served.upstream.name() == name));
+    named.or_else(|| all.iter().find(|served| served.speaks(protocol.name())))
 }
 
 /// Whether a header holds for the very bytes of the body, as a signature or a digest of it does.
@@ -227,21 +172,28 @@ fn is_signed(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The dialect and the upstream of a path that is below a provider's own.
-fn place(path: &str) -> Option<(&'static str, &'static str)> {
-    let found = PLACES.iter().find(|(start, _, _)| path.starts_with(start));
-    found.map(|(_, name, upstream)| (*name, *upstream))
+/// The dialect of a path that is below a provider's own, and the upstream if not the first.
+fn place(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
+    let server = |protocol: &dyn Protocol| {
+        let row = protocol.dialect().places.iter().find(|row| path.starts_with(row.start))?;
+        Some(row.server)
+    };
+    protocol::ALL.iter().find_map(|protocol| Some((*protocol, server(*protocol)?)))
 }
 
-fn sender(head: &Parts) -> Option<&'static str> {
-    let begins = |(header, start, _): &&(&str, &str, &str)| {
-        let value = head.headers.get(*header).and_then(|value| value.as_bytes().get(..start.len()));
-        value.is_some_and(|value| value.eq_ignore_ascii_case(start.as_bytes()))
+/// The dialect that headers speak for.
+fn sender(headers: &HeaderMap) -> Option<&'static dyn Protocol> {
+    let is_there = |sign: &Sign| {
+        let value = headers.get(sign.header).and_then(|value| value.as_bytes().get(..sign.begins.len()));
+        value.is_some_and(|value| value.eq_ignore_ascii_case(sign.begins.as_bytes()))
     };
-    if let Some((_, _, name)) = VALUES.iter().find(begins) {
-        return Some(name);
-    }
-    HEADERS.iter().find(|(header, _)| head.headers.contains_key(*header)).map(|(_, name)| *name)
+    let of_kind = |kind: SignKind| {
+        let has = |protocol: &&dyn Protocol| {
+            protocol.dialect().signs.iter().any(|sign| sign.kind == kind && is_there(sign))
+        };
+        protocol::ALL.iter().copied().find(has)
+    };
+    SignKind::ALL.into_iter().find_map(of_kind)
 }
 
 #[cfg(test)]
@@ -341,6 +293,27 @@ mod tests {
             ("HEAD", "/", "", "refuse 404"),
         ] {
             check(&routes, method, uri, header, expected);
+        }
+    }
+
+    /// Clients of one dialect send headers of others beside their own.
+    #[test]
+    fn the_surest_sign_holds() {
+        for (pairs, expected) in [
+            (&[("authorization", "Bearer x"), ("x-goog-api-key", "k")][..], Some("gemini")),
+            (&[("openai-organization", "o"), ("x-goog-api-key", "k")], Some("gemini")),
+            (&[("openai-organization", "o")], Some("openai-chat")),
+            (&[("x-goog-api-key", "k"), ("x-api-key", "k")], Some("anthropic")),
+            (&[("x-api-key", "k"), ("authorization", "bearer YA29.x")], Some("gemini")),
+            (&[("user-agent", "claude-cli/2"), ("authorization", "Bearer ya29.x")], Some("gemini")),
+            (&[("user-agent", "Claude-Code/2"), ("x-goog-api-key", "k")], Some("anthropic")),
+            (&[("user-agent", "claude"), ("accept", "*/*")], None),
+        ] {
+            let headers = pairs
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
+            let spoken = sender(&headers.collect());
+            assert_eq!(spoken.map(Protocol::name), expected, "{pairs:?}");
         }
     }
 

@@ -22,19 +22,7 @@ use super::{Failure, Run, books, files, serve};
 use crate::app::App;
 use crate::config::{Config, Mode};
 use crate::ledger::Totals;
-
-/// Where agents look for the address of a provider: the variable, its upstream, and what stands behind the gateway's own
-/// address in it.
-const ADDRESSES: &[(&str, &str, &str)] = &[
-    ("ANTHROPIC_BASE_URL", "anthropic", ""),
-    ("ANTHROPIC_API_BASE", "anthropic", ""),
-    ("ANTHROPIC_HOST", "anthropic", ""),
-    ("OPENAI_BASE_URL", "openai", "/v1"),
-    ("OPENAI_API_BASE", "openai", "/v1"),
-    ("OPENAI_HOST", "openai", ""),
-    ("GOOGLE_GEMINI_BASE_URL", "gemini", ""),
-    ("CODE_ASSIST_ENDPOINT", "code-assist", ""),
-];
+use crate::protocol;
 
 /// Variables, and what stands behind the gateway's address in them.
 type Addresses = Vec<(&'static str, String)>;
@@ -95,10 +83,14 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         config = serve::to_single(config, url)?;
     }
     let mut addresses = Addresses::new();
-    for (variable, upstream, path) in ADDRESSES {
+    let servers = protocol::servers();
+    let variables = servers.iter().flat_map(|(server, _)| {
+        server.variables.iter().map(|(variable, path)| (*variable, server.name, *path))
+    });
+    for (variable, upstream, path) in variables {
         let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.upstream.is_none());
         let path = match own {
-            None => (*path).to_owned(),
+            None => path.to_owned(),
             // The agent would have gone there, and nowhere else: so does the gateway, with the same paths.
             Some(url) => {
                 let wrong = |error| Failure::Usage(format!("`{variable}`: {error}"));
@@ -107,7 +99,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
                 format!("/{name}")
             }
         };
-        addresses.push((*variable, path));
+        addresses.push((variable, path));
     }
     Ok((config, addresses))
 }

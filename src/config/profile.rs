@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::section::Section;
 use super::tuning::{Around, Tuning};
 use super::upstream::Protocol;
-use super::value::{Fault, FromValue, Word as _, bad_pattern};
+use super::value::{Fault, FromValue, bad_pattern};
 use super::{Preset, Upstreams};
 use crate::shape::settings::Tools;
 
@@ -103,7 +103,7 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     }
     let names: Vec<&str> = upstreams.as_slice().iter().map(|upstream| &*upstream.name).collect();
     one_of(section, "upstream", matcher.upstream.as_ref(), &names);
-    let protocols: Vec<&str> = Protocol::WORDS.iter().map(|(word, _)| *word).collect();
+    let protocols: Vec<&str> = Protocol::all().map(Protocol::as_str).collect();
     one_of(section, "protocol", matcher.protocol.as_ref(), &protocols);
     matcher
 }

@@ -3,6 +3,7 @@
 //! The providers' own addresses are built in. An entry of the file with a built-in name changes the fields it
 //! gives; any other name adds an upstream. Header values never appear in debug output.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use toml::de::DeValue;
 use super::Listen;
 use super::environment::Environment;
 use super::section::Section;
-use super::value::{Fault, Word};
+use super::value::{Fault, FromValue, Word, alternatives, chosen};
+use crate::protocol::{self, Dialect};
 use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, UnusableProxy, Variables};
 
 /// A server that requests are sent to.
@@ -66,18 +68,9 @@ pub enum CacheKey {
     Conversation,
 }
 
-/// A wire dialect.
+/// A wire dialect, by the name that it has in the configuration and the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// `/v1/messages`.
-    Anthropic,
-    /// `/v1/chat/completions`.
-    OpenaiChat,
-    /// `/v1/responses`.
-    OpenaiResponses,
-    /// `…:generateContent`.
-    Gemini,
-}
+pub struct Protocol(&'static str);
 
 impl Upstream {
     /// What of it leads back to who listens there, and so is asked without end: the key, and where that leads.
@@ -140,7 +133,7 @@ impl Upstreams {
 
     /// Everything to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
-        let protocols = Protocol::WORDS.iter().map(|(_, protocol)| *protocol).collect();
+        let protocols = Protocol::all().collect();
         Self::Single(Box::new(Entry::default().resolve("upstream", base_url, protocols)))
     }
 }
@@ -150,46 +143,31 @@ impl Word for CacheKey {
         &[("none", Self::None), ("shared", Self::Shared), ("conversation", Self::Conversation)];
 }
 
-impl Word for Protocol {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("anthropic", Self::Anthropic),
-        ("openai-chat", Self::OpenaiChat),
-        ("openai-responses", Self::OpenaiResponses),
-        ("gemini", Self::Gemini),
-    ];
-}
-
 impl Protocol {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        protocol::ALL.iter().map(|protocol| Self(protocol.name()))
+    }
+
     /// The name it has in the configuration and the ledger.
     pub fn as_str(self) -> &'static str {
-        let found = Self::WORDS.iter().find(|(_, protocol)| *protocol == self);
-        found.map_or("", |(word, _)| word)
+        self.0
     }
 }
 
-/// The upstreams that are there without being named in the file.
-const BUILT_IN: &[(&str, &str, &[Protocol])] = &[
-    ("anthropic", "https://api.anthropic.com", &[Protocol::Anthropic]),
-    ("openai", "https://api.openai.com", &[Protocol::OpenaiChat, Protocol::OpenaiResponses]),
-    ("gemini", "https://generativelanguage.googleapis.com", &[Protocol::Gemini]),
-    ("code-assist", "https://cloudcode-pa.googleapis.com", &[Protocol::Gemini]),
-    ("chatgpt", "https://chatgpt.com/backend-api/codex", &[Protocol::OpenaiResponses]),
-];
+impl FromValue for Protocol {
+    fn expected() -> Cow<'static, str> {
+        alternatives(Self::all().map(Self::as_str)).into()
+    }
 
-/// Names that would swallow paths that clients send: the first segments of the providers' own paths.
-const RESERVED: &[&str] = &[
-    "api",
-    "backend-api",
-    "chat",
-    "completions",
-    "embeddings",
-    "health",
-    "messages",
-    "metrics",
-    "model",
-    "models",
-    "responses",
-];
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        chosen(value, Self::all().map(|protocol| (protocol.as_str(), protocol)))
+    }
+}
+
+/// Names that would swallow paths that clients send to servers of any dialect. What each dialect's own begin with is
+/// reserved too.
+const RESERVED: &[&str] = &["health", "metrics"];
 
 /// Headers that belong to one connection or one message.
 const NOT_SETTABLE: &[HeaderName] = &[
@@ -208,9 +186,6 @@ const NOT_SETTABLE: &[HeaderName] = &[
 const PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Where keys of the cache are known to be taken; other servers may refuse them.
-const KNOWS_CACHE_KEYS: &str = "api.openai.com";
 
 /// An entry as it was written.
 #[derive(Default)]
@@ -250,7 +225,9 @@ impl Entry {
 
 /// A shared key costs no conversation what another one has left in the cache.
 fn usual_key(base_url: &BaseUrl) -> CacheKey {
-    if base_url.domain() == KNOWS_CACHE_KEYS { CacheKey::Shared } else { CacheKey::None }
+    let takes_keys = |dialect: &Dialect| dialect.keyed.contains(&base_url.domain());
+    let is_known = protocol::ALL.iter().any(|protocol| takes_keys(protocol.dialect()));
+    if is_known { CacheKey::Shared } else { CacheKey::None }
 }
 
 /// Reads the table of upstreams, which is a key of the root. None may be where the gateway listens, if that is known.
@@ -258,11 +235,12 @@ pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstr
     let mut written =
         root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section, listen)));
     let mut list = Vec::new();
-    for (name, base_url, protocols) in BUILT_IN {
-        let at = written.iter().position(|(written, _)| written == name);
+    for (server, protocols) in protocol::servers() {
+        let at = written.iter().position(|(written, _)| written == server.name);
         let entry = at.map(|at| written.remove(at).1).unwrap_or_default();
-        let base_url = base_url.parse().expect("the built-in base URLs are URLs");
-        list.push(entry.resolve(name, base_url, protocols.to_vec()));
+        let base_url = server.base_url.parse().expect("the built-in base URLs are URLs");
+        let protocols = protocols.iter().map(|protocol| Protocol(protocol.name())).collect();
+        list.push(entry.resolve(server.name, base_url, protocols));
     }
     for (name, mut entry) in written {
         // Without a base URL a problem is on record, and the list is not used.
@@ -277,7 +255,8 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
     if let Err((message, hint)) = check_name(name) {
         section.problem_here(message, Some(hint));
     }
-    if !BUILT_IN.iter().any(|(built_in, ..)| *built_in == name) {
+    let is_built_in = |dialect: &Dialect| dialect.servers.iter().any(|server| server.name == name);
+    if !protocol::ALL.iter().any(|protocol| is_built_in(protocol.dialect())) {
         section.require("base_url", "missing, a new upstream must say where it is");
         section.require("protocols", "missing, a new upstream must say what it speaks");
     }
@@ -362,7 +341,10 @@ fn check_name(name: &str) -> Result<(), (String, String)> {
         return Err(("this name cannot stand in a path".to_owned(), hint.to_owned()));
     }
     let version = name.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if version || RESERVED.contains(&name) {
+    let begins_paths = |dialect: &Dialect| dialect.segments.contains(&name);
+    let reserved =
+        RESERVED.contains(&name) || protocol::ALL.iter().any(|protocol| begins_paths(protocol.dialect()));
+    if version || reserved {
         let message = format!("this name is reserved: clients send paths that begin with `/{name}/`");
         return Err((message, "give it another name".to_owned()));
     }

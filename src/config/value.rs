@@ -92,7 +92,7 @@ pub(super) fn number<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
 }
 
 /// `"a", "b" or "c"`.
-fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut quoted: Vec<String> = words.into_iter().map(|word| format!("{word:?}")).collect();
     let last = quoted.pop().unwrap_or_default();
     if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
@@ -260,11 +260,19 @@ impl<W: Word> FromValue for W {
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
-        let text = text(value)?;
-        let known = W::WORDS.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
-        known.ok_or_else(|| match nearest(text, W::WORDS.iter().map(|(word, _)| *word)) {
-            Some(word) if W::WORDS.len() > 1 => Fault::hint(suggest::did_you_mean(word)),
-            _ => Fault::UNEXPECTED,
-        })
+        chosen(value, W::WORDS.iter().copied())
     }
+}
+
+/// What stands behind the one of some words that a value is.
+pub(super) fn chosen<T>(
+    value: &DeValue<'_>,
+    words: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Result<T, Fault> {
+    let text = text(value)?;
+    let known = words.clone().find(|(word, _)| *word == text).map(|(_, meaning)| meaning);
+    known.ok_or_else(|| match nearest(text, words.clone().map(|(word, _)| word)) {
+        Some(word) if words.count() > 1 => Fault::hint(suggest::did_you_mean(word)),
+        _ => Fault::UNEXPECTED,
+    })
 }

@@ -11,8 +11,118 @@ pub struct Dialect {
     pub name: &'static str,
     /// The member of a body that holds the messages. It tells dialects apart where a path does not.
     pub list: &'static str,
+    /// The paths that it is read on.
+    pub paths: &'static [Path],
+    /// What its other paths begin with: they are not read, but have to find their way.
+    pub places: &'static [Place],
+    /// What first segments its paths have: an upstream of that name would swallow them.
+    pub segments: &'static [&'static str],
+    /// What tells its clients where the path does not.
+    pub signs: &'static [Sign],
+    /// Headers beside `authorization` that carry a credential, or say whose it is.
+    pub credentials: &'static [&'static str],
     /// The words for an answer that was cut off, and by what. Any other ends it in some other way.
     pub cuts: &'static [(&'static str, Cause)],
+    /// The providers' own servers.
+    pub servers: &'static [Server],
+    /// Hosts that are known to take a key of their cache; other servers may refuse one.
+    pub keyed: &'static [&'static str],
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// An answer of the model.
+    Generate,
+    /// The history in a form that the client goes on from in its place.
+    Compact,
+    /// The length of the prompt.
+    Count,
+}
+
+/// A kind of paths.
+#[derive(Debug)]
+pub struct Path {
+    /// What is somewhere in them.
+    within: &'static str,
+    /// How they end.
+    end: &'static str,
+    /// What is asked for there.
+    pub purpose: Purpose,
+}
+
+impl Path {
+    /// Those that end so.
+    pub(super) const fn new(end: &'static str, purpose: Purpose) -> Self {
+        Self { within: "", end, purpose }
+    }
+
+    /// Those of them that have something in them.
+    pub(super) const fn within(self, within: &'static str) -> Self {
+        Self { within, ..self }
+    }
+
+    /// Whether a path is one of these. It has no slash at its end.
+    pub fn fits(&self, path: &str) -> bool {
+        path.ends_with(self.end) && path.contains(self.within)
+    }
+
+    /// How they end.
+    pub fn end(&self) -> &'static str {
+        self.end
+    }
+}
+
+/// A kind of paths that are not read.
+#[derive(Debug)]
+pub struct Place {
+    /// How they begin.
+    pub start: &'static str,
+    /// Which of the servers that speak the dialect they are for, if not the first.
+    pub server: Option<&'static str>,
+}
+
+/// A header that tells whose client it is.
+#[derive(Debug)]
+pub struct Sign {
+    /// How sure it is.
+    pub kind: SignKind,
+    /// Its name.
+    pub header: &'static str,
+    /// How its value begins, whatever the case.
+    pub begins: &'static str,
+}
+
+/// How sure a sign is. The surest one holds; of equals, that of the dialect which comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignKind {
+    /// A login of one provider's: it is not for another, in whatever header it stands.
+    Login,
+    /// The name of a provider's own client.
+    Program,
+    /// A header of the dialect's own.
+    Own,
+    /// A header that clients of others may have as well.
+    Common,
+}
+
+impl SignKind {
+    /// All of them, the surest first.
+    pub const ALL: [Self; 4] = [Self::Login, Self::Program, Self::Own, Self::Common];
+}
+
+/// A provider's own server, which is there without being configured.
+#[derive(Debug)]
+pub struct Server {
+    /// Its name. Dialects that are spoken at the same server name the same one.
+    pub name: &'static str,
+    /// Where it is.
+    pub base_url: &'static str,
+    /// Its place among all: lower ones come first, and among equals that of the dialect which comes first. What is for
+    /// the login of one program comes behind what is for everyone.
+    pub rank: u8,
+    /// The variables in which agents look for its address, and what stands behind the gateway's own in them.
+    pub variables: &'static [(&'static str, &'static str)],
 }
 
 impl Dialect {
@@ -28,7 +138,18 @@ impl Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{self, Framing};
+    use crate::protocol::{self, Ask, Framing};
+
+    /// What the gateway itself asks goes where clients of the dialect ask.
+    #[test]
+    fn every_dialect_is_read_where_it_is_spoken() {
+        for protocol in protocol::ALL {
+            let ask = Ask { model: "m", text: "x", max_tokens: 9, like: None };
+            let path = protocol.ask(&ask).path;
+            let row = protocol.dialect().paths.iter().find(|row| row.fits(&path));
+            assert_eq!(row.map(|row| row.purpose), Some(Purpose::Generate), "{path}");
+        }
+    }
 
     #[test]
     fn words_mean_the_same_in_front_of_others() {

@@ -2,7 +2,7 @@
 //!
 //! A dialect turns body bytes into a [`Conversation`], a [`Plan`] into byte edits, and answers into usage. It
 //! never knows why something is edited. The trait has a method per direction, never one per feature; what all
-//! dialects share is in `splice` (plan to edits), `body` (reading the frame) and `conformance` (the tests that
+//! dialects share is in `dialect` (what each is known by: paths, headers, servers, words), `splice` (plan to edits), `body` (reading the frame) and `conformance` (the tests that
 //! every dialect passes).
 
 pub mod answer;
@@ -11,7 +11,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod content;
-mod dialect;
+pub mod dialect;
 mod envelope;
 mod frames;
 pub mod prompt;
@@ -36,11 +36,12 @@ use bytes::Bytes;
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edits, Odd};
 use crate::plan::{self, Plan};
+use dialect::Server;
 
 pub use answer::{Answer, AnswerReader, AtFault, Cause, Fault, Framing, Refused, Stop};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
-pub use dialect::Dialect;
+pub use dialect::{Dialect, Purpose};
 pub use envelope::Envelope;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::{has_opened, refused};
@@ -138,9 +139,24 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// All dialects.
+/// All dialects. One joins with its folder and its place here.
 pub const ALL: &[&dyn Protocol] =
     &[&anthropic::Anthropic, &openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &gemini::Gemini];
+
+/// The servers of all dialects with the dialects that are spoken there, in the order in which they are asked.
+pub fn servers() -> Vec<(&'static Server, Vec<&'static dyn Protocol>)> {
+    let mut all: Vec<(&Server, Vec<&dyn Protocol>)> = Vec::new();
+    for protocol in ALL {
+        for server in protocol.dialect().servers {
+            match all.iter_mut().find(|(known, _)| known.name == server.name) {
+                Some((_, spoken)) => spoken.push(*protocol),
+                None => all.push((server, vec![*protocol])),
+            }
+        }
+    }
+    all.sort_by_key(|(server, _)| server.rank);
+    all
+}
 
 /// The dialect with a name.
 pub fn named(name: &str) -> Option<&'static dyn Protocol> {

@@ -8,9 +8,21 @@ use memchr::memmem;
 
 use super::answer::{AtFault, Fault};
 use super::body::Document;
+use super::dialect::Server;
 use super::pruned::Value;
 use crate::json::{Edit, Edits, scan, string};
 use crate::usage::Charge;
+
+/// Where both dialects are spoken.
+pub(super) const SERVER: Server = Server {
+    name: "openai",
+    base_url: "https://api.openai.com",
+    rank: 0,
+    variables: &[("OPENAI_BASE_URL", "/v1"), ("OPENAI_API_BASE", "/v1"), ("OPENAI_HOST", "")],
+};
+
+/// Hosts that are known to take a key of their cache.
+pub(super) const KEYED: &[&str] = &["api.openai.com"];
 
 /// The body with a cache key, unless it has one.
 pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {

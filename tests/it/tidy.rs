@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll::protocol;
+use plimsoll::protocol::dialect::{Dialect, Path};
 
 use crate::source::{NamedPath, Source, functions, line_of, paths};
 
@@ -27,12 +28,12 @@ const LAYERS: &[(&str, &str)] = &[
     ("server", "upstream"),
     ("telemetry", ""),
     ("store", "conversation plan planner"),
-    ("lineage", "conversation planner store"),
+    ("lineage", "conversation planner protocol store"),
     ("ledger", "usage store"),
     ("summarizer", "conversation plan protocol strategy usage store upstream"),
     ("admin", "url store ledger"),
     // It fills types that belong to those who use them; none of those knows where they come from.
-    ("config", "usage shape strategy planner upstream summarizer"),
+    ("config", "usage shape strategy protocol planner upstream summarizer"),
     ("app", "*"),
     ("cli", "*"),
 ];
@@ -89,16 +90,28 @@ const BANNED: &[(&str, View, &str)] = &[
 /// Names of protocols and their owners.
 const PROTOCOL_NAMES: &[&str] = &["anthropic", "openai", "gemini"];
 
-/// Where those names may stand; all else gets by without.
-const PROTOCOL_PLACES: &[&str] = &["src/protocol/", "src/config/", "src/usage/", "src/cli/", "src/app/route"];
+/// Where those names may stand. Presets are named after clients, and some commands speak as a client and a provider do; all
+/// else gets by without.
+const PROTOCOL_PLACES: &[&str] =
+    &["src/protocol/", "src/config/preset", "src/usage/", "src/cli/demo/", "src/cli/replay/"];
 
 /// Parts of the shell that speak as a client or a provider does, and the keys of our own file.
 const SPEAKERS: &[&str] = &["src/cli/demo/", "src/cli/replay/", "src/config/"];
 
+/// Headers that are no dialect's own.
+const COMMON: &[&str] = &["authorization", "user-agent"];
+
 /// The words of the dialects that the shell may not know.
 fn protocol_words() -> BTreeSet<&'static str> {
     let dialects = protocol::ALL.iter().map(|protocol| protocol.dialect());
-    dialects.flat_map(|dialect| dialect.cuts.iter().map(|(word, _)| *word)).collect()
+    let words = |dialect: &'static Dialect| {
+        let cuts = dialect.cuts.iter().map(|(word, _)| *word);
+        let paths = dialect.paths.iter().map(Path::end);
+        let places = dialect.places.iter().map(|place| place.start);
+        let signs = dialect.signs.iter().map(|sign| sign.header).filter(|header| !COMMON.contains(header));
+        cuts.chain(paths).chain(places).chain(signs)
+    };
+    dialects.flat_map(words).collect()
 }
 
 /// A rule: its name, and what it finds in a file.
@@ -419,7 +432,11 @@ const BREACHES: &[Breach] = &[
     ),
     ("src/store/mod.rs", "enum A {\n    OpenAiChat,\n}", &[(":2", "`openai`")]),
     ("src/protocol/mod.rs", "enum A { OpenAi }", &[]),
-    ("src/app/route_table.rs", "enum A { OpenAi }", &[]),
+    ("src/app/route_table.rs", "enum A { OpenAi }", &[(":1", "`openai`")]),
+    ("src/config/upstream.rs", "enum A { Gemini }", &[(":1", "`gemini`")]),
+    ("src/config/preset.rs", "enum A { Gemini }", &[]),
+    ("src/app/a.rs", "x(\"x-goog-api-key\", \"authorization\")", &[(":1", "`x-goog-api-key`")]),
+    ("src/server/a.rs", "path.ends_with(\"/responses/compact\")", &[(":1", "`/responses/compact`")]),
     ("src/app/a.rs", "a == \"MAX_TOKENS\" || b == \"MAX_TOKENS_2\"", &[(":1", "`MAX_TOKENS`")]),
     ("src/ledger/a.rs", "matches!(a, \"length\" | \"stop\")", &[(":1", "`length`")]),
     ("src/cli/demo/a.rs", "const A: &str = \"max_tokens\";", &[]),

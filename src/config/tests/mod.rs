@@ -105,6 +105,25 @@ fn upstreams_override_by_field_and_add_by_name() {
     assert_eq!(ca_file, Some(Path::new("/home/me/ca.pem")));
 }
 
+/// They are what the paths of the dialects begin with.
+#[test]
+fn no_upstream_swallows_paths_of_clients() {
+    let refused = |name: &str| {
+        let text = format!("[upstream.{name}]\nbase_url = 'http://x'\nprotocols = []");
+        let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        Config::from_toml(&text, &home).is_err()
+    };
+    for name in
+        "api backend-api chat completions embeddings health messages metrics model models responses v1 v2x"
+            .split(' ')
+    {
+        assert!(refused(name), "{name}");
+    }
+    for name in ["message", "publishers", "x", "vertex"] {
+        assert!(!refused(name), "{name}");
+    }
+}
+
 #[test]
 fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
     for (set, idle, response) in [
@@ -151,7 +170,7 @@ fn a_single_upstream_takes_every_protocol() {
     let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
     let [upstream] = config.upstreams.as_slice() else { panic!("it is the only one") };
     assert_eq!(upstream.base_url.to_string(), "http://127.0.0.1:9/x");
-    assert!(Protocol::WORDS.iter().all(|(_, protocol)| upstream.protocols.contains(protocol)));
+    assert!(Protocol::all().all(|protocol| upstream.protocols.contains(&protocol)));
     assert!(matches!(config.upstreams, Upstreams::Single(_)));
 }
 

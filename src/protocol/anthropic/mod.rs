@@ -5,13 +5,14 @@
 
 mod answer;
 mod ask;
+mod dialect;
 mod error;
 mod index;
 mod marks;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Cause, Dialect, Document, Fault, Framing, Protocol, Unread, between};
+use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -24,12 +25,6 @@ const LAYOUT: Layout = Layout {
     marks: &["cache_control"],
     sealed: true,
     restarts: Some("compaction"),
-};
-
-static DIALECT: Dialect = Dialect {
-    name: "anthropic",
-    list: "messages",
-    cuts: &[("max_tokens", Cause::Length), ("model_context_window_exceeded", Cause::Window)],
 };
 
 const RULES: Rules = Rules {
@@ -45,7 +40,7 @@ const RULES: Rules = Rules {
 
 impl Protocol for Anthropic {
     fn dialect(&self) -> &'static Dialect {
-        &DIALECT
+        &dialect::DIALECT
     }
 
     /// Resellers have it in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.

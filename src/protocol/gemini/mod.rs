@@ -6,6 +6,7 @@
 
 mod answer;
 mod ask;
+mod dialect;
 mod error;
 mod index;
 mod pair;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
-    AnswerReader, Ask, Asked, Cause, Dialect, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread,
+    AnswerReader, Ask, Asked, Dialect, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread,
     between, splice,
 };
 use crate::conversation::{Conversation, Memo, Role};
@@ -33,9 +34,6 @@ const LAYOUT: Layout = Layout {
     restarts: None,
 };
 
-static DIALECT: Dialect =
-    Dialect { name: "gemini", list: "contents", cuts: &[("MAX_TOKENS", Cause::Length)] };
-
 const RULES: Rules = Rules {
     begins_with_user: true,
     ends_with_client: false,
@@ -49,7 +47,7 @@ const RULES: Rules = Rules {
 
 impl Protocol for Gemini {
     fn dialect(&self) -> &'static Dialect {
-        &DIALECT
+        &dialect::DIALECT
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {

@@ -6,7 +6,7 @@
 
 use memchr::memmem;
 
-use super::DIALECT;
+use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};

@@ -5,13 +5,14 @@
 mod answer;
 mod ask;
 mod asked;
+mod dialect;
 mod index;
 
 use bytes::Bytes;
 
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Cause, Dialect, Document, Fault, Framing, Protocol, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
 
@@ -27,9 +28,6 @@ const LAYOUT: Layout = Layout {
     restarts: None,
 };
 
-static DIALECT: Dialect =
-    Dialect { name: "openai-chat", list: "messages", cuts: &[("length", Cause::Length)] };
-
 const RULES: Rules = Rules {
     begins_with_user: false,
     ends_with_client: false,
@@ -43,7 +41,7 @@ const RULES: Rules = Rules {
 
 impl Protocol for OpenAiChat {
     fn dialect(&self) -> &'static Dialect {
-        &DIALECT
+        &dialect::DIALECT
     }
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {

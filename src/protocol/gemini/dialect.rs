@@ -1,0 +1,47 @@
+//! What Gemini's dialect is known by.
+
+use crate::protocol::Cause;
+use crate::protocol::Purpose::{Count, Generate};
+use crate::protocol::dialect::{Dialect, Path, Place, Server, Sign, SignKind};
+
+pub(super) static DIALECT: Dialect = Dialect {
+    name: "gemini",
+    list: "contents",
+    paths: &[
+        Path::new(":generateContent", Generate).within("/models/"),
+        Path::new(":streamGenerateContent", Generate).within("/models/"),
+        Path::new(":countTokens", Count).within("/models/"),
+        // Code Assist: Google's own clients with a login.
+        Path::new("/v1internal:generateContent", Generate),
+        Path::new("/v1internal:streamGenerateContent", Generate),
+        Path::new("/v1internal:countTokens", Count),
+    ],
+    places: &[
+        Place { start: "/v1beta/", server: None },
+        Place { start: "/v1internal", server: Some(CODE_ASSIST.name) },
+    ],
+    segments: &["models"],
+    signs: &[
+        Sign { kind: SignKind::Login, header: "authorization", begins: "Bearer ya29." },
+        Sign { kind: SignKind::Own, header: "x-goog-api-key", begins: "" },
+    ],
+    credentials: &["x-goog-api-key"],
+    cuts: &[("MAX_TOKENS", Cause::Length)],
+    servers: &[
+        Server {
+            name: "gemini",
+            base_url: "https://generativelanguage.googleapis.com",
+            rank: 0,
+            variables: &[("GOOGLE_GEMINI_BASE_URL", "")],
+        },
+        CODE_ASSIST,
+    ],
+    keyed: &[],
+};
+
+const CODE_ASSIST: Server = Server {
+    name: "code-assist",
+    base_url: "https://cloudcode-pa.googleapis.com",
+    rank: 1,
+    variables: &[("CODE_ASSIST_ENDPOINT", "")],
+};
