@@ -1,9 +1,12 @@
 //! Who is calling, as far as the request says.
 
+use std::sync::LazyLock;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
 use crate::conversation::Digest;
+use crate::protocol;
 
 /// What a request says about its sender.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,14 +34,12 @@ const SESSION: &[&str] = &[
     "x-grok-conv-id",
 ];
 
-/// Headers that carry a credential, or say whose it is.
-static KEYS: [HeaderName; 5] = [
-    HeaderName::from_static("x-api-key"),
-    HeaderName::from_static("api-key"),
-    HeaderName::from_static("x-goog-api-key"),
-    HeaderName::from_static("chatgpt-account-id"),
-    AUTHORIZATION,
-];
+/// Headers that carry a credential, or say whose it is: those of every dialect, and the one that all of them have.
+/// Their order is part of what stands for a sender in the store.
+static KEYS: LazyLock<Vec<HeaderName>> = LazyLock::new(|| {
+    let own = protocol::ALL.iter().flat_map(|protocol| protocol.dialect().credentials);
+    own.map(|name| HeaderName::from_static(name)).chain([AUTHORIZATION]).collect()
+});
 
 /// How the names of headers end that carry the id or the kind of a sub-agent.
 const AGENT: &[&str] = &["-agent-id", "-subagent"];
