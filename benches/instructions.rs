@@ -18,7 +18,10 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use plimsoll::conversation::NoMemo;
 use plimsoll::json::scan;
+use plimsoll::protocol::openai_chat::OpenAiChat;
+use plimsoll::protocol::{self, Leaving, Protocol as _, Wanted};
 use plimsoll::shape::{self, Subject};
 use plimsoll::sse::Framer;
 
@@ -95,6 +98,7 @@ fn cases() -> Cases {
     }
     for (label, bytes) in SIZES {
         cases.push((format!("scan listing {label}"), Box::new(move || scanned(bytes))));
+        cases.push((format!("add to frame {label}"), Box::new(move || added(bytes))));
         cases.push((format!("sse framer {label}"), Box::new(move || framed(bytes))));
         for (kind, tool, make) in TEXTS {
             let name = format!("shape::shape {kind} {label}");
@@ -120,6 +124,16 @@ fn scanned(bytes: usize) -> Work {
     let work = move || {
         let _ = black_box(scan::listing(black_box(&body), "messages"));
     };
+    Work { bytes, about: format!("{bytes} bytes"), run: Box::new(work) }
+}
+
+/// A request that was read is given a key of the cache and the question for usage.
+fn added(bytes: usize) -> Work {
+    let body = Session::grown(Dialect::OpenAiChat, bytes, SEED).body();
+    let bytes = body.len();
+    let read = OpenAiChat.index(&body, &NoMemo).expect("the session is well-formed");
+    let wanted = Wanted { cache_key: Some("plimsoll"), usage: true };
+    let work = move || drop(black_box(protocol::add(&OpenAiChat, Leaving::Read(black_box(&read)), &wanted)));
     Work { bytes, about: format!("{bytes} bytes"), run: Box::new(work) }
 }
 

@@ -45,7 +45,7 @@ use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
-use crate::protocol::{self, Protocol, Purpose, Refused, Sieve};
+use crate::protocol::{self, Added, Protocol, Purpose, Refused, Sieve, Wanted};
 use crate::server::{
     Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Unprepared,
 };
@@ -227,25 +227,31 @@ impl Gateway for Sidecar {
 }
 
 impl Sidecar {
-    /// What leaves, with a key of the provider's cache, where that is wanted.
-    fn keyed(
+    /// The key of the provider's cache for a request, where one is wanted.
+    fn cache_key(&self, upstream: &Upstream, rewritten: &Rewritten) -> Option<String> {
+        let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
+        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
+        let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
+        match self.core.routes.cache_key(upstream) {
+            CacheKey::Shared if wanted => Some("plimsoll".to_owned()),
+            CacheKey::Conversation if wanted => {
+                Some(format!("plimsoll-{}", Digest::of(&[place.thread.conversation.as_bytes()])))
+            }
+            _ => None,
+        }
+    }
+
+    /// What leaves, with what is wanted beside its messages.
+    fn added(
         &self,
         protocol: &dyn Protocol,
         upstream: &Upstream,
         rewritten: &Rewritten,
         body: &Bytes,
-    ) -> Option<Bytes> {
-        let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
-        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
-        let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
-        let key = match self.core.routes.cache_key(upstream) {
-            CacheKey::Shared if wanted => "plimsoll".to_owned(),
-            CacheKey::Conversation if wanted => {
-                format!("plimsoll-{}", Digest::of(&[place.thread.conversation.as_bytes()]))
-            }
-            _ => return None,
-        };
-        protocol.with_cache_key(rewritten.body.as_ref().unwrap_or(body), &key)
+    ) -> Added {
+        let key = self.cache_key(upstream, rewritten);
+        let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
+        protocol::add(protocol, rewritten.leaving(body), &wanted)
     }
 
     async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Instant) -> Prepared {
@@ -296,14 +302,9 @@ impl Sidecar {
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
         let refusal = spent.or_else(|| rewritten.fault.take());
-        if let Some(keyed) = self.keyed(protocol, upstream, &rewritten, body) {
-            rewritten.body = Some(keyed);
-        }
-        let asks = self.core.routes.include_usage(upstream);
-        let leaving = rewritten.body.as_ref().unwrap_or(body);
-        let asked = if asks { protocol.ask_for_usage(leaving) } else { None };
-        let filter = asked.is_some().then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
-        rewritten.body = asked.or(rewritten.body);
+        let added = self.added(protocol, upstream, &rewritten, body);
+        let filter = added.asks_for_usage.then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
+        rewritten.body = added.body.or(rewritten.body);
         let start = follow::Start {
             id,
             head: Arc::clone(head),

@@ -13,6 +13,7 @@ use crate::conversation::Conversation;
 use crate::lineage::{self, Caller, Place};
 use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};
+use crate::protocol::Leaving;
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Binding};
@@ -122,6 +123,15 @@ impl Rewritten {
             fault: None,
             has_room: false,
         }
+    }
+
+    /// What leaves of it; as it came, that is `body`.
+    pub(super) fn leaving<'a>(&'a self, body: &'a Bytes) -> Leaving<'a> {
+        let body = self.body.as_ref().unwrap_or(body);
+        let Some(reading) = self.reading.as_deref() else { return Leaving::Unread(body) };
+        let read = reading.edited.as_ref().unwrap_or(&reading.conversation);
+        debug_assert!(read.body == *body, "what leaves is what was read last");
+        Leaving::Read(read)
     }
 
     pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {

@@ -108,11 +108,6 @@ impl Document {
         }))
     }
 
-    /// Whether it has the list of messages.
-    pub(crate) fn has_list(&self) -> bool {
-        self.items.is_some()
-    }
-
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         scan::get(&self.bytes, &self.members, key)
     }

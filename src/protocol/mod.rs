@@ -2,9 +2,11 @@
 //!
 //! A dialect turns body bytes into a [`Conversation`], a [`Plan`] into byte edits, and answers into usage. It
 //! never knows why something is edited. The trait has a method per direction, never one per feature; what all
-//! dialects share is in `dialect` (what each is known by: paths, headers, servers, words), `splice` (plan to edits), `body` (reading the frame) and `conformance` (the tests that
-//! every dialect passes).
+//! dialects share is in `dialect` (what each is known by: paths, headers, servers, words), `splice` (plan to
+//! edits), `body` (reading the frame), `additions` (what comes into it) and `conformance` (the tests that every
+//! dialect passes).
 
+mod additions;
 pub mod answer;
 pub mod ask;
 mod body;
@@ -34,10 +36,11 @@ pub mod openai_responses;
 use bytes::Bytes;
 
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::{Edits, Odd};
+use crate::json::{Edit, Edits, Odd};
 use crate::plan::{self, Plan};
 use dialect::Server;
 
+pub use additions::{Added, Frame, Leaving, Wanted, add};
 pub use answer::{Answer, AnswerReader, AtFault, Cause, Fault, Framing, Refused, Stop};
 pub use ask::{Ask, Asked};
 pub use body::{Document, Unread};
@@ -94,15 +97,15 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// Reads the usage and the end of an answer.
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader>;
 
-    /// The body of a stream's request with the question for usage, for dialects that do not state it unasked;
-    /// `None` where there is nothing to ask.
-    fn ask_for_usage(&self, _body: &Bytes) -> Option<Bytes> {
+    /// The question for usage in a stream's request, for dialects that do not state it unasked; `None` where there is
+    /// nothing to ask.
+    fn ask_for_usage(&self, _frame: Frame<'_>) -> Option<Edit> {
         None
     }
 
-    /// The body with a key that brings requests of one conversation to one cache; `None` where the dialect has no such
-    /// key, the body has one, or it cannot be read.
-    fn with_cache_key(&self, _body: &Bytes, _key: &str) -> Option<Bytes> {
+    /// A key that brings requests of one conversation to one cache; `None` where the dialect has no such key, or the
+    /// request has one.
+    fn add_cache_key(&self, _frame: Frame<'_>, _key: &str) -> Option<Edit> {
         None
     }
 

@@ -3,14 +3,14 @@
 //! Many servers speak these dialects, each with sentences of its own; only those that certainly mean a prompt
 //! that is too long are taken for it.
 
-use bytes::Bytes;
 use memchr::memmem;
 
+use super::additions::Frame;
 use super::answer::{AtFault, Fault};
 use super::body::Document;
 use super::dialect::Server;
 use super::pruned::Value;
-use crate::json::{Edit, Edits, scan, string};
+use crate::json::{Edit, string};
 use crate::usage::Charge;
 
 /// Where both dialects are spoken.
@@ -24,16 +24,13 @@ pub(super) const SERVER: Server = Server {
 /// Hosts that are known to take a key of their cache.
 pub(super) const KEYED: &[&str] = &["api.openai.com"];
 
-/// The body with a cache key, unless it has one.
-pub(super) fn with_cache_key(body: &Bytes, list: &str, key: &str) -> Option<Bytes> {
+/// A cache key, unless there is one.
+pub(super) fn add_cache_key(frame: Frame<'_>, list: &str, key: &str) -> Option<Edit> {
     const NAME: &str = "prompt_cache_key";
-    let frame = Document::frame(body, list).ok()?;
     if frame.get(list).is_none() || frame.get(NAME).is_some() {
         return None;
     }
-    let end = scan::document(body).ok()?.span.end - 1;
-    let member = format!(r#","{NAME}":{}"#, string::encode(key));
-    Some(Edits::new(vec![Edit::insert(end, member)]).ok()?.apply(body).into())
+    frame.append(&format!(r#""{NAME}":{}"#, string::encode(key)))
 }
 
 /// What the figures show of tools that the provider ran. It does not charge for those of others' servers.
@@ -89,7 +86,10 @@ pub(super) fn fault(fault: &Fault<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::json::Edits;
 
     #[test]
     fn a_cache_key_is_added_where_there_is_none() {
@@ -102,7 +102,9 @@ mod tests {
             (r#"{"input":"x","input":"y"}"#, None),
             ("[]", None),
         ] {
-            let found = with_cache_key(&Bytes::from(body), "input", "k\"1");
+            let document = Document::frame(&Bytes::from(body), "input");
+            let edit = document.ok().and_then(|it| add_cache_key(Frame::of(&it), "input", "k\"1"));
+            let found = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{body}");
         }
     }

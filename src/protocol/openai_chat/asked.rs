@@ -1,37 +1,26 @@
 //! Streams state their usage only when they are asked to.
 
-use bytes::Bytes;
+use crate::json::Edit;
+use crate::json::scan::Kind;
+use crate::protocol::additions::Frame;
+use crate::protocol::body::Object;
 
-use crate::json::scan::{self, Kind};
-use crate::json::{Edit, Edits};
-use crate::protocol::Unread;
-use crate::protocol::body::{Document, Object};
-
-/// The body with the question, if it is a stream's and leaves it open.
-pub(super) fn ask(body: &Bytes) -> Option<Bytes> {
-    let edit = question(body).ok()??;
-    Some(Bytes::from(Edits::new(vec![edit]).ok()?.apply(body)))
-}
-
-fn question(body: &Bytes) -> Result<Option<Edit>, Unread> {
+/// The question, if the request is a stream's and leaves it open.
+pub(super) fn ask(frame: Frame<'_>) -> Option<Edit> {
     const ASKED: &str = r#""include_usage":true"#;
-    let frame = Document::frame(body, "messages")?;
-    if !frame.has_list() || !frame.is_true("stream") {
-        return Ok(None);
-    }
+    frame.get("messages").filter(|list| list.kind == Kind::Array && frame.is_true("stream"))?;
     let Some(options) = frame.get("stream_options") else {
-        let end = scan::document(body)?.span.end - 1;
-        return Ok(Some(Edit::insert(end, format!(r#","stream_options":{{{ASKED}}}"#))));
+        return frame.append(&format!(r#""stream_options":{{{ASKED}}}"#));
     };
     match options.kind {
-        Kind::Null => Ok(Some(Edit::replace(options.span, format!("{{{ASKED}}}")))),
+        Kind::Null => Some(Edit::replace(options.span, format!("{{{ASKED}}}"))),
         Kind::Object => {
-            let object = Object::read(body, options)?;
+            let object = Object::read(frame.bytes, options).ok()?;
             let comma = if object.values().next().is_some() { "," } else { "" };
             let asked = Edit::insert(options.span.start + 1, format!("{ASKED}{comma}"));
-            Ok(object.get("include_usage").is_none().then_some(asked))
+            object.get("include_usage").is_none().then_some(asked)
         }
-        _ => Ok(None),
+        _ => None,
     }
 }
 
@@ -44,7 +33,11 @@ pub(super) fn only_states_usage(event: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::json::Edits;
+    use crate::protocol::Document;
 
     #[test]
     fn the_question_is_put_where_it_is_open() {
@@ -79,7 +72,9 @@ mod tests {
             (r#"{"input":[],"stream":true}"#, None),
             (r#"{"messages":[],"stream":true,"stream":true}"#, None),
         ] {
-            let asked = ask(&Bytes::from(body));
+            let document = Document::frame(&Bytes::from(body), "messages");
+            let edit = document.ok().and_then(|document| ask(Frame::of(&document)));
+            let asked = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(asked.as_deref(), expected.map(str::as_bytes), "{body}");
         }
     }

@@ -8,13 +8,11 @@ mod asked;
 mod dialect;
 mod index;
 
-use bytes::Bytes;
-
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::string;
+use crate::json::{Edit, string};
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -77,16 +75,16 @@ impl Protocol for OpenAiChat {
         answer::reader(framing)
     }
 
-    fn ask_for_usage(&self, body: &Bytes) -> Option<Bytes> {
-        asked::ask(body)
+    fn ask_for_usage(&self, frame: Frame<'_>) -> Option<Edit> {
+        asked::ask(frame)
     }
 
     fn only_states_usage(&self, event: &[u8]) -> bool {
         asked::only_states_usage(event)
     }
 
-    fn with_cache_key(&self, body: &Bytes, key: &str) -> Option<Bytes> {
-        openai::with_cache_key(body, self.list(), key)
+    fn add_cache_key(&self, frame: Frame<'_>, key: &str) -> Option<Edit> {
+        openai::add_cache_key(frame, self.list(), key)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

@@ -8,13 +8,11 @@ mod ask;
 mod dialect;
 mod index;
 
-use bytes::Bytes;
-
 use super::prompt::{self, Layout, Prompt};
 use super::valid::{self, Blanks, Invalid, Results, Rules};
-use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::string;
+use crate::json::{Edit, string};
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +74,8 @@ impl Protocol for OpenAiResponses {
         answer::reader(framing)
     }
 
-    fn with_cache_key(&self, body: &Bytes, key: &str) -> Option<Bytes> {
-        openai::with_cache_key(body, self.list(), key)
+    fn add_cache_key(&self, frame: Frame<'_>, key: &str) -> Option<Edit> {
+        openai::add_cache_key(frame, self.list(), key)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

@@ -1,0 +1,204 @@
+//! What the gateway adds to a request beside its messages.
+//!
+//! A request that was read is not looked through again for it: where its members stand is known.
+
+use bytes::Bytes;
+use memchr::memrchr;
+
+use super::Protocol;
+use super::body::Document;
+use crate::conversation::Conversation;
+use crate::json::scan::{self, Member, Value};
+use crate::json::{Edit, Edits};
+
+/// A request that is about to leave.
+#[derive(Debug, Clone, Copy)]
+pub enum Leaving<'a> {
+    /// It was read.
+    Read(&'a Conversation),
+    /// It was not, or could not be.
+    Unread(&'a Bytes),
+}
+
+/// What is to be added to it, where that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted<'k> {
+    /// A key that brings requests of one conversation to one cache.
+    pub cache_key: Option<&'k str>,
+    /// The question for usage, in a stream's request.
+    pub usage: bool,
+}
+
+/// What was added.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// The body with it; `None`: nothing was.
+    pub body: Option<Bytes>,
+    /// The question for usage was.
+    pub asks_for_usage: bool,
+}
+
+/// Adds to a request what a dialect has members for.
+pub fn add(protocol: &dyn Protocol, leaving: Leaving<'_>, wanted: &Wanted<'_>) -> Added {
+    if *wanted == (Wanted { cache_key: None, usage: false }) {
+        return Added::default();
+    }
+    match leaving {
+        Leaving::Read(request) => {
+            Frame { bytes: &request.body, members: &request.members }.with(protocol, wanted)
+        }
+        Leaving::Unread(body) => match Document::frame(body, protocol.list()) {
+            Ok(document) => Frame::of(&document).with(protocol, wanted),
+            Err(_) => Added::default(),
+        },
+    }
+}
+
+/// The outermost object of a body.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    pub(super) bytes: &'a [u8],
+    members: &'a [Member],
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn of(document: &'a Document) -> Self {
+        Self { bytes: &document.bytes, members: &document.members }
+    }
+
+    pub(super) fn get(self, key: &str) -> Option<Value> {
+        scan::get(self.bytes, self.members, key)
+    }
+
+    pub(super) fn is_true(self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
+    }
+
+    /// One more member behind those there are, of which there is one at least.
+    pub(super) fn append(self, member: &str) -> Option<Edit> {
+        // Behind the object there is white space at most.
+        let end = u32::try_from(memrchr(b'}', self.bytes)?).ok()?;
+        Some(Edit::insert(end, format!(",{member}")))
+    }
+
+    fn with(self, protocol: &dyn Protocol, wanted: &Wanted<'_>) -> Added {
+        let key = wanted.cache_key.and_then(|key| protocol.add_cache_key(self, key));
+        let question = if wanted.usage { protocol.ask_for_usage(self) } else { None };
+        let asks_for_usage = question.is_some();
+        let edits: Vec<Edit> = key.into_iter().chain(question).collect();
+        match Edits::new(edits) {
+            Ok(edits) if !edits.is_empty() => {
+                Added { body: Some(edits.apply(self.bytes).into()), asks_for_usage }
+            }
+            _ => Added::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{NoMemo, PartId};
+    use crate::plan::{Op, Plan};
+    use crate::protocol;
+
+    const BOTH: Wanted<'_> = Wanted { cache_key: Some("k"), usage: true };
+
+    /// It makes no difference whether a request was read, rewritten, or neither.
+    #[test]
+    fn the_same_is_added_however_much_is_known() {
+        let messages = r#"[{"role":"user","content":"}"}]"#;
+        for (dialect, body, expected, asks) in [
+            (
+                "openai-chat",
+                format!("{{\"messages\":{messages}, \"stream\": true }}\n"),
+                format!(
+                    "{{\"messages\":{messages}, \"stream\": true ,\"prompt_cache_key\":\"k\",\"stream_options\":{{\"include_usage\":true}}}}\n"
+                ),
+                true,
+            ),
+            (
+                "openai-chat",
+                format!(r#"{{"stream_options":{{}},"messages":{messages},"stream":true}}"#),
+                format!(
+                    r#"{{"stream_options":{{"include_usage":true}},"messages":{messages},"stream":true,"prompt_cache_key":"k"}}"#
+                ),
+                true,
+            ),
+            (
+                "openai-chat",
+                format!(r#"{{"prompt_cache_key":"own","stream":true,"messages":{messages}}}"#),
+                format!(
+                    r#"{{"prompt_cache_key":"own","stream":true,"messages":{messages},"stream_options":{{"include_usage":true}}}}"#
+                ),
+                true,
+            ),
+            (
+                "openai-responses",
+                format!(r#"{{"input":{messages},"stream":true}}"#),
+                format!(r#"{{"input":{messages},"stream":true,"prompt_cache_key":"k"}}"#),
+                false,
+            ),
+            ("anthropic", format!(r#"{{"messages":{messages},"stream":true}}"#), String::new(), false),
+        ] {
+            let protocol = protocol::named(dialect).unwrap();
+            let expected =
+                Added { body: (!expected.is_empty()).then(|| Bytes::from(expected)), asks_for_usage: asks };
+            let body = Bytes::from(body);
+            assert_eq!(add(protocol, Leaving::Unread(&body), &BOTH), expected, "{dialect} {body:?}");
+            let read = protocol.index(&body, &NoMemo).unwrap();
+            assert_eq!(add(protocol, Leaving::Read(&read), &BOTH), expected, "{dialect} {body:?}");
+            let part = PartId { message: 0, part: 0 };
+            let plan = Plan { ops: vec![Op::Append { part, leaf: 0, text: " {once more}".into() }] };
+            let edited = protocol::rewritten(protocol, &read, &plan, &NoMemo).unwrap();
+            let whole = add(protocol, Leaving::Unread(&edited.body), &BOTH);
+            assert_eq!(add(protocol, Leaving::Read(&edited), &BOTH), whole, "{dialect} {:?}", edited.body);
+        }
+    }
+
+    /// It would be found out that there is no request any more.
+    #[test]
+    fn what_was_read_is_not_read_again() {
+        let chat = protocol::named("openai-chat").unwrap();
+        let body = r#"{"stream":true,"messages":[{"role":"user","content":"xxx"}]}"#;
+        let mut read = chat.index(&Bytes::from(body), &NoMemo).unwrap();
+        read.body = body.replace("xxx", "\"]{").into();
+        let added = add(chat, Leaving::Read(&read), &BOTH);
+        let expected = r#"{"stream":true,"messages":[{"role":"user","content":""]{"}],"prompt_cache_key":"k","stream_options":{"include_usage":true}}"#;
+        assert_eq!(added.body.as_deref(), Some(expected.as_bytes()));
+        assert_eq!(add(chat, Leaving::Unread(&read.body), &BOTH), Added::default());
+    }
+
+    /// What a path of one dialect is sent in the words of another is no request of its own.
+    #[test]
+    fn nothing_is_added_to_what_is_of_another_dialect() {
+        let (chat, responses) =
+            (protocol::named("openai-chat").unwrap(), protocol::named("openai-responses").unwrap());
+        let body = Bytes::from(r#"{"input":[],"stream":true}"#);
+        let read = responses.index(&body, &NoMemo).unwrap();
+        for leaving in [Leaving::Read(&read), Leaving::Unread(&body)] {
+            assert_eq!(add(chat, leaving, &BOTH), Added::default(), "{leaving:?}");
+        }
+        for odd in ["", "[]", r#"{"messages":[],"stream":true,"stream":true}"#] {
+            assert_eq!(add(chat, Leaving::Unread(&Bytes::from(odd)), &BOTH), Added::default(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_added() {
+        let chat = protocol::named("openai-chat").unwrap();
+        let body = Bytes::from(r#"{"messages":[],"stream":true}"#);
+        for (wanted, expected) in [
+            (Wanted { cache_key: None, usage: false }, Added::default()),
+            (
+                Wanted { cache_key: Some("k"), usage: false },
+                Added {
+                    body: Some(r#"{"messages":[],"stream":true,"prompt_cache_key":"k"}"#.into()),
+                    asks_for_usage: false,
+                },
+            ),
+        ] {
+            assert_eq!(add(chat, Leaving::Unread(&body), &wanted), expected, "{wanted:?}");
+        }
+    }
+}
