@@ -6,17 +6,24 @@ use crate::strategy::marks::{self, Chosen};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
+/// What is known of a request that may be marked.
+pub(super) struct Anchored<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) policy: &'a Policy,
+    pub(super) facts: &'a Facts,
+    pub(super) rates: Rates,
+    /// The first so many messages were sent before.
+    pub(super) sent: usize,
+    /// What has become of the end of the request that it goes on from.
+    pub(super) ending: Ending,
+    /// Where an event cuts it, or the next one may.
+    pub(super) cut: Option<PartId>,
+}
+
 /// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; and an
 /// anchor in front of the cut that was made, or is to be expected.
-pub(super) fn place(
-    conversation: &Conversation,
-    policy: &Policy,
-    (facts, rates): (&Facts, Rates),
-    (sent, ending): (usize, Ending),
-    cut: Option<PartId>,
-    outcome: &Outcome,
-    standing: &mut Standing,
-) -> Chosen {
+pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
+    let Anchored { conversation, policy, facts, rates, sent, ending, cut } = *request;
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();

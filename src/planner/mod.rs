@@ -278,9 +278,10 @@ fn old_parts(
     let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
-    let known = (&*outcome.applied, past.sent);
+    let terms = standing::Terms { rates, settings: &policy.clear };
+    let known = standing::Known { applied: &outcome.applied, sent: past.sent };
     let is_first = !standing.is_departed();
-    standing.advance(conversation, known, facts.hidden_bytes, rates, &policy.clear);
+    standing.advance(conversation, known, facts.hidden_bytes, terms);
     if past.ending == Ending::Branches && is_first {
         standing.branch(rates);
     }
@@ -321,8 +322,8 @@ fn old_parts(
         let cuts = change.event.cut > 0;
         outcome.put(change);
         if cuts {
-            let (known, splice) = ((&*outcome.applied, past.sent), outcome.splice.as_deref());
-            standing.refold(conversation, known, splice, rates, &policy.clear);
+            let known = standing::Known { applied: &outcome.applied, sent: past.sent };
+            standing.refold(conversation, known, outcome.splice.as_deref(), terms);
         }
     }
     // What is written to the cache costs more than what is not. A client that marks nothing of the history may well
@@ -334,9 +335,9 @@ fn old_parts(
         goes_on(conversation, past.sent)
     };
     if is_due && !facts.keeps_unmarked && facts.may_be_kept(conversation.body.len()) {
-        let known = (past.sent, past.ending);
-        outcome.marks =
-            anchors::place(conversation, policy, (facts, rates), known, cut, outcome, &mut standing);
+        let (sent, ending) = (past.sent, past.ending);
+        let request = anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut };
+        outcome.marks = anchors::place(&request, outcome, &mut standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
     let client = client.filter(|(part, _)| !outcome.drops(part.message as usize));

@@ -55,6 +55,31 @@ pub struct Standing {
     recalls: u32,
 }
 
+/// What was decided about a history, and how much of it was sent before.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// The decisions in force.
+    pub(super) applied: &'a [Applied],
+    /// Messages that an earlier request carried.
+    pub(super) sent: usize,
+}
+
+/// What is reckoned with.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) rates: Rates,
+    /// What may be cleared, and what it is worth.
+    pub(super) settings: &'a Settings,
+}
+
+/// A result as it was sent when it was new.
+struct Sent {
+    bytes: u32,
+    tokens: u32,
+    /// What it says keeps it.
+    is_protected: bool,
+}
+
 impl Standing {
     /// How many messages are in it.
     pub fn messages(&self) -> usize {
@@ -152,13 +177,12 @@ impl Standing {
     pub(super) fn refold(
         &mut self,
         conversation: &Conversation,
-        known: (&[Applied], usize),
+        known: Known<'_>,
         splice: Option<&Splice>,
-        rates: Rates,
-        settings: &Settings,
+        terms: Terms<'_>,
     ) {
         let mut anew = Self::default();
-        anew.advance(conversation, known, 0, rates, settings);
+        anew.advance(conversation, known, 0, terms);
         self.history = anew.history;
         if let Some(splice) = splice {
             self.history.forget(|part| splice.drops(part.message as usize));
@@ -171,15 +195,15 @@ impl Standing {
     }
 
     /// Takes in what the conversation has beyond what is known, each request in its turn, the one that is made
-    /// now included. `applied` are the decisions in force; the first `sent` messages were sent before.
+    /// now included. `hidden` bytes of its prompt are not in its body.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
-        (applied, sent): (&[Applied], usize),
+        known: Known<'_>,
         hidden: u64,
-        rates: Rates,
-        settings: &Settings,
+        terms: Terms<'_>,
     ) {
+        let Known { applied, sent } = known;
         self.recalls = 0;
         let frame = (conversation.body.len() - conversation.array.len()) as u64;
         self.framed = conversation.kept_bytes() as u64;
@@ -190,17 +214,17 @@ impl Standing {
             applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
         for message in self.messages..conversation.messages.len() {
             let recalls = self.recalls;
-            self.message(conversation, message, &decided, rates, settings);
+            self.message(conversation, message, &decided, terms);
             if message < sent {
                 // What was made again before has been counted then.
                 self.recalls = recalls;
             }
         }
         self.messages = conversation.messages.len();
-        self.count(rates, settings);
+        self.count(terms);
         // One that is made again is paid again. What was before the thread was known, nobody knows.
         let before = if sent == 0 { 0.0 } else { self.stake.plain };
-        self.stake.plain = self.before.take().unwrap_or(before) + self.plain(rates);
+        self.stake.plain = self.before.take().unwrap_or(before) + self.plain(terms.rates);
         self.history.settle();
     }
 
@@ -209,13 +233,12 @@ impl Standing {
         conversation: &Conversation,
         message: usize,
         decided: &HashMap<PartId, &Decision>,
-        rates: Rates,
-        settings: &Settings,
+        terms: Terms<'_>,
     ) {
         let index = &conversation.messages[message].index;
         let is_answer = index.role == Role::Assistant;
         if is_answer && !self.answering {
-            self.stake.plain += if self.count(rates, settings) { self.plain(rates) } else { 0.0 };
+            self.stake.plain += if self.count(terms) { self.plain(terms.rates) } else { 0.0 };
             self.history.answered();
             self.counted = false;
         } else if index.starts_turn() {
@@ -237,8 +260,9 @@ impl Standing {
                 }
                 PartKind::ToolResult => {
                     let raw = conversation.bytes_of(id.message, part.span);
-                    let size = (bytes, tokens(conversation, id, part, decision));
-                    self.result(id, part, size, settings.protects(raw), settings);
+                    let tokens = tokens(conversation, id, part, decision);
+                    let sent = Sent { bytes, tokens, is_protected: terms.settings.protects(raw) };
+                    self.result(id, part, &sent, terms.settings);
                 }
                 PartKind::ToolCall => {
                     self.history.part(id, bytes);
@@ -252,7 +276,8 @@ impl Standing {
     }
 
     /// Counts the request that ends with what is known, once. Tells whether it is new.
-    fn count(&mut self, rates: Rates, settings: &Settings) -> bool {
+    fn count(&mut self, terms: Terms<'_>) -> bool {
+        let Terms { rates, settings } = terms;
         let (direct, sent) = self.last;
         let is_new = !std::mem::replace(&mut self.counted, true);
         if is_new {
@@ -281,20 +306,14 @@ impl Standing {
         earlier
     }
 
-    fn result(
-        &mut self,
-        id: PartId,
-        part: &Part,
-        (bytes, tokens): (u32, u32),
-        protected: bool,
-        settings: &Settings,
-    ) {
+    fn result(&mut self, id: PartId, part: &Part, sent: &Sent, settings: &Settings) {
+        let &Sent { bytes, tokens, is_protected } = sent;
         let call = part.call_id.as_deref().and_then(|id| self.calls.get(id)).cloned();
         let known = call.is_some();
         let (deed, tool) = call.unwrap_or_default();
         let named = part.tool.as_deref().unwrap_or(&tool);
         let clearable = known
-            && !protected
+            && !is_protected
             && super::newborn::all_text(part)
             && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
