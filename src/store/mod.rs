@@ -21,6 +21,7 @@ mod schema;
 mod splices;
 pub mod sqlite;
 pub mod summaries;
+mod sweep;
 mod withdrawal;
 mod writer;
 

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, params};
 
@@ -19,6 +20,7 @@ use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
+use super::sweep::Sweep;
 use super::{StoreError, splices, withdrawal};
 use crate::conversation::Digest;
 
@@ -65,8 +67,14 @@ impl Writer {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(Place::of(database)?);
         let missing = Arc::new(Missing::default());
-        let desk =
-            Desk { connection, database, outputs, logs: Logs::new(logs), missing: Arc::clone(&missing) };
+        let desk = Desk {
+            connection,
+            database,
+            outputs,
+            logs: Logs::new(logs),
+            sweep: Sweep::default(),
+            missing: Arc::clone(&missing),
+        };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), missing })
@@ -107,6 +115,7 @@ struct Desk {
     database: Option<Place>,
     outputs: Outputs,
     logs: Logs,
+    sweep: Sweep,
     /// Records that were dropped: their number is written as soon as that is possible.
     missing: Arc<Missing>,
 }
@@ -114,7 +123,15 @@ struct Desk {
 impl Desk {
     fn run(mut self, inbox: &Outlet<Job>) {
         let mut jobs = Vec::new();
-        while inbox.take(&mut jobs) {
+        loop {
+            // What is too old waits while anything is queued, but never for ever.
+            self.sweep.go_on(&mut self.connection, &self.outputs);
+            if !self.sweep.is_done() && !inbox.wait(Duration::ZERO) {
+                continue;
+            }
+            if !inbox.take(&mut jobs) {
+                break;
+            }
             while !jobs.is_empty() {
                 let group = jobs.drain(..jobs.len().min(GROUP)).collect();
                 self.write(group);
@@ -174,7 +191,7 @@ impl Desk {
         }
         self.log(&stored);
         for batch in &stored {
-            self.sweep(batch);
+            self.sweep.begin(batch);
         }
     }
 
@@ -229,23 +246,6 @@ impl Desk {
             if let Err(error) = self.logs.append(conversation, &lines.concat()) {
                 tracing::warn!(%error, conversation, "records could not be logged");
             }
-        }
-    }
-
-    /// A text whose file cannot be removed stays in the list and is tried again with the next sweep.
-    fn sweep(&self, batch: &Batch) {
-        let done = batch.forget_outputs.map_or(Ok(()), |before| {
-            let mut statement = self.connection.prepare("SELECT id FROM outputs WHERE at_ms < ?1")?;
-            let old: Vec<String> =
-                statement.query_map([before], |row| row.get(0))?.collect::<Result<_, _>>()?;
-            for id in old {
-                self.outputs.remove(&id)?;
-                self.connection.execute("DELETE FROM outputs WHERE id = ?1", [id])?;
-            }
-            Ok::<_, StoreError>(())
-        });
-        if let Err(error) = done {
-            tracing::warn!(%error, "old outputs could not be removed");
         }
     }
 }
