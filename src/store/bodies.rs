@@ -2,7 +2,7 @@
 //!
 //! Bodies only: headers, and with them credentials, never come here.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -85,23 +85,30 @@ impl Bodies {
         Ok(Some(body))
     }
 
-    /// Removes the bodies of conversations whose last one was saved before a time.
+    /// Removes the bodies of conversations whose last one was saved before a time. What cannot be removed keeps no
+    /// other, and what is no folder is nobody's.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system says of the first that could not be removed; all others are.
     pub fn sweep(&self, before: SystemTime) -> io::Result<()> {
-        let folders = match fs::read_dir(&self.dir) {
+        let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            folders => folders?,
+            entries => entries?,
         };
-        for folder in folders {
-            let folder = folder?.path();
-            if newest(&folder)?.is_some_and(|newest| newest < before) {
-                fs::remove_dir_all(&folder)?;
-            }
+        let mut done = Ok(());
+        for entry in entries {
+            done = done.and(entry.and_then(|entry| remove_old(&entry, before)));
         }
-        Ok(())
+        done
     }
+}
+
+fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
+    let folder = entry.path();
+    if entry.file_type()?.is_dir() && newest(&folder)?.is_some_and(|newest| newest < before) {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
 }
 
 /// When the last body of a folder was saved.
@@ -157,5 +164,32 @@ mod tests {
         assert!(bodies.path("c", "1", Form::Came).exists());
         bodies.sweep(now + Duration::from_secs(60)).unwrap();
         assert_eq!(fs::read_dir(home.path().join(FOLDER)).unwrap().count(), 0);
+    }
+    #[test]
+    fn what_cannot_be_removed_keeps_no_other() {
+        let home = tempfile::tempdir().unwrap();
+        let bodies = Bodies::below(home.path());
+        let conversations = ["a", "b", "c", "d"];
+        for conversation in conversations {
+            bodies.save(conversation, "1", Form::Came, b"{}").unwrap();
+        }
+        let dir = home.path().join(FOLDER);
+        let elsewhere = home.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("mine"), "").unwrap();
+        for stray in ["a file", "z"] {
+            fs::write(dir.join(stray), "").unwrap();
+        }
+        for (link, target) in [("a link", &elsewhere), ("y", &home.path().join("nowhere"))] {
+            std::os::unix::fs::symlink(target, dir.join(link)).unwrap();
+        }
+        let now = SystemTime::now();
+        bodies.sweep(now - Duration::from_secs(60)).unwrap();
+        assert!(conversations.iter().all(|one| bodies.path(one, "1", Form::Came).exists()));
+        bodies.sweep(now + Duration::from_secs(60)).unwrap();
+        assert!(!conversations.iter().any(|one| bodies.path(one, "1", Form::Came).exists()));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 4, "what is no folder stays");
+        assert!(elsewhere.join("mine").exists());
+        assert!(Bodies::below(&dir.join("z")).sweep(now).is_err());
     }
 }
