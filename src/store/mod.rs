@@ -52,7 +52,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when they cannot be read.
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError>;
 
-    /// The splices of which one of these histories is exactly what they replace, whether they hold or not.
+    /// The splices of which one of these histories is exactly what they replace, whether they hold or not. One that is
+    /// damaged is none.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.

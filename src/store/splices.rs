@@ -1,11 +1,11 @@
 //! The table of splices.
 //!
-//! A splice is found only by the history that it replaces, and is never changed. Rows that cannot be read are no
-//! splices: what they took is then sent again.
+//! A splice is found only by the history that it replaces, and is never changed. A row that cannot be read is no splice:
+//! what it took is sent again, since nobody knows what stood there, and all else goes on as it was decided.
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
@@ -21,21 +21,23 @@ pub(super) fn find(connection: &Connection, chains: &[Chain]) -> Result<Vec<Stor
     for chain in chains {
         let mut rows = statement.query([chain.0.0])?;
         while let Some(row) = rows.next()? {
-            let chain_in = |column: usize| -> Result<Chain, StoreError> {
-                let bytes: Vec<u8> = row.get(column)?;
-                digest(&bytes).map(Chain).ok_or(StoreError::Damaged)
-            };
-            let splice: String = row.get(2)?;
-            let splice = from_text(&splice).ok_or(StoreError::Damaged)?;
-            found.push(StoredSplice {
-                chain: *chain,
-                since: chain_in(0)?,
-                root: chain_in(1)?,
-                splice: Arc::new(splice),
-            });
+            match stored(*chain, row) {
+                Some(splice) => found.push(splice),
+                None => tracing::warn!("a stored splice is damaged: what it took is sent again"),
+            }
         }
     }
     Ok(found)
+}
+
+fn stored(chain: Chain, row: &Row<'_>) -> Option<StoredSplice> {
+    let chain_in = |column: usize| {
+        let bytes: Vec<u8> = row.get(column).ok()?;
+        digest(&bytes).map(Chain)
+    };
+    let splice: String = row.get(2).ok()?;
+    let splice = Arc::new(from_text(&splice)?);
+    Some(StoredSplice { chain, since: chain_in(0)?, root: chain_in(1)?, splice })
 }
 
 /// The newest splice with this rule, end, and sizes in bytes before and after, whatever history it stands in.
@@ -48,8 +50,7 @@ pub(super) fn like(
     let mut statement = connection.prepare_cached("SELECT splice FROM splices ORDER BY at_ms DESC")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let splice: String = row.get(0)?;
-        let splice = from_text(&splice).filter(|splice| {
+        let splice = row.get(0).ok().and_then(|splice: String| from_text(&splice)).filter(|splice| {
             (&*splice.rule, splice.end()) == (rule, end as usize)
                 && (splice.bytes_before, splice.bytes_after) == sizes
         });

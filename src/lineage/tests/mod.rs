@@ -19,7 +19,7 @@ use crate::store::{Batch, Outputs, Sqlite, Store};
 
 /// A gateway's lineage.
 struct Desk {
-    _home: Option<TempDir>,
+    home: Option<TempDir>,
     store: Arc<dyn Store>,
     lineage: Lineage,
     root: Chain,
@@ -31,12 +31,12 @@ impl Desk {
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path().join("outputs"));
         let store = Sqlite::open(&home.path().join("a.db"), outputs, home.path().join("logs"), 64).unwrap();
-        Self { _home: Some(home), ..Self::on(Arc::new(store), 0) }
+        Self { home: Some(home), ..Self::on(Arc::new(store), 0) }
     }
 
     fn on(store: Arc<dyn Store>, ids: u32) -> Self {
         let lineage = Lineage::new(Arc::clone(&store), Memory::new(1 << 20));
-        Self { _home: None, store, lineage, root: Chain::root("x", b"me"), ids: Cell::new(ids) }
+        Self { home: None, store, lineage, root: Chain::root("x", b"me"), ids: Cell::new(ids) }
     }
 
     /// The same store, with nothing remembered above it.

@@ -85,3 +85,22 @@ fn splices_hold_since_they_were_sent() {
         assert!(place.splice.is_none());
     }
 }
+
+/// What a splice took that cannot be read any more is sent again. What was decided about the rest still holds.
+#[test]
+fn a_damaged_splice_costs_no_decision() {
+    let desk = Desk::new();
+    let request = talk("u c1 r1 a u:b a u:c");
+    let place = desk.place(&session("s"), &request);
+    let applied: Arc<[Applied]> = vec![decided(&request, 2, "short")].into();
+    let mut batch = desk.lineage.batch(&place, desk.root, &applied, 1, 9);
+    batch.splices.extend(desk.lineage.spliced(&request, &place, &splice(4, "note")));
+    desk.commit(batch);
+    let next = || desk.restarted().place(&session("s"), &talk("u c1 r1 a u:b a u:c a u:d"));
+    assert!(next().splice.is_some());
+    let home = desk.home.as_ref().unwrap().path();
+    let database = rusqlite::Connection::open(home.join("a.db")).unwrap();
+    assert_eq!(database.execute("UPDATE splices SET splice = '{'", []).unwrap(), 1);
+    assert!(next().splice.is_none());
+    assert_eq!((texts(&next()), next().relation), (vec!["2:short".to_owned()], Relation::Continue));
+}

@@ -412,6 +412,26 @@ fn splices_are_found_by_what_they_replace() {
     assert_eq!(store.splices(&[chain("n")]).unwrap(), []);
 }
 
+/// A splice that cannot be read hides no other.
+#[test]
+fn damaged_splices_are_none() {
+    for damage in [
+        "splice = 'nonsense'",
+        "splice = replace(splice, 'answer', 'unheard of')",
+        "splice = x'ff'",
+        "root = x'00'",
+        "root = 'text'",
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        let (one, two) = (spliced("m", "n", "one"), spliced("m", "o", "two"));
+        wait(store.commit(Batch { splices: vec![one.clone(), two], ..Batch::default() })).unwrap();
+        let damage = format!("UPDATE splices SET {damage} WHERE since = ?1");
+        assert_eq!(bench.database().execute(&damage, [chain("o").0.0]).unwrap(), 1);
+        assert_eq!(store.splices(&[chain("m")]).unwrap(), [one], "{damage}");
+    }
+}
+
 #[test]
 fn damaged_rows_are_errors() {
     for (damage, broken) in [
