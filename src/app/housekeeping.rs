@@ -1,5 +1,6 @@
 //! The thread for what no request waits for: the admin listener, and removing what is too old.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -42,21 +43,25 @@ pub(super) fn start(
     };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
         runtime.block_on(async {
-            let admin = async {
-                match admin {
-                    Some(bound) => bound.serve(pages).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let admin = lasting(admin.map(|bound| bound.serve(pages)));
             tokio::select! {
                 _ = shutdown.wait_for(|begun| *begun) => {}
-                failed = admin => tracing::error!(?failed, "the admin listener ended"),
+                never = admin => match never {},
                 () = sweep(&core, &bodies, outputs, ledger) => {}
             }
         });
         // Nobody waits any more for what is being read of the books.
         runtime.shutdown_background();
     })
+}
+
+/// Serves, and never ends: what else is done here goes on without the listener.
+async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infallible {
+    if let Some(admin) = admin {
+        let ended = admin.await;
+        tracing::error!(?ended, "the admin listener ended");
+    }
+    std::future::pending().await
 }
 
 async fn sweep(core: &Core, bodies: &Bodies, outputs: Duration, ledger: Option<Duration>) {
@@ -81,5 +86,22 @@ fn sweep_batch(now_ms: i64, outputs: Duration, ledger: Option<Duration>) -> Batc
         forget_ledger: ledger.map(before),
         at_ms: now_ms,
         ..Batch::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn an_admin_listener_that_ends_ends_nothing_else() {
+        for served in [Ok(()), Err(io::ErrorKind::Other.into())] {
+            let mut lasting = pin!(lasting(Some(std::future::ready(served))));
+            let mut context = Context::from_waker(Waker::noop());
+            assert_eq!(lasting.as_mut().poll(&mut context), Poll::Pending);
+        }
     }
 }
