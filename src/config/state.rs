@@ -46,7 +46,7 @@ pub struct Ledger {
     pub record: Record,
     /// Tokens are counted with a tokenizer, not only estimated by bytes.
     pub count_tokens: bool,
-    /// How long records are kept.
+    /// How long records are kept, and logs to which none is added.
     pub retention: Retention,
 }
 

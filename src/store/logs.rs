@@ -1,10 +1,13 @@
 //! One file of records per conversation, made to be read with `less` and `jq`.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, DirEntry, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Deserialize;
 
 use super::outputs::create_private;
 use super::place::Place;
@@ -12,6 +15,12 @@ use crate::conversation::Digest;
 
 /// Files that are kept open at most.
 const OPEN: usize = 64;
+
+/// What the names of the files end with.
+const ENDING: &str = ".jsonl";
+
+/// How far into a file a record is looked for, in bytes. Lines are far shorter.
+const LOOKED_AT: u64 = 64 << 10;
 
 /// The folder of the logs.
 pub(super) struct Logs {
@@ -22,6 +31,10 @@ pub(super) struct Logs {
 impl Logs {
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir, open: HashMap::new() }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Appends whole lines, a record each, to their conversation's file.
@@ -62,6 +75,33 @@ impl Logs {
     }
 }
 
+/// Removes what stands in the folder, if it is a log to which nothing was added since a time. Whoever has it open notices
+/// and begins it again.
+pub(super) fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
+    let found = entry.metadata()?;
+    if found.is_file() && found.modified()? < before && is_log(entry)? {
+        fs::remove_file(entry.path())?;
+    }
+    Ok(())
+}
+
+/// Whether a file is called what the log of the conversation in it is called: the folder may be anyone's.
+fn is_log(entry: &DirEntry) -> io::Result<bool> {
+    let name = entry.file_name();
+    let Some(name) = name.to_str().filter(|name| name.ends_with(ENDING)) else { return Ok(false) };
+    let mut beginning = Vec::new();
+    File::open(entry.path())?.take(LOOKED_AT).read_to_end(&mut beginning)?;
+    let mut records =
+        beginning.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    Ok(records.any(|Booked { conversation }| file_name(&conversation) == name))
+}
+
+/// What a line says about where it belongs.
+#[derive(Deserialize)]
+struct Booked {
+    conversation: String,
+}
+
 /// Whether the last line was not written to its end: what follows must not be taken for a part of it.
 fn is_torn(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(false) };
@@ -71,7 +111,7 @@ fn is_torn(file: &File) -> io::Result<bool> {
 
 /// The file of a conversation.
 pub fn file_name(conversation: &str) -> String {
-    format!("{}.jsonl", stem(conversation))
+    format!("{}{ENDING}", stem(conversation))
 }
 
 /// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are
@@ -90,6 +130,8 @@ pub fn stem(conversation: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -144,5 +186,37 @@ mod tests {
             logs.append("c", "4\n").unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
+    }
+    /// Old logs go, and nothing that is no log; a conversation that goes on begins its own again.
+    #[test]
+    fn old_logs_are_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let mut logs = Logs::new(home.path().to_owned());
+        let line =
+            |conversation: &str| format!("{{\"time\":\"t\",\"conversation\":\"{conversation}\",\"n\":1}}\n");
+        logs.append("a/b", &line("a/b")).unwrap();
+        for (name, text, goes) in [
+            ("c.jsonl", line("c"), true),
+            ("d.jsonl", format!("{{\"ti\n{}", line("d")), true),
+            ("e.jsonl", line("c"), false),
+            ("f.jsonl", "{\"mine\":1}\n".to_owned(), false),
+            ("g.jsonl", String::new(), false),
+            ("h.jsonl.1", line("h"), false),
+            ("i.txt", line("i"), false),
+        ] {
+            let path = home.path().join(name);
+            fs::write(&path, text).unwrap();
+            let now = SystemTime::now();
+            for (before, is_left) in
+                [(now - Duration::from_secs(60), true), (now + Duration::from_secs(60), !goes)]
+            {
+                let entries = fs::read_dir(home.path()).unwrap().map(Result::unwrap);
+                entries.for_each(|entry| remove_old(&entry, before).unwrap());
+                assert_eq!(path.exists(), is_left, "{name}");
+            }
+        }
+        assert!(!home.path().join(file_name("a/b")).exists());
+        logs.append("a/b", "2\n").unwrap();
+        assert_eq!(fs::read_to_string(home.path().join(file_name("a/b"))).unwrap(), "2\n");
     }
 }

@@ -124,7 +124,7 @@ pub struct Batch {
     pub ledger: Vec<LedgerRow>,
     /// Full texts that were last in use before this time are forgotten.
     pub forget_outputs: Option<i64>,
-    /// Ledger rows from before this time are forgotten.
+    /// Ledger rows from before this time are forgotten, and logs to which nothing was added since.
     pub forget_ledger: Option<i64>,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,

@@ -3,32 +3,40 @@
 //! It is the writing thread's work, in short turns: between two of them it writes what requests wait for. What cannot be
 //! removed stays and is tried again with the next sweep; it never keeps the rest.
 
+use std::fs::{self, ReadDir};
 use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
+use super::logs::{self, Logs};
 use super::outputs::Outputs;
 use super::{Batch, StoreError};
 
-/// What one turn removes at most.
+/// What one turn removes, or looks at in a folder, at most.
 const TURN: usize = 200;
 
 /// What is left to remove.
 #[derive(Default)]
 pub(super) struct Sweep {
     outputs: Option<OldOutputs>,
+    logs: Option<OldLogs>,
 }
 
 impl Sweep {
     /// Begins what a batch asks for. Of two that ask for the same the later knows better.
-    pub(super) fn begin(&mut self, batch: &Batch) {
+    pub(super) fn begin(&mut self, batch: &Batch, logs: &Logs) {
         if let Some(before) = batch.forget_outputs {
             self.outputs = Some(OldOutputs { before, ..OldOutputs::default() });
+        }
+        if let Some(before) = batch.forget_ledger {
+            self.logs = Some(OldLogs::new(before, logs.dir().to_owned()));
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.outputs.is_none()
+        self.outputs.is_none() && self.logs.is_none()
     }
 
     /// Takes a turn.
@@ -39,10 +47,74 @@ impl Sweep {
                 false
             });
             if !goes_on {
-                old.tell();
+                old.kept.tell("old outputs could not be removed");
                 self.outputs = None;
             }
         }
+        if let Some(old) = &mut self.logs
+            && !old.turn()
+        {
+            old.kept.tell("old logs of conversations could not be removed");
+            self.logs = None;
+        }
+    }
+}
+
+/// Files that could not be removed: how many, and why the first of them.
+#[derive(Default)]
+struct Kept(Option<(u32, io::Error)>);
+
+impl Kept {
+    fn add(&mut self, error: io::Error) {
+        self.0.get_or_insert((0, error)).0 += 1;
+    }
+
+    fn tell(&self, what: &str) {
+        if let Some((files, error)) = &self.0 {
+            tracing::warn!(files, %error, "{what}");
+        }
+    }
+}
+
+/// Logs of conversations to which nothing was added since a time.
+struct OldLogs {
+    before: SystemTime,
+    dir: PathBuf,
+    /// What is left of the folder, once it has been opened.
+    entries: Option<ReadDir>,
+    kept: Kept,
+}
+
+impl OldLogs {
+    fn new(before: i64, dir: PathBuf) -> Self {
+        let before = UNIX_EPOCH + Duration::from_millis(u64::try_from(before).unwrap_or(0));
+        Self { before, dir, entries: None, kept: Kept::default() }
+    }
+
+    /// Looks at some; whether there may be more.
+    fn turn(&mut self) -> bool {
+        let entries = match &mut self.entries {
+            Some(entries) => entries,
+            None => match fs::read_dir(&self.dir) {
+                Ok(entries) => self.entries.insert(entries),
+                Err(error) => {
+                    // Nothing has been logged yet.
+                    if error.kind() != io::ErrorKind::NotFound {
+                        self.kept.add(error);
+                    }
+                    return false;
+                }
+            },
+        };
+        for _ in 0..TURN {
+            let Some(entry) = entries.next() else { return false };
+            // A folder that cannot be read says so for ever.
+            let Ok(entry) = entry.map_err(|error| self.kept.add(error)) else { return false };
+            if let Err(error) = logs::remove_old(&entry, self.before) {
+                self.kept.add(error);
+            }
+        }
+        true
     }
 }
 
@@ -52,8 +124,7 @@ struct OldOutputs {
     before: i64,
     /// The last one that was looked at.
     after: String,
-    /// How many could not be removed, and why the first of them.
-    kept: Option<(u32, io::Error)>,
+    kept: Kept,
 }
 
 impl OldOutputs {
@@ -69,19 +140,13 @@ impl OldOutputs {
                 Ok(()) => {
                     transaction.prepare_cached("DELETE FROM outputs WHERE id = ?1")?.execute([id])?;
                 }
-                Err(error) => self.kept.get_or_insert((0, error)).0 += 1,
+                Err(error) => self.kept.add(error),
             }
         }
         transaction.commit()?;
         let goes_on = old.len() == TURN;
         self.after = old.into_iter().next_back().unwrap_or_default();
         Ok(goes_on)
-    }
-
-    fn tell(&self) {
-        if let Some((outputs, error)) = &self.kept {
-            tracing::warn!(outputs, %error, "old outputs could not be removed");
-        }
     }
 }
 
@@ -110,10 +175,10 @@ mod tests {
             std::fs::remove_file(outputs.path(&ids[stuck])).unwrap();
             std::fs::create_dir(outputs.path(&ids[stuck])).unwrap();
         }
-        let mut sweep = Sweep::default();
-        sweep.begin(&Batch::default());
+        let (mut sweep, logs) = (Sweep::default(), Logs::new(home.path().join("logs")));
+        sweep.begin(&Batch::default(), &logs);
         assert!(sweep.is_done());
-        sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() });
+        sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &logs);
         let all = ids.len();
         for (left, is_done) in [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, true)]
         {
@@ -122,6 +187,32 @@ mod tests {
             let there = ids.iter().filter(|id| outputs.path(id).exists()).count();
             assert_eq!((listed, there, sweep.is_done()), (left, left, is_done));
             sweep.go_on(&mut connection, &outputs);
+        }
+    }
+    /// Logs go with the records, whatever else is in their folder, and come back when their conversation goes on.
+    #[test]
+    fn logs_go_in_turns() {
+        let home = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        let outputs = Outputs::new(home.path().join("outputs"));
+        let mut logs = Logs::new(home.path().join("logs"));
+        let mut sweep = Sweep::default();
+        let count = || fs::read_dir(home.path().join("logs")).map_or(0, Iterator::count);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+        let all = 2 * TURN + 1;
+        for (before, left) in
+            [(now + 60_000, [0; 3]), (now - 60_000, [all; 3]), (now + 60_000, [all - TURN, 1, 0])]
+        {
+            sweep.begin(&Batch { forget_ledger: Some(before), ..Batch::default() }, &logs);
+            for left in left {
+                sweep.go_on(&mut connection, &outputs);
+                assert_eq!(count(), left);
+            }
+            assert!(sweep.is_done());
+            for n in 0..all {
+                logs.append(&n.to_string(), &format!("{{\"conversation\":\"{n}\"}}\n")).unwrap();
+            }
+            assert_eq!(count(), all);
         }
     }
 }

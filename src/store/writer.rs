@@ -191,7 +191,7 @@ impl Desk {
         }
         self.log(&stored);
         for batch in &stored {
-            self.sweep.begin(batch);
+            self.sweep.begin(batch, &self.logs);
         }
     }
 
