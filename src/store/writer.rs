@@ -387,7 +387,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         crate::store::schema::prepare(&connection).unwrap();
         let (outputs, logs) = (Outputs::new(home.join("outputs")), Logs::new(home.join("logs")));
-        Desk { connection, database: None, outputs, logs, missing: Arc::default() }
+        Desk { connection, database: None, outputs, logs, sweep: Sweep::default(), missing: Arc::default() }
     }
 
     fn job() -> (Job, Stored) {
