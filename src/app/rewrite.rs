@@ -475,7 +475,7 @@ impl<'a> Request<'a> {
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
-        let is_whole = self.conversation.continues.is_none();
+        let is_whole = self.conversation.is_whole();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         Facts {
             caller: self.caller.clone(),

@@ -43,7 +43,8 @@ pub(super) struct Facts {
     pub(super) place: Option<Place>,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
-    /// Bytes of those that are sent which are no text; `None`: the body does not hold the whole prompt.
+    /// Bytes of those that are sent which are no text; `None`: the prompt that is billed is not what the body
+    /// holds.
     pub(super) encoded: Option<u64>,
     pub(super) state: State,
     pub(super) why: Option<String>,

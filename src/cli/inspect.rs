@@ -86,9 +86,15 @@ fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
             lines.push(format!("{what}: {}", names.join(", ")));
         }
     }
+    if history.found.entries.iter().any(|entry| entry.record.edits.deferred.is_some()) {
+        lines.push(DEFERRED.to_owned());
+    }
     lines.push(String::new());
     lines
 }
+
+/// What is said where the provider was asked to make room.
+const DEFERRED: &str = "the provider is asked to make room by itself: nothing old is cleared or summed up here unless the window forces it";
 
 const COLUMNS: [(&str, Align); 9] = [
     ("n", Align::Right),

@@ -321,6 +321,8 @@ pub struct Conversation {
     pub continues: Option<Box<str>>,
     /// The client asks the provider, with a word of the dialect's own, to sum up the history.
     pub asks_for_summary: bool,
+    /// The client has the provider take old parts out of the prompt, or sum them up, where it finds it too long.
+    pub asks_for_edits: bool,
     /// The instructions around the messages, where they are one text that may be sent as two: its literal.
     pub system: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
@@ -351,6 +353,11 @@ impl Conversation {
     /// The text of the instructions, if they are one that may be sent as two.
     pub fn instructions(&self) -> Option<Cow<'_, str>> {
         json::string::decode(self.system?.of(&self.body))
+    }
+
+    /// Whether the provider's figures are of what the body holds: it neither has more of the history, nor takes any out.
+    pub fn is_whole(&self) -> bool {
+        self.continues.is_none() && !self.asks_for_edits
     }
 
     /// Whether the history carries reasoning.

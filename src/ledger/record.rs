@@ -233,6 +233,9 @@ pub struct Edits {
     pub state: Word,
     /// Why it was not read or not edited, where that is not by plan.
     pub why: Option<String>,
+    /// Who is left to clear and sum up what is old, because the client asks it to, unless the window forces it here:
+    /// `provider`; null: nobody else.
+    pub deferred: Option<Word>,
     /// Parts sent in another form than they came, by what changed them.
     pub parts: BTreeMap<String, u32>,
     /// How many of these were decided with this request.
@@ -577,7 +580,7 @@ mod tests {
             r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
             r#""assistant":900,"reasoning":60,"results":28912},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
-            r#""edits":{"state":"edited","why":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
+            r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,

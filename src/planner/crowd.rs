@@ -21,7 +21,7 @@ impl Before<'_> {
         level: &Level,
         recall: Recall<'_>,
     ) -> Option<Change> {
-        if self.sent == 0 || self.sent >= self.conversation.messages.len() {
+        if level.defers || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return None;
         }
         let most = policy.ladder.messages.filter(|most| policy.ladder.enabled && level.messages > *most);

@@ -217,7 +217,14 @@ impl Before<'_> {
                 _ => gauge.estimated(),
             }
         });
-        Level { prompt_tokens, gauge, reading: None, clearable_bytes: 0, messages: self.sent_messages() }
+        Level {
+            prompt_tokens,
+            gauge,
+            reading: None,
+            clearable_bytes: 0,
+            messages: self.sent_messages(),
+            defers: self.conversation.asks_for_edits,
+        }
     }
 
     /// Bytes of the request as it would be sent, as far as they are read as text.

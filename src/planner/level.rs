@@ -25,6 +25,8 @@ pub struct Level {
     pub clearable_bytes: u64,
     /// Messages, as they would be sent.
     pub messages: u32,
+    /// The provider was asked to make room by itself: only what the window forces is done.
+    pub defers: bool,
 }
 
 impl Level {

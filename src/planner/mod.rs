@@ -306,7 +306,7 @@ fn old_parts(
     let room = room.or_else(|| before.thin_out(ready, policy, &level, recall));
     let (change, next) = match room.filter(|_| may_change) {
         Some(change) => (Some(change), None),
-        None if may_change => before.clearing(policy, recall),
+        None if may_change && !level.defers => before.clearing(policy, recall),
         None => (None, None),
     };
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));

@@ -98,6 +98,11 @@ impl Before<'_> {
         if let Some(overflow) = self.facts.overflow {
             return Some(self.overflown(gauge, overflow.prompt, policy));
         }
+        // What the provider takes out by itself stands in no estimate, only in its own figure.
+        let is_forced = self.facts.measured.is_some() && level.prompt_tokens >= gauge.usable();
+        if level.defers && !is_forced {
+            return None;
+        }
         let excess = gauge.excess(&policy.window);
         if excess == 0 || self.sent == 0 || is_again {
             return None;

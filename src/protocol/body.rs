@@ -149,6 +149,22 @@ impl Document {
         }
     }
 
+    /// Whether one of the objects in a list has a type that begins with one of some words.
+    ///
+    /// # Errors
+    /// When such an object can be read in two ways.
+    pub(crate) fn lists_type(&self, list: Option<Value>, words: &[&str]) -> Result<bool, Unread> {
+        let Some(list) = list.filter(|list| list.kind == Kind::Array) else { return Ok(false) };
+        for item in scan::items(&self.bytes, list.span)?.into_iter().filter(|item| item.kind == Kind::Object)
+        {
+            let kind = Object::read(&self.bytes, item)?.text("type").unwrap_or_default();
+            if words.iter().any(|word| kind.starts_with(word)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads the list of messages, those seen before from the memo. `index` reads one message from its own bytes.
     ///
     /// # Errors

@@ -387,6 +387,46 @@ mod tests {
     }
 
     #[test]
+    fn who_is_asked_to_edit_the_context() {
+        let edits = |kinds: &[&str]| {
+            let edits: Vec<String> = kinds.iter().map(|kind| format!(r#"{{"type":"{kind}"}}"#)).collect();
+            format!(r#""context_management":{{"edits":[{}]}}"#, edits.join(","))
+        };
+        let (cleared, thought) = ("clear_tool_uses_20250919", "clear_thinking_20251015");
+        let compacted =
+            r#""context_management":[{"type":"compaction","compact_threshold":200000}]"#.to_owned();
+        for (protocol, list, member, expected) in [
+            ("anthropic", "messages", edits(&[cleared]), true),
+            ("anthropic", "messages", edits(&[thought, "compact_20260112"]), true),
+            // Claude Code sends this with every request.
+            ("anthropic", "messages", edits(&[thought]), false),
+            ("anthropic", "messages", edits(&[]), false),
+            ("anthropic", "messages", edits(&["new"]), false),
+            ("anthropic", "messages", r#""context_management":null"#.to_owned(), false),
+            ("anthropic", "messages", r#""context_management":{"edits":[1,{"type":2}]}"#.to_owned(), false),
+            ("anthropic", "messages", compacted.clone(), false),
+            ("openai-responses", "input", compacted.clone(), true),
+            ("openai-responses", "input", r#""context_management":[]"#.to_owned(), false),
+            ("openai-responses", "input", r#""truncation":"auto""#.to_owned(), true),
+            ("openai-responses", "input", r#""truncation":"disabled""#.to_owned(), false),
+            ("openai-responses", "input", edits(&[cleared]), false),
+            ("openai-chat", "messages", compacted.clone(), false),
+            ("gemini", "contents", compacted, false),
+        ] {
+            let body = Bytes::from(format!(r#"{{"{list}":[],{member}}}"#));
+            let read = named(protocol).unwrap().index(&body, &NoMemo).unwrap();
+            assert_eq!(read.asks_for_edits, expected, "{protocol} {member}");
+        }
+        for member in [
+            r#""context_management":{"edits":[],"edits":[]}"#,
+            r#""context_management":{"edits":[{"type":"a","type":"b"}]}"#,
+        ] {
+            let body = Bytes::from(format!(r#"{{"messages":[],{member}}}"#));
+            assert!(named("anthropic").unwrap().index(&body, &NoMemo).is_err(), "{member}");
+        }
+    }
+
+    #[test]
     fn how_long_an_answer_may_be() {
         for (protocol, list, frame, expected) in [
             ("anthropic", "messages", r#""max_tokens":4096"#, Some(4096)),

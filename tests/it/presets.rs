@@ -152,8 +152,14 @@ fn a_window_manager_acts_in_steps() {
 fn messages_are_counted_as_there() {
     for (name, few, many) in [("temporal", 249, 250), ("picoclaw", 20, 21)] {
         let window = preset(name).policy.window;
-        let level =
-            |messages| Level { prompt_tokens: 0, gauge: None, reading: None, clearable_bytes: 0, messages };
+        let level = |messages| Level {
+            prompt_tokens: 0,
+            gauge: None,
+            reading: None,
+            clearable_bytes: 0,
+            messages,
+            defers: false,
+        };
         assert!(!level(few).is_crowded(&window) && level(many).is_crowded(&window), "{name}");
     }
     assert_eq!(preset("openmanus").policy.ladder.messages, Some(100));

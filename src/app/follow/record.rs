@@ -147,6 +147,7 @@ impl Follow {
         Edits {
             state: self.facts.state.as_str().into(),
             why: self.facts.why.clone(),
+            deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
             decided: self.facts.fresh as u32,
             made: self.made(),

@@ -196,6 +196,7 @@ impl Summaries {
         if !terms.settings.enabled
             || !terms.is_due(level)
             || conversation.continues.is_some()
+            || level.defers
             || !self.summarizer.takes(thread)
         {
             return None;

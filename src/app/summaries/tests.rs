@@ -207,6 +207,7 @@ fn due(
         reading: None,
         clearable_bytes: 0,
         messages: conversation.messages.len() as u32,
+        defers: conversation.asks_for_edits,
     };
     summaries.due(Seen {
         protocol: protocol::named("openai-chat").unwrap(),
@@ -244,6 +245,19 @@ fn what_was_made_elsewhere_is_not_made_again() {
     assert!(ready(&other));
     assert!(!ready(&full) && waited(&full) && ready(&full));
     assert!(!waited(&full), "there is no other");
+}
+
+/// Where the provider is asked to sum up, nobody else is paid for it.
+#[test]
+fn none_is_made_where_the_provider_is_asked_for_one() {
+    let (_home, store) = on_disk();
+    let terms = terms(None, &Policy::default());
+    for (asks_for_edits, expected) in [(false, true), (true, false)] {
+        let conversation = Conversation { asks_for_edits, ..talk("ucccccccc", &[]) };
+        let ours = place(&conversation, Chain::root("x", b""));
+        let made = due(&summaries(&store), (&conversation, &ours), &terms, "m");
+        assert_eq!(made.is_some(), expected, "{asks_for_edits}");
+    }
 }
 
 /// Of a thread's own summary and its parent's, the one that stands for more counts: the other is not waited for.

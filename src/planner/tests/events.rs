@@ -101,6 +101,50 @@ fn event(before: &str, then: &str, policy: &Policy, facts: &Facts) -> (Option<Re
     (outcome.event.map(|event| event.reason), cleared.map(|applied| applied.part.message).collect())
 }
 
+/// What the provider is asked to do is not done here too, unless its own figure says that the window is full.
+#[test]
+fn the_providers_own_edits_come_first() {
+    const BEFORE: &str = "u 4000 4000 100 4000";
+    let usual = Facts::default();
+    let refused = Facts { overflow: Some(Overflow::default()), ..usual };
+    let full = |tokens| Facts { window: Some(10_000), measured: Some((9, tokens)), ..usual };
+    for (reason, facts, is_forced) in [
+        (Reason::Eager, usual, false),
+        (Reason::Cold, Facts { cold: true, ..usual }, false),
+        (Reason::Budget, Facts { over_budget: true, ..usual }, false),
+        // An estimate knows nothing of what the provider takes out.
+        (Reason::Window, Facts { window: Some(2_000), ..usual }, false),
+        // Beyond the trigger, and not beyond what fits.
+        (Reason::Window, full(5_500), false),
+        (Reason::Window, full(5_900), true),
+        (Reason::Window, refused, true),
+    ] {
+        for (defers, is_due) in [(false, true), (true, is_forced)] {
+            let asked = |words: &str| Conversation { asks_for_edits: defers, ..talk(&self::words(words)) };
+            let mut thread = Thread::default();
+            thread.send(&asked(BEFORE), &policy(reason), &usual, true);
+            let outcome = thread.send(&asked(&format!("{BEFORE} a u")), &policy(reason), &facts, true);
+            assert_eq!(outcome.event.is_some(), is_due, "{reason:?} {defers} {facts:?}");
+            assert_eq!(outcome.level.unwrap().defers, defers);
+        }
+    }
+}
+
+/// A client that asks the provider later on gets what was decided before, and nothing more.
+#[test]
+fn what_was_cleared_before_the_provider_was_asked_stays_so() {
+    let (policy, facts, mut thread) = (policy(Reason::Eager), Facts::default(), Thread::default());
+    let mut sent = Vec::new();
+    for (words, defers) in
+        [("u 4000", false), ("u 4000 300", false), ("u 4000 300 300", true), ("u 4000 300 300 300", false)]
+    {
+        let talk = Conversation { asks_for_edits: defers, ..talk(&self::words(words)) };
+        let outcome = thread.send(&talk, &policy, &facts, true);
+        sent.push((outcome.event.is_some(), outcome.applied.len()));
+    }
+    assert_eq!(sent, [(false, 0), (true, 1), (false, 1), (true, 3)]);
+}
+
 #[test]
 fn reasons() {
     const BEFORE: &str = "u 4000 4000 100 4000";

@@ -41,6 +41,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         asks_for_summary: frame
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
+        asks_for_edits: asks_for_edits(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),
         body: frame.bytes,
@@ -53,6 +54,16 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
         return Ok(None);
     }
     Ok(Some(frame.inner_text("thread", "previous_message_id")?.unwrap_or_default()))
+}
+
+/// Whether the provider is to clear old results, or to compact the history, by itself. What it does with old reasoning
+/// takes nothing from what is cleared here.
+fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
+    let Some(management) = frame.get("context_management").filter(|value| value.kind == Kind::Object) else {
+        return Ok(false);
+    };
+    let edits = Object::read(&frame.bytes, management)?.get("edits");
+    frame.lists_type(edits, &["clear_tool_uses", "compact"])
 }
 
 /// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.

@@ -29,6 +29,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         keeps_ms: None,
         continues: None,
         asks_for_summary: false,
+        asks_for_edits: false,
         system: None,
         marks: None,
         body: frame.bytes,

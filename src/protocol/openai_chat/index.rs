@@ -32,6 +32,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         keeps_ms: openai::keeps_ms(&frame),
         continues: None,
         asks_for_summary: false,
+        asks_for_edits: false,
         system: None,
         marks: None,
         body: frame.bytes,

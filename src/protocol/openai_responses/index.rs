@@ -89,6 +89,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         keeps_ms: openai::keeps_ms(&frame),
         continues: continues(&frame)?,
         asks_for_summary,
+        asks_for_edits: asks_for_edits(&frame)?,
         system: None,
         marks: None,
         body: frame.bytes,
@@ -107,6 +108,12 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
         frame.inner_text("conversation", "id")?,
     ];
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
+}
+
+/// Whether the provider is to compact the history, or to drop the oldest of it, by itself.
+fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
+    let truncates = frame.text("truncation").as_deref() == Some("auto");
+    Ok(truncates || frame.lists_type(frame.get("context_management"), &["compact"])?)
 }
 
 /// Whether an item asks for a compaction of all before it.
