@@ -96,6 +96,10 @@ impl Page {
         let zones = sums.zones.iter().map(|(zone, count)| (&**zone, *count));
         self.labelled("prompts_total", "Prompts by how full the model's window was", "zone", zones);
         self.plain("spikes_total", "Prompts that grew much faster than was usual", sums.spikes);
+        let loops = sums.doom_loops.iter().map(|(results, count)| (*results, *count));
+        let help =
+            "Requests whose turn ends in the same call three times or more, by how the results compare";
+        self.labelled("doom_loops_total", help, "results", loops);
     }
 
     /// A metric with one value.
@@ -128,7 +132,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::app::tally::Tally;
-    use crate::ledger::{Cost, Edits, Event, Record, Window};
+    use crate::ledger::{Cost, DoomLoop, Edits, Event, Record, Window};
     use crate::usage::Tokens;
 
     #[test]
@@ -142,6 +146,7 @@ mod tests {
             net_saved: Some(-250_000_000_000),
             edits: Edits { state: "edited".into(), event, ..Edits::default() },
             window: Some(Window { zone_sent: Some("green".into()), ..Window::default() }),
+            doom_loop: Some(DoomLoop { same_results: Some(true), ..DoomLoop::default() }),
             ..Record::default()
         });
         tally.book(&Record { status: Some(200), ..Record::default() });
@@ -166,6 +171,7 @@ mod tests {
                 "plimsoll_events_total{reason=\"break-even\"} 1",
                 "plimsoll_prompts_total{zone=\"green\"} 1",
                 "plimsoll_spikes_total 0",
+                "plimsoll_doom_loops_total{results=\"same\"} 1",
             ]
         );
         let said = |what: &str| page.text.contains(what);

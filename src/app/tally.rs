@@ -25,6 +25,8 @@ pub(super) struct Sums {
     pub(super) zones: BTreeMap<String, u64>,
     /// Prompts that grew much faster than was usual.
     pub(super) spikes: u64,
+    /// Requests whose turn ends in the same call again and again, by how the results compare.
+    pub(super) doom_loops: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -57,6 +59,9 @@ impl Tally {
 impl Sums {
     fn add(&mut self, record: &Record) {
         self.totals.add(record);
+        if let Some(found) = &record.doom_loop {
+            *self.doom_loops.entry(found.results()).or_default() += 1;
+        }
         if let Some(event) = record.edits.event.as_ref().filter(|_| record.edits.were_sent()) {
             *self.events.entry(event.reason.to_string()).or_default() += 1;
         }

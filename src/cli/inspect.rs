@@ -10,7 +10,7 @@ use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
 use crate::ledger::{
-    Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone, when,
+    DoomLoop, Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone, when,
 };
 use crate::planner::decision::REASONING;
 use crate::usage::Money;
@@ -190,6 +190,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     let mut lines: Vec<String> = relation(record, is_first).into_iter().collect();
     lines.extend(gave_way(&record.edits));
     lines.extend(record.window.as_ref().and_then(|window| pressure(window, &record.edits)));
+    lines.extend(record.doom_loop.as_ref().map(circles));
     lines.extend(charges(record));
     lines.extend(shortened(&record.edits));
     lines.extend(zone_before(record));
@@ -339,6 +340,16 @@ fn pressure(window: &Window, edits: &Edits) -> Option<String> {
         None => String::new(),
     };
     Some(format!("grows by ~{} tokens a request{spike}{until}", figures::count(velocity)))
+}
+
+/// A call that is made again and again.
+fn circles(found: &DoomLoop) -> String {
+    let results = match found.same_results {
+        Some(true) => ", with the same result",
+        Some(false) => ", with other results",
+        None => "",
+    };
+    format!("the same call of {} {} times in a row{results}", found.tool, found.calls)
 }
 
 /// Rules and how many parts each changed.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::fingerprint::Hasher;
 use super::{Digest, Fingerprint};
 use crate::json::scan::Member;
 use crate::json::{self, Span};
@@ -406,6 +407,22 @@ impl Conversation {
             }
             Arguments::Encoded(span) => json::string::decode(self.bytes_of(id.message, span)),
         }
+    }
+
+    /// A digest of a call: of its tool and of its arguments, however they are spelled. `None` where it has no name.
+    pub fn call_digest(&self, id: PartId) -> Option<Digest> {
+        let tool = self.part(id)?.tool.as_deref()?;
+        let arguments = self.arguments(id).unwrap_or_default();
+        let mut hash = Hasher::default();
+        json::canonical::text_piece(tool, &mut |bytes| hash.update(bytes));
+        let root = json::scan::document(arguments.as_bytes());
+        let fed = root.and_then(|root| {
+            json::canonical::feed(arguments.as_bytes(), root, &[], &mut |bytes| hash.update(bytes))
+        });
+        if fed.is_err() {
+            hash.update(arguments.as_bytes());
+        }
+        Some(hash.finish())
     }
 
     /// The call that a result answers: the nearest earlier call with its id. Ids may be used again in later

@@ -14,8 +14,8 @@ pub mod when;
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use history::{Entry, History, NoHistory, NoId};
 pub use record::{
-    Budget, Bytes, Cost, Counterfactual, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window,
-    Zone,
+    Budget, Bytes, Cost, Counterfactual, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing,
+    Window, Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Costs, Saved, Totals};

@@ -84,6 +84,8 @@ pub struct Record {
     pub prefix: Option<Word>,
     /// What the prompt is made of, as it was sent; null when it was not read.
     pub prompt: Option<Shares>,
+    /// The call that the agent makes again and again, if this turn ends so; null: it does not.
+    pub doom_loop: Option<DoomLoop>,
     /// Size of the request.
     pub bytes: Bytes,
     /// What was done to it.
@@ -206,6 +208,29 @@ pub struct Shares {
     pub reasoning: u64,
     /// What tools answered.
     pub results: u64,
+}
+
+/// A call that was made three times in a row or more, in one turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DoomLoop {
+    /// The tool.
+    pub tool: String,
+    /// How often it was called so.
+    pub calls: u32,
+    /// The results were the same, too; null: fewer than two are there.
+    pub same_results: Option<bool>,
+}
+
+impl DoomLoop {
+    /// How its results compare, in a word: `same`, `different`, `unknown`.
+    pub const fn results(&self) -> &'static str {
+        match self.same_results {
+            Some(true) => "same",
+            Some(false) => "different",
+            None => "unknown",
+        }
+    }
 }
 
 /// Sizes of the request body.
@@ -497,6 +522,7 @@ mod tests {
             net_saved: Some(-474_000_000),
             prefix: word("broken"),
             prompt: Some(shares()),
+            doom_loop: Some(DoomLoop { tool: "Read".to_owned(), calls: 3, same_results: Some(true) }),
             bytes: Bytes {
                 received: 200_000,
                 sent: 160_000,
@@ -579,6 +605,7 @@ mod tests {
             r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,
             r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
             r#""assistant":900,"reasoning":60,"results":28912},"#,
+            r#""doom_loop":{"tool":"Read","calls":3,"same_results":true},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,

@@ -1,7 +1,7 @@
 //! What may be done with old parts, and when it pays.
 //!
 //! [`clear`] says which old tool results could go and what goes first; [`compaction`] what clients do of the kind
-//! themselves; [`estimate`] how they guess tokens; [`gate`] says whether an event is due and how deep it cuts;
+//! themselves; [`doom`] whether they go round in circles; [`estimate`] how they guess tokens; [`gate`] says whether an event is due and how deep it cuts;
 //! [`ladder`] what else makes room; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how
 //! full the model's window is; [`system`] where instructions stop being the same; [`summary`] which messages a summary
 //! may stand for, and whether a text is one. All of it is arithmetic on a [`History`] or on the index of a request:
@@ -9,6 +9,7 @@
 
 pub mod clear;
 pub mod compaction;
+pub mod doom;
 pub mod estimate;
 pub mod gate;
 pub mod history;

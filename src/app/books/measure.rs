@@ -6,6 +6,7 @@ use super::count::Counter;
 use crate::conversation::{Conversation, Role};
 use crate::ledger::Shares;
 use crate::protocol::{Prompt, Scale, Share};
+use crate::strategy::doom::{self, DoomLoop};
 
 /// What is known then.
 pub(in crate::app) struct Measured {
@@ -21,6 +22,8 @@ pub(in crate::app) struct Measured {
     pub(super) step: u32,
     /// Messages that an earlier request carried.
     pub(super) prior: u32,
+    /// The calls that it goes round in, if it does.
+    pub(super) doom_loop: Option<DoomLoop>,
 }
 
 /// Reads the prompts, and counts them where that is wanted.
@@ -28,6 +31,7 @@ pub(super) fn measure(reading: &Reading, counter: Option<&mut Counter>) -> Measu
     let Reading { protocol, conversation, edited, root, prior } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
+    let doom_loop = doom::of(conversation, *prior);
     let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
     let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));
     if let Some(counter) = counter {
@@ -36,7 +40,7 @@ pub(super) fn measure(reading: &Reading, counter: Option<&mut Counter>) -> Measu
             counter.count(sent, &edited.body);
         }
     }
-    Measured { scope, original, sent, turn, step, prior }
+    Measured { scope, original, sent, turn, step, prior, doom_loop }
 }
 
 /// The turn and the step in it that a request is. What the model said at a stretch is one step.

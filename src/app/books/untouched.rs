@@ -7,9 +7,10 @@ use std::collections::HashSet;
 
 use super::Ended;
 use super::measure::{Measured, shares};
-use crate::ledger::{Counterfactual, Record, Shares};
+use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
 use crate::strategy::clear::BYTES_PER_TOKEN;
+use crate::strategy::doom;
 use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse};
 use crate::usage::{self, Catalogue, Tokens, Usage};
@@ -49,6 +50,7 @@ impl Untouched {
         let (scale, held) = (sent.scale(prompt), sent.held(prompt));
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
+        ended.record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
         let shares = shares(sent, scale);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
@@ -202,6 +204,10 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
         Some(_) => (after - before).checked_mul(i128::from(known))?.checked_div(before)?,
     };
     i64::try_from(more).ok().map(|more| known.saturating_add(more))
+}
+
+fn doom_loop(found: &doom::DoomLoop) -> DoomLoop {
+    DoomLoop { tool: found.tool.to_string(), calls: found.calls, same_results: found.same_results }
 }
 
 fn net(ended: &mut Ended) {

@@ -1,0 +1,154 @@
+//! Agents that go round in circles: the same call made again and again within one turn. Only told, never acted upon.
+
+use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
+
+/// So many calls in a row are a loop.
+pub const LEAST: u32 = 3;
+
+/// A call that was made several times in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoomLoop {
+    /// The tool.
+    pub tool: Box<str>,
+    /// How often it was called so.
+    pub calls: u32,
+    /// How many of these calls an earlier request carried.
+    pub prior: u32,
+    /// Whether the results were the same, too: otherwise something is waited for. `None`: fewer than two are there.
+    pub same_results: Option<bool>,
+}
+
+impl DoomLoop {
+    /// Whether there was none before this request.
+    pub fn begins(&self) -> bool {
+        self.prior < LEAST
+    }
+}
+
+/// The loop that a conversation ends in, if it does. The first `prior` messages were sent before.
+pub fn of(conversation: &Conversation, prior: usize) -> Option<DoomLoop> {
+    let turn = turn(conversation);
+    let calls = (turn..conversation.messages.len()).rev().flat_map(|at| calls(conversation, at));
+    let mut calls = calls.map(|call| (call, key(conversation, call)));
+    let (last, first_key) = calls.next()?;
+    let first_key = first_key?;
+    let mut repeats = vec![last];
+    repeats.extend(calls.take_while(|(_, key)| *key == Some(first_key)).map(|(call, _)| call));
+    if repeats.len() < LEAST as usize {
+        return None;
+    }
+    Some(DoomLoop {
+        tool: conversation.part(last)?.tool.clone()?,
+        calls: repeats.len() as u32,
+        prior: repeats.iter().filter(|call| (call.message as usize) < prior).count() as u32,
+        same_results: same_results(conversation, turn, &repeats),
+    })
+}
+
+/// The first message of the newest turn.
+fn turn(conversation: &Conversation) -> usize {
+    let messages = &conversation.messages;
+    let is_answer = |at: usize| messages[at].index.role == Role::Assistant;
+    let begins = |at: &usize| messages[*at].index.starts_turn() && (*at == 0 || is_answer(at - 1));
+    (0..messages.len()).rev().find(begins).unwrap_or(0)
+}
+
+/// The calls of a message, the last one first.
+fn calls(conversation: &Conversation, message: usize) -> impl Iterator<Item = PartId> {
+    let calls = conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::ToolCall);
+    let calls: Vec<PartId> = calls.map(|(id, _)| id).collect();
+    calls.into_iter().rev()
+}
+
+fn key(conversation: &Conversation, call: PartId) -> Option<Digest> {
+    conversation.call_digest(call)
+}
+
+fn same_results(conversation: &Conversation, turn: usize, calls: &[PartId]) -> Option<bool> {
+    let ids: Vec<&str> =
+        calls.iter().filter_map(|call| conversation.part(*call)?.call_id.as_deref()).collect();
+    let parts = (turn..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
+    let results = parts.map(|(_, part)| part).filter(|part| part.kind == PartKind::ToolResult);
+    let of_calls = results.filter(|part| part.call_id.as_deref().is_some_and(|id| ids.contains(&id)));
+    let contents: Vec<Option<Digest>> = of_calls.map(|part| part.content).collect();
+    let (first, others) = contents.split_first()?;
+    (!others.is_empty()).then(|| others.iter().all(|content| content == first))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// A call and its result, or what the user or the model says.
+    fn message(at: usize, word: &str, dialect: &str) -> String {
+        let Some((call, result)) = word.split_once('=') else {
+            let role = if word == "u" { "user" } else { "assistant" };
+            return format!(r#"{{"role":"{role}","content":"{word}"}}"#);
+        };
+        let (tool, arguments) = call.split_once(':').unwrap();
+        if dialect == "anthropic" {
+            return format!(
+                r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{at}","name":"{tool}","input":{arguments}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{at}","content":"{result}"}}]}}"#
+            );
+        }
+        let arguments = serde_json::to_string(arguments).unwrap();
+        format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"t{at}","type":"function","function":{{"name":"{tool}","arguments":{arguments}}}}}]}},{{"role":"tool","tool_call_id":"t{at}","content":"{result}"}}"#
+        )
+    }
+
+    fn talk(words: &[&str], dialect: &str) -> Conversation {
+        let messages: Vec<String> =
+            words.iter().enumerate().map(|(at, word)| message(at, word, dialect)).collect();
+        let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+        protocol::named(dialect).unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+    }
+
+    #[test]
+    fn calls_that_are_made_again_and_again() {
+        let read = r#"read:{"path":"config.json","from":1}=same"#;
+        let turned = r#"read:{ "from" : 1, "path":"config\u002ejson" }=same"#;
+        let other = r#"read:{"path":"other.json","from":1}=same"#;
+        let waits = r#"read:{"path":"config.json","from":1}=later"#;
+        let grep = r#"grep:{"path":"config.json","from":1}=same"#;
+        for (words, prior, expected) in [
+            (vec!["u", read, read, read], 5, Some((3, 2, Some(true)))),
+            (vec!["u", read, turned, read], 5, Some((3, 2, Some(true)))),
+            (vec!["u", other, read, read, read, read], 9, Some((4, 3, Some(true)))),
+            (vec!["u", read, read, waits], 5, Some((3, 2, Some(false)))),
+            // What the model says between them is no call.
+            (vec!["u", read, "a", read, read], 0, Some((3, 0, Some(true)))),
+            (vec!["u", read, read], 3, None),
+            (vec!["u", read, read, other], 3, None),
+            (vec!["u", read, read, grep], 3, None),
+            (vec!["u", read, other, read, read], 3, None),
+            (vec!["u", read, "a", "u", read, read], 3, None),
+            (vec!["u", read, read, read, "a", "u"], 3, None),
+            (vec!["u"], 0, None),
+            (vec![], 0, None),
+        ] {
+            for dialect in ["anthropic", "openai-chat"] {
+                let found = of(&talk(&words, dialect), prior);
+                let found = found.map(|found| {
+                    assert_eq!(&*found.tool, "read");
+                    (found.calls, found.prior, found.same_results)
+                });
+                assert_eq!(found, expected, "{dialect} {words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_loop_begins_once() {
+        let read = r#"read:{"path":"config.json"}=same"#;
+        let begins = |calls: usize| {
+            let words: Vec<&str> = std::iter::once("u").chain(std::iter::repeat_n(read, calls)).collect();
+            of(&talk(&words, "anthropic"), 2 * calls - 1).map(|found| found.begins())
+        };
+        assert_eq!([2, 3, 4, 5].map(begins), [None, Some(true), Some(false), Some(false)]);
+    }
+}
