@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::table::cut;
+use super::table::{Align, cut};
 use super::{Failure, Source, figures, files, say, say_document};
 use crate::ledger::{Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, ledger};
@@ -40,13 +40,47 @@ pub(super) fn read(
     Books::read(&path, asked, each).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
+/// How sums are shown: in the columns that all have, and, where the gateway made calls of its own, in one for what these
+/// cost.
+pub(super) struct Sums {
+    places: usize,
+    has_overhead: bool,
+}
+
+impl Sums {
+    /// For all that stand in a table.
+    pub(super) fn of<'a>(all: impl Iterator<Item = &'a Totals> + Clone) -> Self {
+        Self { places: places(all.clone()), has_overhead: all.clone().any(|totals| totals.own_calls > 0) }
+    }
+
+    /// The columns.
+    pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, Align)> {
+        COLUMNS.into_iter().chain(self.has_overhead.then_some("overhead")).map(|title| (title, Align::Right))
+    }
+
+    /// The cells of these columns.
+    pub(super) fn cells(&self, totals: &Totals) -> Vec<String> {
+        let mut all = cells(totals, self.places).to_vec();
+        all.extend(self.has_overhead.then(|| overhead(totals, self.places)));
+        all
+    }
+}
+
+/// What the gateway's own calls cost: nothing, where there were none.
+fn overhead(totals: &Totals, places: usize) -> String {
+    match (totals.own_calls, &totals.overhead) {
+        (0, _) => figures::dollars(Money::ZERO, places),
+        (_, Some(costs)) => figures::dollars(costs.total, places),
+        (_, None) => "–".to_owned(),
+    }
+}
+
 /// The columns of sums: requests, tokens, money.
-pub(super) const COLUMNS: [&str; 7] =
-    ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
+const COLUMNS: [&str; 7] = ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
 
 /// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower
 /// bound, `~` an estimate, `–` what is not known.
-pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
+fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
     // What nothing is known of is not nothing.
     let is_known = totals.unknown_usage == 0 || *tokens != Tokens::default();
@@ -69,8 +103,9 @@ pub(super) fn cells(totals: &Totals, places: usize) -> [String; 7] {
 }
 
 /// The decimal places that a column of costs needs.
-pub(super) fn places<'a>(all: impl Iterator<Item = &'a Totals>) -> usize {
-    figures::places(all.filter_map(total))
+fn places<'a>(all: impl Iterator<Item = &'a Totals>) -> usize {
+    let own = |totals: &Totals| totals.overhead.as_ref().map(|costs| costs.total);
+    figures::places(all.flat_map(|totals| [total(totals), own(totals)]).flatten())
 }
 
 fn total(totals: &Totals) -> Option<Money> {
@@ -99,6 +134,12 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
             .map(|(figure, what)| format!("{} of unknown {what}", requests(figure)));
         let cost: Vec<String> = known.into_iter().chain(unknown).collect();
         notes.push(format!("cost: {}", cost.join(" + ")));
+    }
+    if totals.own_calls > 0 {
+        let calls = figures::counted(totals.own_calls, "call", "calls");
+        notes.push(format!(
+            "overhead: {calls} of the gateway's own, such as for summaries; they are in the cost"
+        ));
     }
     if totals.broken_off > 0 {
         let answers = figures::counted(totals.broken_off, "answer", "answers");
@@ -202,6 +243,32 @@ mod tests {
             |unknown_usage| Totals { requests: 3, unknown_usage, broken_off: 1, ..Totals::default() };
         assert_eq!(cells(&untold(2), 2), ["3", "–", "–", "–", "–", "–", "–"]);
         assert_eq!(cells(&untold(0), 2), ["3", "0", "0", "0", "≥ 0", "–", "–"]);
+    }
+
+    /// It has a column where there is any.
+    #[test]
+    fn what_the_gateways_own_calls_cost_stands_apart() {
+        let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });
+        let own = |own_calls, overhead| Totals { own_calls, overhead, ..totals() };
+        for (all, expected) in [
+            (vec![totals()], [None, None]),
+            (vec![totals(), own(1, cost("0.12"))], [Some("$0.00"), Some("$0.12")]),
+            (vec![totals(), own(1, cost("0.0034"))], [Some("$0.0000"), Some("$0.0034")]),
+            (vec![own(2, None), totals()], [Some("–"), Some("$0.00")]),
+        ] {
+            let sums = Sums::of(all.iter());
+            let titles: Vec<&str> = sums.columns().map(|(title, _)| title).collect();
+            for (totals, expected) in all.iter().zip(expected) {
+                let cells = sums.cells(totals);
+                assert_eq!((cells.len(), cells.get(7).map(String::as_str)), (titles.len(), expected));
+            }
+            assert_eq!(titles.contains(&"overhead"), expected[0].is_some());
+        }
+        let notes = notes(&Totals { own_calls: 2, ..Totals::default() }, 0);
+        assert_eq!(
+            notes,
+            ["overhead: 2 calls of the gateway's own, such as for summaries; they are in the cost"]
+        );
     }
 
     #[test]

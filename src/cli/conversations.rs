@@ -79,9 +79,9 @@ fn lines(listed: &[&Conversation], ids: &[&str], zone: &TimeZone) -> Vec<String>
     let columns = ["conversation", "started", "last", "client", "models"];
     let mut who = Table::new(&columns.map(|title| (title, Align::Left)));
     let mut columns = vec![("", Align::Left)];
-    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    let sums = books::Sums::of(listed.iter().map(|one| &one.totals));
+    columns.extend(sums.columns());
     let mut how_much = Table::new(&columns);
-    let places = books::places(listed.iter().map(|one| &one.totals));
     for one in listed {
         who.row(&[
             cut(&one.id, width),
@@ -91,7 +91,7 @@ fn lines(listed: &[&Conversation], ids: &[&str], zone: &TimeZone) -> Vec<String>
             names(&one.models),
         ]);
         let mut cells = vec![" ".repeat(2)];
-        cells.extend(books::cells(&one.totals, places));
+        cells.extend(sums.cells(&one.totals));
         how_much.row(&cells);
     }
     who.lines().into_iter().zip(how_much.lines()).flat_map(|(who, how_much)| [who, how_much]).collect()

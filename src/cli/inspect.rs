@@ -365,10 +365,11 @@ fn rules<'a>(all: impl Iterator<Item = &'a str>) -> String {
 /// The sums, in the columns of the other reports.
 fn sums(totals: &Totals) -> Vec<String> {
     let mut columns = vec![("", Align::Left)];
-    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    let shown = books::Sums::of(std::iter::once(totals));
+    columns.extend(shown.columns());
     let mut table = Table::new(&columns);
     let mut cells = vec!["total".to_owned()];
-    cells.extend(books::cells(totals, books::places([totals].into_iter())));
+    cells.extend(shown.cells(totals));
     table.row(&cells);
     table.lines()
 }

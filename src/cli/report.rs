@@ -29,6 +29,7 @@ JSON:
             net is what the requests would have cost without the gateway less what they did cost, an estimate in
             10^-12 dollars, negative if it made them dearer, null if unknown; net_of: of how many requests
     own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
+    overhead   what these cost, as in cost, of which it is a part; null if there were none or nothing is known
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll report`.
@@ -103,19 +104,19 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 /// The groups and their sum. Requests of unknown cost have a column of their own, if there are any.
 fn table(by: By, report: &Report) -> Table {
     let groups = report.groups_by(by);
-    let places = books::places(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));
+    let sums = books::Sums::of(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));
     let names: Vec<&str> = groups.iter().filter_map(|(name, _)| *name).collect();
     let id_width = books::id_width(&names);
     let has_unknown = report.total.unknown() > 0;
     let mut columns = vec![(by.as_str(), Align::Left)];
-    columns.extend(books::COLUMNS.map(|title| (title, Align::Right)));
+    columns.extend(sums.columns());
     if has_unknown {
         columns.push(("unpriced", Align::Right));
     }
     let mut table = Table::new(&columns);
     let mut add = |name: String, totals: &Totals| {
         let mut cells = vec![name];
-        cells.extend(books::cells(totals, places));
+        cells.extend(sums.cells(totals));
         if has_unknown {
             cells.push(figures::count(totals.unknown()));
         }

@@ -17,7 +17,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
 use super::signals::Caught;
-use super::table::{Align, Table, printable};
+use super::table::{Table, printable};
 use super::{Failure, Run, books, files, serve};
 use crate::app::App;
 use crate::config::{Config, Mode};
@@ -154,8 +154,9 @@ fn bill(totals: &Totals) -> Vec<String> {
     if totals.requests == 0 {
         return vec![format!("plimsoll: {NONE}")];
     }
-    let mut table = Table::new(&books::COLUMNS.map(|column| (column, Align::Right)));
-    table.row(&books::cells(totals, books::places(std::iter::once(totals))));
+    let sums = books::Sums::of(std::iter::once(totals));
+    let mut table = Table::new(&sums.columns().collect::<Vec<_>>());
+    table.row(&sums.cells(totals));
     let mut lines = table.lines();
     lines.extend(books::notes(totals, 0));
     lines

@@ -39,6 +39,8 @@ pub struct Totals {
     /// Calls of the gateway's own, such as for summaries. They are not in `requests`, but in `tokens` and `cost`,
     /// and `saved.net` is less by what they cost.
     pub own_calls: u64,
+    /// What is known of the cost of these, which is in `cost`, too; `None` when nothing is.
+    pub overhead: Option<Costs>,
 }
 
 /// Money by kind.
@@ -105,7 +107,10 @@ impl Totals {
     fn add_own(&mut self, record: &Record) {
         self.own_calls += 1;
         match (&record.tokens, &record.cost) {
-            (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
+            (_, Some(cost)) => {
+                *self.cost.get_or_insert_default() += cost.into();
+                *self.overhead.get_or_insert_default() += cost.into();
+            }
             (Some(_), None) if record.lacks_figures() => self.unknown_usage += 1,
             (Some(_), None) => self.unknown_price += 1,
             (None, None) => {}
@@ -143,6 +148,9 @@ impl AddAssign<&Self> for Totals {
         }
         self.saved += other.saved;
         self.own_calls += other.own_calls;
+        if let Some(overhead) = &other.overhead {
+            *self.overhead.get_or_insert_default() += *overhead;
+        }
     }
 }
 
@@ -297,6 +305,9 @@ mod tests {
         totals.add(&Record { own, ..record("complete", Some(500), None, None) });
         assert_eq!((totals.requests, totals.own_calls, totals.failed, totals.tokens.output), (1, 2, 0, 12));
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(120)));
+        assert_eq!(totals.overhead.map(|cost| cost.total), Some(Money::from_picodollars(20)));
+        let twice: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
+        assert_eq!(twice.overhead.map(|cost| cost.total), Some(Money::from_picodollars(40)));
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
     }
 
