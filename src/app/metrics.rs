@@ -99,6 +99,8 @@ impl Page {
         let loops = sums.doom_loops.iter().map(|(results, count)| (*results, *count));
         let help =
             "Requests whose turn ends in the same call three times or more, by how the results compare";
+        let changed = "Requests whose instructions were other than those of their thread before";
+        self.plain("volatile_instructions_total", changed, sums.volatile);
         self.labelled("doom_loops_total", help, "results", loops);
     }
 
@@ -132,7 +134,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::app::tally::Tally;
-    use crate::ledger::{Cost, DoomLoop, Edits, Event, Record, Window};
+    use crate::ledger::{Cost, DoomLoop, Edits, Event, Record, Shares, Window};
     use crate::usage::Tokens;
 
     #[test]
@@ -146,6 +148,7 @@ mod tests {
             net_saved: Some(-250_000_000_000),
             edits: Edits { state: "edited".into(), event, ..Edits::default() },
             window: Some(Window { zone_sent: Some("green".into()), ..Window::default() }),
+            prompt: Some(Shares { volatile_at: Some(4_000), ..Shares::default() }),
             doom_loop: Some(DoomLoop { same_results: Some(true), ..DoomLoop::default() }),
             ..Record::default()
         });
@@ -171,6 +174,7 @@ mod tests {
                 "plimsoll_events_total{reason=\"break-even\"} 1",
                 "plimsoll_prompts_total{zone=\"green\"} 1",
                 "plimsoll_spikes_total 0",
+                "plimsoll_volatile_instructions_total 1",
                 "plimsoll_doom_loops_total{results=\"same\"} 1",
             ]
         );

@@ -27,6 +27,8 @@ pub(super) struct Sums {
     pub(super) spikes: u64,
     /// Requests whose turn ends in the same call again and again, by how the results compare.
     pub(super) doom_loops: BTreeMap<&'static str, u64>,
+    /// Requests whose instructions were other than those of their thread before.
+    pub(super) volatile: u64,
 }
 
 impl Tally {
@@ -62,6 +64,7 @@ impl Sums {
         if let Some(found) = &record.doom_loop {
             *self.doom_loops.entry(found.results()).or_default() += 1;
         }
+        self.volatile += u64::from(record.prompt.is_some_and(|prompt| prompt.volatile_at.is_some()));
         if let Some(event) = record.edits.event.as_ref().filter(|_| record.edits.were_sent()) {
             *self.events.entry(event.reason.to_string()).or_default() += 1;
         }

@@ -190,6 +190,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     let mut lines: Vec<String> = relation(record, is_first).into_iter().collect();
     lines.extend(gave_way(&record.edits));
     lines.extend(record.window.as_ref().and_then(|window| pressure(window, &record.edits)));
+    lines.extend(record.prompt.as_ref().and_then(changed));
     lines.extend(record.doom_loop.as_ref().map(circles));
     lines.extend(charges(record));
     lines.extend(shortened(&record.edits));
@@ -340,6 +341,16 @@ fn pressure(window: &Window, edits: &Edits) -> Option<String> {
         None => String::new(),
     };
     Some(format!("grows by ~{} tokens a request{spike}{until}", figures::count(velocity)))
+}
+
+/// Instructions that are not what they were.
+fn changed(prompt: &Shares) -> Option<String> {
+    let byte = figures::count(prompt.volatile_at?);
+    let line =
+        prompt.volatile_line.map_or_else(String::new, |line| format!(" (line {})", figures::count(line)));
+    Some(format!(
+        "the instructions change at byte {byte}{line}: what stands behind is not read from the cache"
+    ))
 }
 
 /// A call that is made again and again.

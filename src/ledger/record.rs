@@ -192,7 +192,8 @@ pub struct Counterfactual {
     pub estimated: bool,
 }
 
-/// What a prompt is made of, in tokens: estimates.
+/// What a prompt is made of, in tokens: estimates. And where its instructions are other than those that the thread had
+/// before, if they are: all that stands behind is written to the provider's cache again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shares {
@@ -208,6 +209,10 @@ pub struct Shares {
     pub reasoning: u64,
     /// What tools answered.
     pub results: u64,
+    /// Bytes of the instructions' text that are the same as they were; null: all.
+    pub volatile_at: Option<u64>,
+    /// The line that the first other byte stands in, from 1.
+    pub volatile_line: Option<u64>,
 }
 
 /// A call that was made three times in a row or more, in one turn.
@@ -458,7 +463,16 @@ mod tests {
     }
 
     fn shares() -> Shares {
-        Shares { tools: 9_000, system: 3_000, user: 40, assistant: 900, reasoning: 60, results: 28_912 }
+        Shares {
+            tools: 9_000,
+            system: 3_000,
+            user: 40,
+            assistant: 900,
+            reasoning: 60,
+            results: 28_912,
+            volatile_at: Some(4_000),
+            volatile_line: Some(80),
+        }
     }
 
     fn bill() -> Bill {
@@ -604,7 +618,7 @@ mod tests {
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,
             r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
-            r#""assistant":900,"reasoning":60,"results":28912},"#,
+            r#""assistant":900,"reasoning":60,"results":28912,"volatile_at":4000,"volatile_line":80},"#,
             r#""doom_loop":{"tool":"Read","calls":3,"same_results":true},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,

@@ -151,9 +151,68 @@ impl Prompt {
         self.blocks.iter().filter(|block| block.share == share).map(|block| block.tokens(scale)).sum()
     }
 
+    /// Names the instructions that stand before all else but tools: the same name, the same instructions. `None`: there are
+    /// none.
+    pub fn instructions_key(&self, body: &[u8]) -> Option<u128> {
+        let mut keys = self.instructing(body).map(|block| block.key).peekable();
+        keys.peek()?;
+        let mut hash = Xxh3::new();
+        keys.for_each(|key| hash.update(&key.to_le_bytes()));
+        Some(hash.digest128())
+    }
+
+    /// What these say: texts of several blocks are lines of one.
+    pub fn instructions(&self, body: &[u8]) -> String {
+        let mut texts = Vec::new();
+        for block in self.instructing(body) {
+            let raw = block.span.of(body);
+            match scan::document(raw) {
+                Ok(root) => texts_in(raw, root, &mut texts),
+                Err(_) => texts.push(String::from_utf8_lossy(raw).into_owned()),
+            }
+        }
+        texts.join("\n")
+    }
+
+    fn instructing<'p>(&'p self, body: &'p [u8]) -> impl Iterator<Item = &'p Block> {
+        let head = self.blocks.iter().take_while(|block| matches!(block.share, Share::Tools | Share::System));
+        let is_aside = |block: &Block| {
+            let raw = block.span.of(body);
+            memmem::find(&raw[..raw.len().min(NEAR)], ASIDE).is_some()
+        };
+        head.filter(move |block| block.share == Share::System && !is_aside(block))
+    }
+
     /// How many blocks stand before the messages.
     pub fn frame(&self) -> usize {
         self.blocks.iter().take_while(|block| block.part.is_none()).count()
+    }
+}
+
+/// What the instructions of Claude Code begin with: the provider takes it out before anything else.
+const ASIDE: &[u8] = b"x-anthropic-billing-header:";
+/// Bytes of a block that are looked at for it.
+const NEAR: usize = 100;
+
+/// The texts that a value is made of: it is one, or holds them as `text`, below `parts` or `content`. What holds none is
+/// taken as it is written.
+fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
+    let known = texts.len();
+    match value.kind {
+        Kind::String => texts.extend(string::decode(value.span.of(raw)).map(Into::into)),
+        Kind::Array => {
+            let items = scan::items(raw, value.span).unwrap_or_default();
+            items.into_iter().for_each(|item| texts_in(raw, item, texts));
+        }
+        Kind::Object => {
+            let members = scan::members_unchecked(raw, value.span).unwrap_or_default();
+            let inner = ["text", "parts", "content"].iter().find_map(|name| scan::get(raw, &members, name));
+            inner.into_iter().for_each(|inner| texts_in(raw, inner, texts));
+        }
+        _ => {}
+    }
+    if texts.len() == known {
+        texts.push(String::from_utf8_lossy(value.span.of(raw)).into_owned());
     }
 }
 

@@ -133,6 +133,61 @@ fn zones_are_those_of_what_was_sent() {
     }
 }
 
+/// The same call so many times, with instructions that tell how often, and the provider asked to clear results.
+fn circling(calls: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Wait for the build"})];
+    for at in 0..calls {
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": at.to_string(), "name": "Bash", "input": {"command": "make", "at": 1}}]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": at.to_string(), "content": "not yet"}]}));
+    }
+    let edits = json!([{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]);
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "system": format!("Be brief.\nStep {calls}."),
+        "context_management": {"edits": edits}, "messages": messages})
+    .to_string()
+}
+
+/// What is only told: nothing is done about it.
+#[test]
+fn what_a_client_does_to_itself_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("[state]\ndir = '{}'\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    for calls in 0..4 {
+        assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &circling(calls)).0, 200);
+    }
+    gateway.stop();
+    let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+    let id = listed["conversations"][0]["id"].as_str().unwrap();
+    let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+    let told = inspected["requests"].as_array().unwrap().iter().map(|one| {
+        let record = &one["record"];
+        assert_eq!(record["edits"]["deferred"], "provider");
+        (record["prompt"]["volatile_at"].clone(), record["doom_loop"].clone())
+    });
+    let circles = json!({"tool": "Bash", "calls": 3, "same_results": true});
+    let told: Vec<(Value, Value)> = told.collect();
+    assert_eq!(
+        told,
+        [
+            (Value::Null, Value::Null),
+            (json!(15), Value::Null),
+            (json!(15), Value::Null),
+            (json!(15), circles)
+        ]
+    );
+    let text = done(home.path(), &[&["inspect", id], &CONFIG[..]].concat());
+    for says in [
+        "\nthe provider is asked to make room by itself",
+        "\n       the instructions change at byte 15 (line 2)",
+        "\n       the same call of Bash 3 times in a row, with the same result\n",
+    ] {
+        assert!(text.contains(says), "{text}");
+    }
+}
+
 #[test]
 fn a_checkpoint_that_cannot_be_written_is_named() {
     let home = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 
 use super::Reading;
 use super::count::Counter;
+use super::instructions::Instructions;
 use crate::conversation::{Conversation, Role};
 use crate::ledger::Shares;
 use crate::protocol::{Prompt, Scale, Share};
@@ -24,15 +25,22 @@ pub(in crate::app) struct Measured {
     pub(super) prior: u32,
     /// The calls that it goes round in, if it does.
     pub(super) doom_loop: Option<DoomLoop>,
+    /// The name of its instructions, if it has any.
+    pub(super) instructions: Option<u128>,
 }
 
 /// Reads the prompts, and counts them where that is wanted.
-pub(super) fn measure(reading: &Reading, counter: Option<&mut Counter>) -> Measured {
+pub(super) fn measure(
+    reading: &Reading,
+    counter: Option<&mut Counter>,
+    known: &mut Instructions,
+) -> Measured {
     let Reading { protocol, conversation, edited, root, prior } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
     let doom_loop = doom::of(conversation, *prior);
     let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
+    let instructions = known.read(&original, conversation);
     let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));
     if let Some(counter) = counter {
         counter.count(&mut original, &conversation.body);
@@ -40,7 +48,7 @@ pub(super) fn measure(reading: &Reading, counter: Option<&mut Counter>) -> Measu
             counter.count(sent, &edited.body);
         }
     }
-    Measured { scope, original, sent, turn, step, prior, doom_loop }
+    Measured { scope, original, sent, turn, step, prior, doom_loop, instructions }
 }
 
 /// The turn and the step in it that a request is. What the model said at a stretch is one step.
@@ -69,5 +77,6 @@ pub(super) fn shares(prompt: &Prompt, scale: Scale) -> Shares {
         assistant: tokens(Share::Assistant),
         reasoning: tokens(Share::Reasoning),
         results: tokens(Share::Results),
+        ..Shares::default()
     }
 }

@@ -5,6 +5,7 @@
 //! that are made here, and a failure in here costs these figures and nothing else.
 
 mod count;
+mod instructions;
 mod measure;
 mod untouched;
 
@@ -29,6 +30,7 @@ use crate::strategy::doom::DoomLoop;
 use crate::usage::{Catalogue, Usage, Vendor};
 
 use count::Counter;
+use instructions::Instructions;
 use measure::Measured;
 use untouched::Untouched;
 
@@ -109,7 +111,8 @@ impl Books {
         let (store, tally) = (Arc::clone(&means.store), Arc::clone(&means.tally));
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
-        let desk = Desk { means, counter, untouched: Untouched::default(), waiting: Arc::clone(&waiting) };
+        let (untouched, instructions) = (Untouched::default(), Instructions::default());
+        let desk = Desk { means, counter, untouched, instructions, waiting: Arc::clone(&waiting) };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
@@ -189,6 +192,7 @@ struct Desk {
     means: Means,
     counter: Option<Counter>,
     untouched: Untouched,
+    instructions: Instructions,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -221,8 +225,8 @@ impl Desk {
     }
 
     fn left(&mut self, name: &Name, reading: &Reading, slot: &Slot) {
-        let counter = self.counter.as_mut();
-        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, counter)));
+        let (counter, known) = (self.counter.as_mut(), &mut self.instructions);
+        let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, counter, known)));
         if let Ok(measured) = measured {
             measured.doom_loop.iter().for_each(|found| tell(&name.conversation, found));
             let _ = slot.set(measured);
@@ -242,6 +246,18 @@ impl Desk {
 
     fn ended(&mut self, mut ended: Box<Ended>) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
+        self.compare(&mut ended);
         store(&*self.means.store, &self.means.tally, *ended);
+    }
+
+    /// Tells where a request's instructions are other than those before it.
+    fn compare(&mut self, ended: &mut Ended) {
+        let named =
+            ended.slot.as_ref().and_then(|slot| slot.get()).and_then(|measured| measured.instructions);
+        let (Some(now), Some(thread)) = (named, &ended.record.thread) else { return };
+        let change = self.instructions.change(thread, ended.record.parent.as_deref(), now);
+        if let (Some(change), Some(prompt)) = (change, &mut ended.record.prompt) {
+            (prompt.volatile_at, prompt.volatile_line) = (Some(change.byte), Some(change.line));
+        }
     }
 }

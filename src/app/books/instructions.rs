@@ -1,0 +1,168 @@
+//! Whether a thread's instructions are the same from request to request: where they change, the provider's cache of all
+//! that stands behind is lost.
+//!
+//! Only told. Texts are kept once however many threads have them; they are bounded, and lost with the process.
+
+use std::collections::HashMap;
+
+use crate::conversation::Conversation;
+use crate::protocol::Prompt;
+
+/// Bytes of instructions that are remembered; beyond that all are forgotten.
+const BYTES: usize = 8 << 20;
+/// The same for threads.
+const THREADS: usize = 4096;
+
+/// The instructions of all threads.
+#[derive(Default)]
+pub(super) struct Instructions {
+    texts: HashMap<u128, Box<str>>,
+    bytes: usize,
+    /// What a thread's last request had.
+    threads: HashMap<String, u128>,
+}
+
+/// Where a text stops being what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The first byte that is another.
+    pub(super) byte: u64,
+    /// The line that it stands in, from 1.
+    pub(super) line: u64,
+}
+
+impl Instructions {
+    /// Remembers what a request's instructions say, and names them; `None`: it has none.
+    pub(super) fn read(&mut self, prompt: &Prompt, conversation: &Conversation) -> Option<u128> {
+        let body = &conversation.body;
+        let key = prompt.instructions_key(body)?;
+        if !self.texts.contains_key(&key) {
+            let text = prompt.instructions(body);
+            if self.bytes + text.len() > BYTES {
+                *self = Self::default();
+            }
+            if text.len() <= BYTES {
+                self.bytes += text.len();
+                self.texts.insert(key, text.into());
+            }
+        }
+        Some(key)
+    }
+
+    /// Where the instructions of a thread's next request are other than those before; `None`: nowhere, or nothing is known
+    /// of these. A thread that has just branched goes on from its parent's.
+    pub(super) fn change(&mut self, thread: &str, parent: Option<&str>, now: u128) -> Option<Change> {
+        if self.threads.len() >= THREADS && !self.threads.contains_key(thread) {
+            self.threads.clear();
+        }
+        let parents = parent.and_then(|parent| self.threads.get(parent)).copied();
+        let before = self.threads.insert(thread.to_owned(), now).or(parents)?;
+        let (before, now) = (self.texts.get(&before)?, self.texts.get(&now)?);
+        change(before, now)
+    }
+}
+
+fn change(before: &str, now: &str) -> Option<Change> {
+    let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
+    let line = memchr::memchr_iter(b'\n', &now.as_bytes()[..same]).count() as u64 + 1;
+    (same < before.len().max(now.len())).then_some(Change { byte: same as u64, line })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// The requests of threads, each with its instructions, and where these change.
+    fn check(dialect: &str, requests: &[(&str, Option<&str>, String, Option<(u64, u64)>)]) {
+        let mut known = Instructions::default();
+        for (thread, parent, frame, expected) in requests {
+            let protocol = protocol::named(dialect).unwrap();
+            let conversation = protocol.index(&Bytes::from(frame.clone()), &NoMemo).unwrap();
+            let key = known.read(&protocol.prompt(&conversation), &conversation);
+            let found = key.and_then(|key| known.change(thread, *parent, key));
+            assert_eq!(found.map(|found| (found.byte, found.line)), *expected, "{dialect} {frame}");
+        }
+    }
+
+    #[test]
+    fn where_instructions_change() {
+        let text = |tail: &str| format!("{}{tail}", "a rule\n".repeat(571));
+        let plain = |text: &str| {
+            let text = serde_json::json!(text);
+            format!(r#"{{"system":{text},"messages":[{{"role":"user","content":"hi"}}]}}"#)
+        };
+        // The first byte that is another is the 4,000th, counted from 0.
+        check(
+            "anthropic",
+            &[
+                ("t", None, plain(&text("at 1, by me")), None),
+                ("t", None, plain(&text("at 1, by me")), None),
+                ("t", None, plain(&text("at 2, by me")), Some((4000, 572))),
+                ("t", None, plain(&text("at 3, by me")), Some((4000, 572))),
+                ("t", None, plain(&text("at 3, by me")), None),
+                ("t", None, plain(&text("at 3, by me!")), Some((4008, 572))),
+                ("t", None, plain("a"), Some((1, 1))),
+                // Another thread's are its own, a fork's its parent's.
+                ("u", None, plain("b"), None),
+                ("t", None, plain("a"), None),
+                ("v", Some("t"), plain("ac"), Some((1, 1))),
+                ("t", None, plain("a"), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn instructions_are_read_in_every_dialect() {
+        let blocks = |build: &str, date: &str| {
+            format!(
+                r#"{{"tools":[{{"name":"{date}"}}],"system":[{{"type":"text","text":"x-anthropic-billing-header: cch={build};"}},{{"type":"text","text":"be\nbrief","cache_control":{{"type":"ephemeral"}}}},{{"type":"text","text":"on {date}"}}],"messages":[{{"role":"user","content":"{date}"}}]}}"#
+            )
+        };
+        check(
+            "anthropic",
+            &[
+                ("t", None, blocks("1", "1"), None),
+                // What the provider takes out itself, tools and messages are no instructions.
+                ("t", None, blocks("2", "1"), None),
+                ("t", None, blocks("2", "2"), Some((12, 3))),
+            ],
+        );
+        let chat = |date: &str| {
+            format!(
+                r#"{{"messages":[{{"role":"system","content":"be brief"}},{{"role":"developer","content":[{{"type":"text","text":"on {date}"}}]}},{{"role":"user","content":"{date}"}},{{"role":"system","content":"{date}"}}]}}"#
+            )
+        };
+        check("openai-chat", &[("t", None, chat("1"), None), ("t", None, chat("2"), Some((12, 2)))]);
+        let responses = |date: &str| format!(r#"{{"instructions":"on {date}","input":"{date}"}}"#);
+        check(
+            "openai-responses",
+            &[("t", None, responses("1"), None), ("t", None, responses("2"), Some((3, 1)))],
+        );
+        let gemini = |date: &str| {
+            format!(
+                r#"{{"systemInstruction":{{"parts":[{{"text":"be brief"}},{{"text":"on {date}"}}]}},"contents":[]}}"#
+            )
+        };
+        check("gemini", &[("t", None, gemini("1"), None), ("t", None, gemini("2"), Some((12, 2)))]);
+        let none = || r#"{"messages":[{"role":"user","content":"hi"}]}"#.to_owned();
+        check("openai-chat", &[("t", None, none(), None), ("t", None, none(), None)]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut known = Instructions::default();
+        let protocol = protocol::named("openai-responses").unwrap();
+        for at in 0..20_u32 {
+            let frame = format!(r#"{{"instructions":"{at}{}","input":"hi"}}"#, "x".repeat(1 << 20));
+            let conversation = protocol.index(&Bytes::from(frame), &NoMemo).unwrap();
+            known.read(&protocol.prompt(&conversation), &conversation).unwrap();
+            assert!(known.bytes <= BYTES && known.texts.len() <= 8);
+        }
+        (0..=THREADS).for_each(|at| assert_eq!(known.change(&at.to_string(), None, 0), None));
+        assert!(known.threads.len() <= THREADS);
+    }
+}
