@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write as _};
 
 use super::Core;
-use super::tally::Sums;
+use super::tally::{Changes, Cuts, Sums};
 use crate::server::Stats;
 
 /// Everything that is counted.
@@ -59,6 +59,14 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
     page.text
 }
 
+/// What is said of a metric that is one.
+const HISTOGRAM: &str = "histogram";
+
+/// A label's value as it may stand in quotes: those of the configuration hold whatever the user likes.
+fn escaped(word: &str) -> String {
+    word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 /// A page of metrics.
 #[derive(Default)]
 struct Page {
@@ -91,17 +99,112 @@ impl Page {
             "Tokens that were not sent, an estimate",
             totals.saved.tokens_estimate,
         );
-        let events = sums.events.iter().map(|(reason, count)| (&**reason, *count));
-        self.labelled("events_total", "Changes to what had been sent before, by reason", "reason", events);
+        self.events(sums);
+        self.prompts(sums);
+        self.own_calls(sums);
+        self.sizes(sums);
+    }
+
+    /// What was changed of old parts, and cut of new ones.
+    fn events(&mut self, sums: &Sums) {
+        let events =
+            |of: fn(&Changes) -> u64| sums.events.iter().map(move |(reason, all)| (&**reason, of(all)));
+        for (name, help, of) in [
+            (
+                "events_total",
+                "Changes to what had been sent before, by reason",
+                (|all| all.count) as fn(&Changes) -> u64,
+            ),
+            ("results_cleared_total", "Results that these cleared", |all| all.cleared),
+            ("events_freed_tokens_total", "Tokens that later requests are spared, an estimate", |all| {
+                all.freed
+            }),
+            (
+                "cache_tokens_invalidated_total",
+                "Tokens that were in the provider's cache and are written to it again, an estimate",
+                |all| all.rewritten,
+            ),
+        ] {
+            self.labelled(name, help, "reason", events(of));
+        }
+        let cuts = |of: fn(&Cuts) -> u64| sums.truncations.iter().map(move |(tool, all)| (&**tool, of(all)));
+        let help = "New results that were cut, by the tools that [truncate.tool] names";
+        self.labelled("truncations_total", help, "tool", cuts(|all| all.count));
+        let help = "Bytes that these were made shorter by";
+        self.labelled("truncated_bytes_total", help, "tool", cuts(|all| all.bytes));
+        self.plain("overflows_total", "Prompts that the provider refused as too long", sums.overflows);
+    }
+
+    /// How prompts fill the window, and what they are made of.
+    fn prompts(&mut self, sums: &Sums) {
         let zones = sums.zones.iter().map(|(zone, count)| (&**zone, *count));
         self.labelled("prompts_total", "Prompts by how full the model's window was", "zone", zones);
+        self.head("zone_transitions_total", "How often a thread came from one zone of the window to another");
+        for ((from, to), count) in &sums.transitions {
+            let labels = format!("from=\"{}\",to=\"{}\"", escaped(from), escaped(to));
+            let _ = writeln!(self.text, "plimsoll_zone_transitions_total{{{labels}}} {count}");
+        }
         self.plain("spikes_total", "Prompts that grew much faster than was usual", sums.spikes);
+        let shares = &sums.shares;
+        let by_share = [
+            ("tools", shares.tools),
+            ("system", shares.system),
+            ("user", shares.user),
+            ("assistant", shares.assistant),
+            ("reasoning", shares.reasoning),
+            ("results", shares.results),
+        ];
+        let help = "Tokens of prompts by what they are made of, an estimate";
+        self.labelled("prompt_tokens_total", help, "of", by_share);
+        let changed = "Requests whose instructions were other than those of their thread before";
+        self.plain("volatile_instructions_total", changed, sums.volatile);
         let loops = sums.doom_loops.iter().map(|(results, count)| (*results, *count));
         let help =
             "Requests whose turn ends in the same call three times or more, by how the results compare";
-        let changed = "Requests whose instructions were other than those of their thread before";
-        self.plain("volatile_instructions_total", changed, sums.volatile);
         self.labelled("doom_loops_total", help, "results", loops);
+    }
+
+    /// What the gateway asked for itself. It is in the tokens and the cost of all requests, too.
+    fn own_calls(&mut self, sums: &Sums) {
+        let own = &sums.own;
+        self.plain("summaries_total", "Summaries that were made", own.summaries);
+        self.plain("own_seconds_total", "How long the gateway's own calls took", own.millis as f64 / 1e3);
+        let tokens = [("input", own.tokens.prompt()), ("output", own.tokens.output)];
+        self.labelled("own_tokens_total", "Tokens of the gateway's own calls", "kind", tokens);
+        let cost = sums.totals.overhead.map(|cost| cost.total).unwrap_or_default();
+        self.plain(
+            "own_cost_dollars_total",
+            "What is known of the cost of the gateway's own calls",
+            cost.usd(),
+        );
+    }
+
+    /// Histograms, each with a value of each request.
+    fn sizes(&mut self, sums: &Sums) {
+        let sizes = &sums.sizes;
+        self.begin(
+            "conversation_tokens",
+            "Tokens of a conversation's request, as the provider counts them",
+            HISTOGRAM,
+        );
+        for (kind, values) in [("input", &sizes.input), ("output", &sizes.output), ("total", &sizes.total)] {
+            let labels = format!("kind=\"{kind}\"");
+            values.write("plimsoll_conversation_tokens", &labels, &mut self.text);
+        }
+        for (name, help, values) in [
+            ("conversation_messages", "Messages of a conversation's request", &sizes.messages),
+            ("conversation_turns", "The turn of a conversation that a request belongs to", &sizes.turns),
+            ("window_utilisation", "The prompt as a share of what it may have", &sizes.utilisation),
+            ("prompt_growth_tokens", "Tokens that prompts grow by from request to request", &sizes.growth),
+            ("results_share", "What tools answered as a share of the prompt, an estimate", &sizes.results),
+            ("tools_share", "Definitions of tools as a share of the prompt, an estimate", &sizes.tools),
+            ("compression_ratio", "Bytes of messages to a byte of what stands for them", &sizes.ratio),
+            ("summary_fidelity", "The share of what can be looked for that a summary keeps", &sizes.fidelity),
+            ("gateway_seconds", "How long requests were in the gateway before they left", &sizes.gateway),
+        ] {
+            self.begin(name, help, HISTOGRAM);
+            values.write(&format!("plimsoll_{name}"), "", &mut self.text);
+        }
     }
 
     /// A metric with one value.
@@ -120,12 +223,15 @@ impl Page {
     ) {
         self.head(name, help);
         for (word, value) in values {
-            let _ = writeln!(self.text, "plimsoll_{name}{{{label}=\"{word}\"}} {value}");
+            let _ = writeln!(self.text, "plimsoll_{name}{{{label}=\"{}\"}} {value}", escaped(word));
         }
     }
 
     fn head(&mut self, name: &str, help: &str) {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        self.begin(name, help, if name.ends_with("_total") { "counter" } else { "gauge" });
+    }
+
+    fn begin(&mut self, name: &str, help: &str, kind: &str) {
         let _ = write!(self.text, "# HELP plimsoll_{name} {help}\n# TYPE plimsoll_{name} {kind}\n");
     }
 }
@@ -134,28 +240,59 @@ impl Page {
 mod tests {
     use super::*;
     use crate::app::tally::Tally;
-    use crate::ledger::{Cost, DoomLoop, Edits, Event, Record, Shares, Window};
+    use crate::ledger::{Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
     use crate::usage::Tokens;
+
+    /// Names of the user's own may hold anything.
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page::default();
+        page.labelled("x", "y", "tool", [("a\"b\\c\nd", 1)]);
+        assert_eq!(page.text.lines().last(), Some(r#"plimsoll_x{tool="a\"b\\c\nd"} 1"#));
+    }
 
     #[test]
     fn what_was_booked_is_shown() {
         let tally = Tally::default();
-        let event = Some(Event { reason: "break-even".into(), ..Event::default() });
+        let event = Event {
+            reason: "break-even".into(),
+            cleared: 2,
+            freed_bytes: 800,
+            rewritten_bytes: 400,
+            ..Event::default()
+        };
+        let made = Made { rules: "truncate".to_owned(), before: 90, after: 20, ..Made::default() };
+        let edits =
+            Edits { state: "edited".into(), event: Some(event), made: vec![made], ..Edits::default() };
+        let window = |zone: &'static str| Some(Window { zone_sent: Some(zone.into()), ..Window::default() });
+        let thread = || Some("t".to_owned());
         tally.book(&Record {
             status: Some(200),
             tokens: Some(Tokens { input: 7, cache_read: 900, output: 5, ..Tokens::default() }),
             cost: Some(Cost { total: 1_500_000_000_000, ..Cost::default() }),
             net_saved: Some(-250_000_000_000),
-            edits: Edits { state: "edited".into(), event, ..Edits::default() },
-            window: Some(Window { zone_sent: Some("green".into()), ..Window::default() }),
-            prompt: Some(Shares { volatile_at: Some(4_000), ..Shares::default() }),
+            edits,
+            thread: thread(),
+            window: window("green"),
+            prompt: Some(Shares { results: 30, volatile_at: Some(4_000), ..Shares::default() }),
             doom_loop: Some(DoomLoop { same_results: Some(true), ..DoomLoop::default() }),
             ..Record::default()
         });
-        tally.book(&Record { status: Some(200), ..Record::default() });
+        let window = window("red");
+        tally.book(&Record {
+            status: Some(200),
+            overflow: true,
+            thread: thread(),
+            window,
+            ..Record::default()
+        });
         let mut page = Page::default();
         page.booked(&tally.sums());
-        let values: Vec<&str> = page.text.lines().filter(|line| !line.starts_with('#')).collect();
+        let is_of_a_histogram = |line: &str| {
+            ["_bucket{", "_sum{", "_sum ", "_count{", "_count "].iter().any(|part| line.contains(part))
+        };
+        let lines = || page.text.lines().filter(|line| !line.starts_with('#'));
+        let values: Vec<&str> = lines().filter(|line| !is_of_a_histogram(line)).collect();
         assert_eq!(
             values,
             [
@@ -172,14 +309,54 @@ mod tests {
                 "plimsoll_net_saved_dollars -0.25",
                 "plimsoll_saved_tokens_total 0",
                 "plimsoll_events_total{reason=\"break-even\"} 1",
+                "plimsoll_results_cleared_total{reason=\"break-even\"} 2",
+                "plimsoll_events_freed_tokens_total{reason=\"break-even\"} 200",
+                "plimsoll_cache_tokens_invalidated_total{reason=\"break-even\"} 100",
+                "plimsoll_truncations_total{tool=\"other\"} 1",
+                "plimsoll_truncated_bytes_total{tool=\"other\"} 70",
+                "plimsoll_overflows_total 1",
                 "plimsoll_prompts_total{zone=\"green\"} 1",
+                "plimsoll_prompts_total{zone=\"red\"} 1",
+                "plimsoll_zone_transitions_total{from=\"green\",to=\"red\"} 1",
                 "plimsoll_spikes_total 0",
+                "plimsoll_prompt_tokens_total{of=\"tools\"} 0",
+                "plimsoll_prompt_tokens_total{of=\"system\"} 0",
+                "plimsoll_prompt_tokens_total{of=\"user\"} 0",
+                "plimsoll_prompt_tokens_total{of=\"assistant\"} 0",
+                "plimsoll_prompt_tokens_total{of=\"reasoning\"} 0",
+                "plimsoll_prompt_tokens_total{of=\"results\"} 30",
                 "plimsoll_volatile_instructions_total 1",
                 "plimsoll_doom_loops_total{results=\"same\"} 1",
+                "plimsoll_summaries_total 0",
+                "plimsoll_own_seconds_total 0",
+                "plimsoll_own_tokens_total{kind=\"input\"} 0",
+                "plimsoll_own_tokens_total{kind=\"output\"} 0",
+                "plimsoll_own_cost_dollars_total 0",
+            ]
+        );
+        let counts: Vec<&str> =
+            lines().filter(|line| line.contains("_count{") || line.contains("_count ")).collect();
+        assert_eq!(
+            counts,
+            [
+                "plimsoll_conversation_tokens_count{kind=\"input\"} 1",
+                "plimsoll_conversation_tokens_count{kind=\"output\"} 1",
+                "plimsoll_conversation_tokens_count{kind=\"total\"} 1",
+                "plimsoll_conversation_messages_count 0",
+                "plimsoll_conversation_turns_count 0",
+                "plimsoll_window_utilisation_count 0",
+                "plimsoll_prompt_growth_tokens_count 0",
+                "plimsoll_results_share_count 1",
+                "plimsoll_tools_share_count 1",
+                "plimsoll_compression_ratio_count 0",
+                "plimsoll_summary_fidelity_count 0",
+                "plimsoll_gateway_seconds_count 2",
             ]
         );
         let said = |what: &str| page.text.contains(what);
         assert!(said("# TYPE plimsoll_cost_dollars_total counter\n"), "{}", page.text);
         assert!(said("# TYPE plimsoll_net_saved_dollars gauge\n"), "{}", page.text);
+        assert!(said("# TYPE plimsoll_conversation_tokens histogram\n"), "{}", page.text);
+        assert!(said("plimsoll_conversation_tokens_bucket{kind=\"total\",le=\"1000\"} 1\n"), "{}", page.text);
     }
 }

@@ -9,6 +9,7 @@ mod budget;
 mod build;
 mod clock;
 mod follow;
+mod histogram;
 mod housekeeping;
 #[cfg(test)]
 mod laws;

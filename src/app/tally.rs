@@ -1,40 +1,158 @@
 //! What the records of this process come to: the sums that the metrics show.
 //!
-//! Off the request's path: a record is counted where it is handed to the store, whether that takes it or not.
+//! Off the request's path: a record is counted where it is handed to the store, whether that takes it or not. What is
+//! kept does not grow with what clients send: names of theirs become those of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::ledger::{Record, Totals};
+use super::histogram::Histogram;
+use crate::conversation::Tools;
+use crate::ledger::record::Word;
+use crate::ledger::{Event, Record, Shares, Totals};
+use crate::strategy::clear::BYTES_PER_TOKEN;
+use crate::usage::Tokens;
+
+/// Threads whose zone is remembered; beyond that all are forgotten.
+const THREADS: usize = 4096;
+/// What tools are called that the configuration does not name.
+const OTHER: &str = "other";
+
+const TOKENS: &[f64] = &[1e3, 4e3, 16e3, 32e3, 64e3, 128e3, 200e3, 500e3, 1e6];
+const MESSAGES: &[f64] = &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+const TURNS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+const SHARES: &[f64] = &[0.05, 0.1, 0.15, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0];
+const GROWTH: &[f64] = &[0.0, 100.0, 300.0, 1e3, 3e3, 10e3, 30e3, 100e3];
+const RATIOS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0];
+const SCORES: &[f64] = &[0.5, 0.75, 0.85, 0.95, 1.0];
+const SECONDS: &[f64] = &[0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
 /// The counts of a process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    sums: Mutex<Sums>,
+    counts: Mutex<Counts>,
     lost: AtomicU64,
+    /// The tools that the configuration names, each set as it is written there.
+    tools: Vec<(String, Tools)>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sums: Sums,
+    /// The zone of the window that a thread's last prompt was in.
+    zones: HashMap<String, Word>,
 }
 
 /// What was counted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) totals: Totals,
     /// Events that were sent, by reason.
-    pub(super) events: BTreeMap<String, u64>,
+    pub(super) events: BTreeMap<String, Changes>,
+    /// Results of new parts that were cut, by the tool's name in the configuration.
+    pub(super) truncations: BTreeMap<String, Cuts>,
     /// Prompts by the zone of the window that they were sent in, where that is known.
     pub(super) zones: BTreeMap<String, u64>,
+    /// How often threads came from one zone to another.
+    pub(super) transitions: BTreeMap<(String, String), u64>,
     /// Prompts that grew much faster than was usual.
     pub(super) spikes: u64,
+    /// Prompts that the provider refused as too long.
+    pub(super) overflows: u64,
     /// Requests whose turn ends in the same call again and again, by how the results compare.
     pub(super) doom_loops: BTreeMap<&'static str, u64>,
     /// Requests whose instructions were other than those of their thread before.
     pub(super) volatile: u64,
+    /// What prompts were made of, in tokens.
+    pub(super) shares: Shares,
+    /// The gateway's own calls.
+    pub(super) own: Own,
+    pub(super) sizes: Sizes,
+}
+
+/// What events came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    pub(super) count: u64,
+    pub(super) cleared: u64,
+    /// Estimates, of tokens that later requests are spared, and that are written to the provider's cache again.
+    pub(super) freed: u64,
+    pub(super) rewritten: u64,
+}
+
+/// What was cut of new results.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Cuts {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+/// Calls of the gateway's own, beside their number and cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) summaries: u64,
+    pub(super) millis: u64,
+    pub(super) tokens: Tokens,
+}
+
+/// Values by size, one of each request where it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sizes {
+    pub(super) input: Histogram,
+    pub(super) output: Histogram,
+    pub(super) total: Histogram,
+    pub(super) messages: Histogram,
+    pub(super) turns: Histogram,
+    /// The share of what a prompt may have.
+    pub(super) utilisation: Histogram,
+    pub(super) growth: Histogram,
+    /// Shares of the prompt.
+    pub(super) results: Histogram,
+    pub(super) tools: Histogram,
+    /// Bytes before to a byte after, of splices.
+    pub(super) ratio: Histogram,
+    pub(super) fidelity: Histogram,
+    pub(super) gateway: Histogram,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            input: Histogram::new(TOKENS),
+            output: Histogram::new(TOKENS),
+            total: Histogram::new(TOKENS),
+            messages: Histogram::new(MESSAGES),
+            turns: Histogram::new(TURNS),
+            utilisation: Histogram::new(SHARES),
+            growth: Histogram::new(GROWTH),
+            results: Histogram::new(SHARES),
+            tools: Histogram::new(SHARES),
+            ratio: Histogram::new(RATIOS),
+            fidelity: Histogram::new(SCORES),
+            gateway: Histogram::new(SECONDS),
+        }
+    }
 }
 
 impl Tally {
+    /// Of a gateway whose configuration names these tools.
+    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t Tools>) -> Self {
+        let named = |tools: &Tools| (tools.patterns().join(", "), tools.clone());
+        Self { tools: tools.map(named).collect(), ..Self::default() }
+    }
+
     /// Counts a record.
     pub(super) fn book(&self, record: &Record) {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner).add(record);
+        let moved = {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.sums.add(record, &self.tools);
+            counts.moved(record)
+        };
+        if let Some((from, to)) = moved {
+            let thread = &record.thread;
+            tracing::debug!(conversation = record.conversation, ?thread, %from, %to, "the window is in another zone");
+        }
     }
 
     /// Whether something was stored: if not, it is lost. The log tells of every doubling: whatever fills the queue has
@@ -54,19 +172,41 @@ impl Tally {
     }
 
     pub(super) fn sums(&self) -> Sums {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).sums.clone()
+    }
+}
+
+impl Counts {
+    /// Notes the zone that a thread is in by now. Gives both, where the one before was another.
+    fn moved(&mut self, record: &Record) -> Option<(Word, Word)> {
+        let to = record.window.as_ref()?.zone_sent.clone()?;
+        let thread = record.thread.as_ref()?;
+        if self.zones.len() >= THREADS && !self.zones.contains_key(thread) {
+            self.zones.clear();
+        }
+        let from = self.zones.insert(thread.clone(), to.clone()).filter(|from| *from != to)?;
+        *self.sums.transitions.entry((from.to_string(), to.to_string())).or_default() += 1;
+        Some((from, to))
     }
 }
 
 impl Sums {
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, record: &Record, tools: &[(String, Tools)]) {
         self.totals.add(record);
+        if let Some(own) = &record.own {
+            self.own.summaries += u64::from(own.messages > 0);
+            self.own.millis += record.timing.total_ms;
+            self.own.tokens += record.tokens.unwrap_or_default();
+            own.score.into_iter().for_each(|score| self.sizes.fidelity.add(score));
+            return;
+        }
+        self.overflows += u64::from(record.overflow);
         if let Some(found) = &record.doom_loop {
             *self.doom_loops.entry(found.results()).or_default() += 1;
         }
-        self.volatile += u64::from(record.prompt.is_some_and(|prompt| prompt.volatile_at.is_some()));
-        if let Some(event) = record.edits.event.as_ref().filter(|_| record.edits.were_sent()) {
-            *self.events.entry(event.reason.to_string()).or_default() += 1;
+        self.made_of(record);
+        if record.edits.were_sent() {
+            self.changed(record, tools);
         }
         if let Some(window) = &record.window {
             self.spikes += u64::from(window.spike);
@@ -74,13 +214,91 @@ impl Sums {
                 *self.zones.entry(zone.to_string()).or_default() += 1;
             }
         }
+        self.sizes.add(record);
+    }
+
+    fn made_of(&mut self, record: &Record) {
+        let Some(prompt) = &record.prompt else { return };
+        self.volatile += u64::from(prompt.volatile_at.is_some());
+        let sum = &mut self.shares;
+        for (sum, tokens) in [
+            (&mut sum.tools, prompt.tools),
+            (&mut sum.system, prompt.system),
+            (&mut sum.user, prompt.user),
+            (&mut sum.assistant, prompt.assistant),
+            (&mut sum.reasoning, prompt.reasoning),
+            (&mut sum.results, prompt.results),
+        ] {
+            *sum = sum.saturating_add(tokens);
+        }
+    }
+
+    fn changed(&mut self, record: &Record, tools: &[(String, Tools)]) {
+        if let Some(event) = &record.edits.event {
+            self.events.entry(event.reason.to_string()).or_default().add(event);
+        }
+        for made in
+            record.edits.made.iter().filter(|made| made.rules.split('+').any(|rule| rule == "truncate"))
+        {
+            let tool = made.tool.as_deref().unwrap_or_default();
+            let named = tools.iter().find(|(_, tools)| tools.matches(tool)).map(|(name, _)| &**name);
+            let cuts = self.truncations.entry(named.unwrap_or(OTHER).to_owned()).or_default();
+            cuts.count += 1;
+            cuts.bytes += made.before.saturating_sub(made.after);
+        }
+    }
+}
+
+impl Changes {
+    fn add(&mut self, event: &Event) {
+        self.count += 1;
+        self.cleared += u64::from(event.cleared);
+        self.freed += event.freed_bytes / BYTES_PER_TOKEN;
+        self.rewritten += event.rewritten_bytes / BYTES_PER_TOKEN;
+    }
+}
+
+impl Sizes {
+    fn add(&mut self, record: &Record) {
+        if let (Some(prompt), Some(tokens)) = (record.prompt_tokens(), &record.tokens) {
+            self.input.add(prompt as f64);
+            self.output.add(tokens.output as f64);
+            self.total.add((prompt + tokens.output) as f64);
+        }
+        if record.messages > 0 {
+            self.messages.add(record.messages.into());
+        }
+        if record.turn > 0 {
+            self.turns.add(record.turn.into());
+        }
+        if let Some(window) = &record.window {
+            let usable =
+                window.tokens.zip(window.reserved).map(|(tokens, reserved)| tokens.saturating_sub(reserved));
+            if let (Some(prompt), Some(usable)) =
+                (record.prompt_tokens(), usable.filter(|usable| *usable > 0))
+            {
+                self.utilisation.add(prompt as f64 / usable as f64);
+            }
+            window.velocity.into_iter().for_each(|velocity| self.growth.add(velocity as f64));
+        }
+        if let Some(prompt) = &record.prompt {
+            let all = prompt.all().max(1) as f64;
+            self.results.add(prompt.results as f64 / all);
+            self.tools.add(prompt.tools as f64 / all);
+        }
+        if let Some(splice) =
+            record.edits.splice.as_ref().filter(|splice| splice.made && record.edits.were_sent())
+        {
+            self.ratio.add(splice.before as f64 / splice.after.max(1) as f64);
+        }
+        self.gateway.add(record.timing.gateway_us as f64 / 1e6);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Edits, Event, Window};
+    use crate::ledger::{self, Edits, Event, Made, Splice, Timing, Window};
 
     #[test]
     fn events_and_zones_are_those_of_what_was_sent() {
@@ -91,7 +309,7 @@ mod tests {
             ("edited", true, Some("green"), false),
             ("observed", false, None, false),
         ] {
-            let event = Some(Event { reason: "window".into(), ..Event::default() });
+            let event = Some(Event { reason: "window".into(), freed_bytes: 4_000, ..Event::default() });
             let edits = Edits { state: state.into(), original_resent, event, ..Edits::default() };
             let window = Window { zone_sent: zone_sent.map(Into::into), spike, ..Window::default() };
             tally.book(&Record { edits, window: Some(window), ..Record::default() });
@@ -102,8 +320,130 @@ mod tests {
         let counts = |counts: &[(&str, u64)]| -> BTreeMap<String, u64> {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
-        assert_eq!((sums.events, sums.spikes, tally.lost()), (counts(&[("window", 2)]), 1, 1));
+        let events = sums.events.iter().map(|(reason, changes)| (reason.clone(), changes.count)).collect();
+        assert_eq!((events, sums.spikes, tally.lost()), (counts(&[("window", 2)]), 1, 1));
+        assert_eq!(sums.events["window"].freed, 2_000);
         assert_eq!(sums.zones, counts(&[("green", 2), ("orange", 1)]));
         assert_eq!((sums.totals.requests, sums.totals.edited), (4, 2));
+    }
+
+    /// A thread's way through the zones; what is not known changes nothing, and threads are apart.
+    #[test]
+    fn threads_come_from_zone_to_zone() {
+        let tally = Tally::default();
+        for (thread, zone) in [
+            ("t", Some("green")),
+            ("u", Some("red")),
+            ("t", Some("green")),
+            ("t", Some("yellow")),
+            ("t", None),
+            ("t", Some("orange")),
+            ("t", Some("red")),
+            ("u", Some("green")),
+            ("u", Some("red")),
+            ("u", Some("green")),
+        ] {
+            let window = Window { zone_sent: zone.map(Into::into), ..Window::default() };
+            let thread = Some(thread.to_owned());
+            tally.book(&Record { thread, window: Some(window), ..Record::default() });
+        }
+        let found: Vec<(String, u64)> = tally
+            .sums()
+            .transitions
+            .into_iter()
+            .map(|((from, to), count)| (format!("{from} {to}"), count))
+            .collect();
+        let expected = [
+            ("green red", 1),
+            ("green yellow", 1),
+            ("orange red", 1),
+            ("red green", 2),
+            ("yellow orange", 1),
+        ];
+        assert_eq!(found, expected.map(|(way, count)| (way.to_owned(), count)));
+        for at in 0..=THREADS {
+            let window = Some(Window { zone_sent: Some("green".into()), ..Window::default() });
+            tally.book(&Record { thread: Some(at.to_string()), window, ..Record::default() });
+        }
+        assert!(tally.counts.lock().unwrap().zones.len() <= THREADS);
+    }
+
+    /// Whatever clients call their tools, there are no more names than in the configuration.
+    #[test]
+    fn tools_have_the_names_of_the_configuration() {
+        let tools = [Tools::new(["*bash*", "sh"]).unwrap(), Tools::new(["read"]).unwrap()];
+        let tally = Tally::of(tools.iter());
+        let cut = |tool: Option<String>, rules: &str| {
+            let made = Made { tool, rules: rules.to_owned(), before: 900, after: 300, ..Made::default() };
+            let edits = Edits { state: "edited".into(), made: vec![made], ..Edits::default() };
+            tally.book(&Record { edits, ..Record::default() });
+        };
+        (0..1000).for_each(|at| cut(Some(format!("tool {at}")), "truncate"));
+        for (tool, rules) in [
+            (Some("Bash"), "fold+truncate"),
+            (Some("sh"), "truncate"),
+            (Some("read"), "fold"),
+            (None, "truncate"),
+        ] {
+            cut(tool.map(str::to_owned), rules);
+        }
+        let found = tally.sums().truncations;
+        let expected =
+            [("*bash*, sh", Cuts { count: 2, bytes: 1_200 }), (OTHER, Cuts { count: 1_001, bytes: 600_600 })];
+        assert_eq!(found, expected.map(|(tool, cuts)| (tool.to_owned(), cuts)).into());
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_clients_requests() {
+        let tally = Tally::default();
+        let splice = Splice { made: true, before: 8_000, after: 1_000, ..Splice::default() };
+        tally.book(&Record {
+            messages: 7,
+            turn: 2,
+            overflow: true,
+            tokens: Some(Tokens { input: 50, cache_read: 45_000, output: 500, ..Tokens::default() }),
+            prompt: Some(Shares { tools: 10, system: 20, results: 70, ..Shares::default() }),
+            window: Some(Window {
+                tokens: Some(100_000),
+                reserved: Some(9_900),
+                velocity: Some(1_200),
+                ..Window::default()
+            }),
+            edits: Edits { state: "edited".into(), splice: Some(splice), ..Edits::default() },
+            timing: Timing { gateway_us: 500, ..Timing::default() },
+            ..Record::default()
+        });
+        let own = Some(ledger::Own { messages: 4, score: Some(0.9), ..ledger::Own::default() });
+        tally.book(&Record {
+            own,
+            messages: 9,
+            tokens: Some(Tokens { input: 8, output: 2, ..Tokens::default() }),
+            timing: Timing { total_ms: 1_500, ..Timing::default() },
+            ..Record::default()
+        });
+        tally.book(&Record { own: Some(ledger::Own::default()), ..Record::default() });
+        let Sums { sizes, own, shares, overflows, .. } = tally.sums();
+        let one = |bounds, value| {
+            let mut one = Histogram::new(bounds);
+            one.add(value);
+            one
+        };
+        let expected = Sizes {
+            input: one(TOKENS, 45_050.0),
+            output: one(TOKENS, 500.0),
+            total: one(TOKENS, 45_550.0),
+            messages: one(MESSAGES, 7.0),
+            turns: one(TURNS, 2.0),
+            utilisation: one(SHARES, 0.5),
+            growth: one(GROWTH, 1_200.0),
+            results: one(SHARES, 0.7),
+            tools: one(SHARES, 0.1),
+            ratio: one(RATIOS, 8.0),
+            fidelity: one(SCORES, 0.9),
+            gateway: one(SECONDS, 0.0005),
+        };
+        assert_eq!((sizes, overflows, shares.results), (expected, 1, 70));
+        let tokens = Tokens { input: 8, output: 2, ..Tokens::default() };
+        assert_eq!(own, Own { summaries: 1, millis: 1_500, tokens });
     }
 }

@@ -227,6 +227,13 @@ pub struct DoomLoop {
     pub same_results: Option<bool>,
 }
 
+impl Shares {
+    /// Tokens of the whole prompt.
+    pub const fn all(&self) -> u64 {
+        self.tools + self.system + self.user + self.assistant + self.reasoning + self.results
+    }
+}
+
 impl DoomLoop {
     /// How its results compare, in a word: `same`, `different`, `unknown`.
     pub const fn results(&self) -> &'static str {
@@ -292,6 +299,8 @@ pub struct Made {
     pub message: u32,
     /// The part in it, counted from 0.
     pub part: u32,
+    /// The tool whose result it is, where that came with this request; null: not known.
+    pub tool: Option<String>,
     /// What made it, joined by `+`.
     pub rules: String,
     /// Bytes of the text before.
@@ -577,6 +586,7 @@ mod tests {
             made: vec![Made {
                 message: 6,
                 part: 0,
+                tool: text("Bash"),
                 rules: "escapes+truncate".to_owned(),
                 before: 61_440,
                 after: 13_227,
@@ -622,7 +632,7 @@ mod tests {
             r#""doom_loop":{"tool":"Read","calls":3,"same_results":true},"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
-            r#""made":[{"message":6,"part":0,"rules":"escapes+truncate","before":61440,"after":13227,"#,
+            r#""made":[{"message":6,"part":0,"tool":"Bash","rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0},"splice":{"rule":"summary","messages":2,"first":1,"#,

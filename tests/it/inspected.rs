@@ -95,6 +95,32 @@ fn answer(request: &Received) -> Answer {
     (200, body.to_string())
 }
 
+/// Records name the tools whose new results were cut.
+#[test]
+fn cuts_name_their_tools() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("[truncate]\nmax_lines = 20\n[state]\ndir = '{}'\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let other = request(1).replace("Bash", "Other").replace("Find", "Fix");
+    for body in [request(1), request(2), other] {
+        assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &body).0, 200);
+    }
+    gateway.stop();
+    let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+    let mut tools = Vec::new();
+    for one in listed["conversations"].as_array().unwrap() {
+        let id = one["id"].as_str().unwrap();
+        let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+        for one in inspected["requests"].as_array().unwrap() {
+            let made = one["record"]["edits"]["made"].as_array().unwrap();
+            tools.extend(made.iter().map(|made| made["tool"].as_str().unwrap().to_owned()));
+        }
+    }
+    tools.sort_unstable();
+    assert_eq!(tools, ["Bash", "Bash", "Other"]);
+}
+
 /// How full the window was is a matter of what was sent, whatever was measured before.
 #[test]
 fn zones_are_those_of_what_was_sent() {

@@ -4,10 +4,13 @@
 use super::Reading;
 use super::count::Counter;
 use super::instructions::Instructions;
-use crate::conversation::{Conversation, Role};
+use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::ledger::Shares;
 use crate::protocol::{Prompt, Scale, Share};
 use crate::strategy::doom::{self, DoomLoop};
+
+/// Results whose tools are looked for.
+const RESULTS: usize = 64;
 
 /// What is known then.
 pub(in crate::app) struct Measured {
@@ -27,6 +30,8 @@ pub(in crate::app) struct Measured {
     pub(super) doom_loop: Option<DoomLoop>,
     /// The name of its instructions, if it has any.
     pub(super) instructions: Option<u128>,
+    /// The tools whose results came with it.
+    pub(super) tools: Vec<(PartId, Box<str>)>,
 }
 
 /// Reads the prompts, and counts them where that is wanted.
@@ -48,7 +53,15 @@ pub(super) fn measure(
             counter.count(sent, &edited.body);
         }
     }
-    Measured { scope, original, sent, turn, step, prior, doom_loop, instructions }
+    Measured { scope, original, sent, turn, step, prior, doom_loop, instructions, tools: tools(conversation) }
+}
+
+/// The tools whose results are new with a request. Results without a call cost a look at the whole history, so there are
+/// bounds.
+fn tools(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
+    let new = (conversation.tail()..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
+    let results = new.filter(|(_, part)| part.kind == PartKind::ToolResult).take(RESULTS);
+    results.filter_map(|(id, _)| Some((id, conversation.tool_of(id)?.into()))).collect()
 }
 
 /// The turn and the step in it that a request is. What the model said at a stretch is one step.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use super::Ended;
 use super::measure::{Measured, shares};
+use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
 use crate::strategy::clear::BYTES_PER_TOKEN;
@@ -50,6 +51,7 @@ impl Untouched {
         let (scale, held) = (sent.scale(prompt), sent.held(prompt));
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
+        name_tools(&mut ended.record, &measured.tools);
         ended.record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
         let shares = shares(sent, scale);
         ended.record.prompt = Some(shares);
@@ -204,6 +206,14 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
         Some(_) => (after - before).checked_mul(i128::from(known))?.checked_div(before)?,
     };
     i64::try_from(more).ok().map(|more| known.saturating_add(more))
+}
+
+/// Says which tools the new results are of that were changed.
+fn name_tools(record: &mut Record, tools: &[(PartId, Box<str>)]) {
+    for made in &mut record.edits.made {
+        let id = PartId { message: made.message, part: made.part };
+        made.tool = tools.iter().find(|(part, _)| *part == id).map(|(_, tool)| tool.to_string());
+    }
 }
 
 fn doom_loop(found: &doom::DoomLoop) -> DoomLoop {

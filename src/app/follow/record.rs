@@ -187,6 +187,7 @@ impl Follow {
         made.map(|applied| Made {
             message: applied.part.message,
             part: applied.part.part,
+            tool: None,
             rules: applied.decision.rules.to_string(),
             before: applied.decision.bytes_before,
             after: applied.decision.bytes_after,
