@@ -10,7 +10,8 @@ use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
 use crate::ledger::{
-    DoomLoop, Edits, Entry, Event, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone, when,
+    DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Limit, Own, Record, Region, Shares, Splice, Totals,
+    Window, Zone, when,
 };
 use crate::planner::decision::REASONING;
 use crate::usage::Money;
@@ -23,11 +24,15 @@ what was sent, what it cost, what it would have cost untouched by the gateway, a
 `–` what is not known.
 
 JSON:
-  {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\"}
+  {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\",
+   \"fill\"}
   log         the file of its records in `ledger.dir`
   n           the number that `plimsoll diff ID N` takes; null for a call of the gateway's own
   record      as it stands in the log
   unreadable  damaged records
+  fill        how the newest prompt fills the window: {window, regions: [{name, tokens, limit, state}], burn}, in tokens;
+              null where the window is not known. state: ok, soft (four fifths of the limit), hard. burn:
+              {tokens_per_turn, turns_left, urgency} or null; urgency: normal, warning (fewer than 10), critical (3)
   TOTALS      as `plimsoll report --help` says
   Fields may be added; none will change its meaning.";
 
@@ -63,6 +68,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         say(&line);
     }
     for line in made_of(&history) {
+        say(&line);
+    }
+    for line in Fill::of(&history.found).iter().flat_map(filled) {
         say(&line);
     }
     books::say_notes(&books::notes(totals, history.found.unreadable));
@@ -411,6 +419,38 @@ fn made_of(history: &History) -> Vec<String> {
         let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
         lines.extend((omitted > 0).then(|| left_out(omitted)));
     }
+    lines
+}
+
+/// How that prompt fills the window, and how long there is room.
+fn filled(fill: &Fill) -> Vec<String> {
+    let mut table = Table::new(&[
+        ("of the window", Align::Left),
+        ("tokens", Align::Right),
+        ("", Align::Right),
+        ("limit", Align::Right),
+        ("", Align::Left),
+    ]);
+    for Region { name, tokens, limit, state } in fill.regions {
+        let (known, share) = match tokens {
+            Some(tokens) => {
+                (format!("~{}", figures::count(tokens)), figures::percent(tokens.into(), fill.window.into()))
+            }
+            None => ("–".to_owned(), String::new()),
+        };
+        let state = if state == Limit::Ok { "" } else { state.as_str() };
+        table.row(&[name.to_owned(), known, share, figures::count(limit), state.to_owned()]);
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table.lines());
+    lines.extend(fill.burn.map(|burn| {
+        format!(
+            "~{} tokens come with a turn: {:.1} turns until the window is full ({})",
+            figures::count(burn.tokens_per_turn),
+            burn.turns_left,
+            burn.urgency.as_str()
+        )
+    }));
     lines
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::fill::Fill;
 use super::history::History;
 use super::record::{Record, Zone};
 use super::report::{By, Conversation, Report};
@@ -118,6 +119,7 @@ pub struct HistoryDocument<'a> {
     of: Option<usize>,
     totals: &'a Totals,
     unreadable: u64,
+    fill: Option<Fill>,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,6 +139,7 @@ impl<'a> HistoryDocument<'a> {
             of: (history.entries.len() < history.of).then_some(history.of),
             totals: &history.totals,
             unreadable: history.unreadable,
+            fill: Fill::of(history),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Recording happens after the answer has gone and cannot hold a request up.
 
 pub mod documents;
+pub mod fill;
 pub mod history;
 mod line;
 pub mod record;
@@ -12,6 +13,7 @@ pub mod totals;
 pub mod when;
 
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
+pub use fill::{Burn, Fill, Limit, Region};
 pub use history::{Entry, History, NoHistory, NoId};
 pub use record::{
     Budget, Bytes, Cost, Counterfactual, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing,

@@ -155,6 +155,15 @@ fn zones_are_those_of_what_was_sent() {
             assert_eq!(row.split_whitespace().nth(5), Some(zone), "{row}");
             others += usize::from(window["zone"] != zone);
         }
+        let fill = &inspected["fill"];
+        let regions =
+            fill["regions"].as_array().unwrap().iter().map(|region| region["name"].as_str().unwrap());
+        assert_eq!(fill["window"], 13_000);
+        assert_eq!(
+            regions.collect::<Vec<_>>(),
+            ["system", "tools", "history", "results", "memory", "output"]
+        );
+        assert!(text.contains("\nof the window ") && text.contains(" tokens come with a turn: "), "{text}");
         assert!(others > 0 && says.iter().all(|says| text.contains(says)), "{text}");
     }
 }

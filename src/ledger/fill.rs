@@ -1,0 +1,300 @@
+//! How a conversation's newest prompt fills the model's window, region by region, and for how many turns that goes on.
+//!
+//! Only told: nothing is held back for it. Pure, but for the history that it reads.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use super::history::History;
+use super::record::{Record, Shares};
+
+/// What a region may have of the window, in hundredths.
+const SYSTEM: u64 = 6;
+const TOOLS: u64 = 4;
+const HISTORY: u64 = 65;
+const RESULTS: u64 = 12;
+const MEMORY: u64 = 8;
+const OUTPUT: u64 = 5;
+/// Where a limit begins to be near, in tenths of it.
+const SOFT: u64 = 8;
+/// Turns that the rate is the mean of.
+const TURNS: usize = 20;
+/// With fewer turns left than these it is critical, and worth a warning.
+const CRITICAL: f64 = 3.0;
+const WARNING: f64 = 10.0;
+
+/// The window and what is in it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fill {
+    /// What the model takes, in tokens.
+    pub window: u64,
+    /// Its regions.
+    pub regions: [Region; 6],
+    /// How it goes on; `None` where nothing has grown.
+    pub burn: Option<Burn>,
+}
+
+/// A region of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Region {
+    /// `system`, `tools`, `history`, `results`, `memory`, `output`.
+    pub name: &'static str,
+    /// What it takes, in tokens; `None`: it is not told apart.
+    pub tokens: Option<u64>,
+    /// What it may take.
+    pub limit: u64,
+    /// Whether it does.
+    pub state: Limit,
+}
+
+/// How a figure stands to its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Below four fifths of it.
+    Ok,
+    /// Beyond these.
+    Soft,
+    /// Reached, or passed.
+    Hard,
+}
+
+/// What becomes of a limit when more comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    /// It stays below the limit.
+    pub fits: bool,
+    /// How it stands then.
+    pub state: Limit,
+    /// Tokens beyond the limit.
+    pub excess: u64,
+}
+
+/// How fast a conversation fills the window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Burn {
+    /// Tokens that come with a turn, on the average of the last ones.
+    pub tokens_per_turn: u64,
+    /// Turns until nothing is left, at that rate.
+    pub turns_left: f64,
+    /// How pressing that is.
+    pub urgency: Urgency,
+}
+
+/// How pressing it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// There is time.
+    Normal,
+    /// Fewer than ten turns.
+    Warning,
+    /// Fewer than three.
+    Critical,
+}
+
+impl Fill {
+    /// How the newest prompt of a conversation fills the window; `None` where one of them is not known.
+    pub fn of(history: &History) -> Option<Self> {
+        let records = || history.entries.iter().map(|entry| &entry.record).filter(|one| one.own.is_none());
+        let newest = records().rev().find(|record| record.prompt.is_some())?;
+        let (prompt, window) = (newest.prompt?, newest.window.as_ref()?);
+        let (size, reserved) = (window.tokens?, window.reserved.unwrap_or(0));
+        let thread = records().filter(|record| record.thread == newest.thread);
+        let used = newest.prompt_tokens().unwrap_or_else(|| prompt.all()) + reserved;
+        let burn = burn(&grown(thread), size.saturating_sub(used));
+        Some(Self { window: size, regions: regions(size, &prompt, reserved), burn })
+    }
+}
+
+impl Limit {
+    /// How a figure stands to a limit.
+    pub const fn of(tokens: u64, limit: u64) -> Self {
+        match tokens {
+            _ if tokens >= limit => Self::Hard,
+            _ if tokens >= limit * SOFT / 10 => Self::Soft,
+            _ => Self::Ok,
+        }
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Soft => "soft",
+            Self::Hard => "hard",
+        }
+    }
+}
+
+impl Urgency {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// What becomes of a limit, of which so much is used, when so much more comes.
+pub const fn added(used: u64, more: u64, limit: u64) -> Added {
+    let sum = used.saturating_add(more);
+    Added { fits: sum < limit, state: Limit::of(sum, limit), excess: sum.saturating_sub(limit) }
+}
+
+fn regions(window: u64, prompt: &Shares, reserved: u64) -> [Region; 6] {
+    let history = prompt.user + prompt.assistant + prompt.reasoning;
+    [
+        ("system", SYSTEM, Some(prompt.system)),
+        ("tools", TOOLS, Some(prompt.tools)),
+        ("history", HISTORY, Some(history)),
+        ("results", RESULTS, Some(prompt.results)),
+        ("memory", MEMORY, None),
+        ("output", OUTPUT, Some(reserved)),
+    ]
+    .map(|(name, hundredths, tokens)| {
+        let limit = window.saturating_mul(hundredths) / 100;
+        Region { name, tokens, limit, state: added(tokens.unwrap_or(0), 0, limit).state }
+    })
+}
+
+/// Tokens that came with each turn of a thread. What was taken away meanwhile is not taken off.
+fn grown<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
+    let (mut turns, mut last, mut turn) = (VecDeque::new(), None, 0);
+    for record in thread {
+        let Some(prompt) = record.prompt_tokens().filter(|_| record.turn > 0) else { continue };
+        let frame = record.prompt.map_or(0, |shares| shares.system + shares.tools);
+        let more = prompt.saturating_sub(last.unwrap_or(frame));
+        match turns.back_mut() {
+            Some(all) if turn == record.turn => *all += more,
+            _ => turns.push_back(more),
+        }
+        (last, turn) = (Some(prompt), record.turn);
+        if turns.len() > TURNS {
+            turns.pop_front();
+        }
+    }
+    turns.into()
+}
+
+/// How it goes on after turns that so much came with each, where so much is left.
+fn burn(turns: &[u64], left: u64) -> Option<Burn> {
+    let rate = turns.iter().sum::<u64>() as f64 / turns.len().max(1) as f64;
+    if rate <= 0.0 {
+        return None;
+    }
+    let turns_left = left as f64 / rate;
+    let urgency = match turns_left {
+        few if few < CRITICAL => Urgency::Critical,
+        few if few < WARNING => Urgency::Warning,
+        _ => Urgency::Normal,
+    };
+    let tenths = (turns_left * 10.0).round() / 10.0;
+    Some(Burn { tokens_per_turn: rate.round() as u64, turns_left: tenths, urgency })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Entry, Own, Window};
+    use crate::usage::Tokens;
+
+    #[test]
+    fn what_a_region_may_have() {
+        let limits = |window| regions(window, &Shares::default(), 0).map(|region| region.limit);
+        assert_eq!(limits(128_000), [7_680, 5_120, 83_200, 15_360, 10_240, 6_400]);
+        assert_eq!(limits(128_000).iter().sum::<u64>(), 128_000);
+        assert_eq!(limits(0), [0; 6]);
+    }
+
+    #[test]
+    fn limits_are_near_before_they_are_reached() {
+        let limit = 15_360;
+        for (used, more, fits, state, excess) in [
+            (0, 8_000, true, Limit::Ok, 0),
+            (0, 12_287, true, Limit::Ok, 0),
+            (0, 12_288, true, Limit::Soft, 0),
+            (4_288, 8_000, true, Limit::Soft, 0),
+            (7_360, 8_000, false, Limit::Hard, 0),
+            (15_360, 8_000, false, Limit::Hard, 8_000),
+            (u64::MAX, 1, false, Limit::Hard, u64::MAX - limit),
+        ] {
+            assert_eq!(added(used, more, limit), Added { fits, state, excess }, "{used} {more}");
+        }
+    }
+
+    #[test]
+    fn turns_that_are_left() {
+        let turns: &[u64] = &[2_000, 3_500, 2_800, 5_200, 3_100];
+        let left = |tokens_per_turn, turns_left, urgency| Some(Burn { tokens_per_turn, turns_left, urgency });
+        for (turns, remaining, expected) in [
+            (turns, 128_000 - 53_000, left(3_320, 22.6, Urgency::Normal)),
+            (turns, 33_200, left(3_320, 10.0, Urgency::Normal)),
+            (turns, 33_100, left(3_320, 10.0, Urgency::Warning)),
+            (turns, 9_960, left(3_320, 3.0, Urgency::Warning)),
+            (turns, 9_000, left(3_320, 2.7, Urgency::Critical)),
+            (turns, 0, left(3_320, 0.0, Urgency::Critical)),
+            (&[], 1_000, None),
+            (&[0, 0], 1_000, None),
+        ] {
+            assert_eq!(burn(turns, remaining), expected, "{turns:?} {remaining}");
+        }
+    }
+
+    /// Requests: the thread, the turn, the tokens of the prompt.
+    fn history(requests: &[(&str, u32, u64)]) -> History {
+        let prompt = Shares { system: 300, tools: 200, user: 100, results: 400, ..Shares::default() };
+        let window = Window { tokens: Some(128_000), reserved: Some(8_000), ..Window::default() };
+        let entry = |(thread, turn, input): &(&str, u32, u64)| {
+            let record = Record {
+                thread: Some((*thread).to_owned()),
+                turn: *turn,
+                tokens: Some(Tokens { input: *input, ..Tokens::default() }),
+                prompt: Some(prompt),
+                window: Some(window.clone()),
+                own: (*turn == 0).then(Own::default),
+                ..Record::default()
+            };
+            Entry { record, ..Entry::default() }
+        };
+        History { entries: requests.iter().map(entry).collect(), ..History::default() }
+    }
+
+    #[test]
+    fn what_comes_with_a_turn() {
+        let mut long = vec![("t", 1, 100_000)];
+        long.extend((2..30).map(|turn| ("t", turn, 100_000 + 10 * u64::from(turn))));
+        for (requests, expected) in [
+            (vec![("t", 1, 1_500)], vec![1_000]),
+            (vec![("t", 1, 1_500), ("t", 1, 2_500), ("t", 2, 2_600)], vec![2_000, 100]),
+            // What an event takes away has come all the same.
+            (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 2, 900)], vec![1_000, 200]),
+            (long, vec![10; TURNS]),
+        ] {
+            let history = history(&requests);
+            assert_eq!(grown(history.entries.iter().map(|entry| &entry.record)), expected, "{requests:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_prompt_of_the_client_counts() {
+        let requests = [("t", 1, 1_500), ("u", 1, 90_000), ("t", 2, 4_000), ("x", 0, 9_000)];
+        let fill = Fill::of(&history(&requests)).unwrap();
+        let taken = fill.regions.map(|region| (region.tokens, region.state));
+        let expected = [
+            (Some(300), Limit::Ok),
+            (Some(200), Limit::Ok),
+            (Some(100), Limit::Ok),
+            (Some(400), Limit::Ok),
+            (None, Limit::Ok),
+            (Some(8_000), Limit::Hard),
+        ];
+        assert_eq!(taken, expected);
+        let burn = Burn { tokens_per_turn: 1_750, turns_left: 66.3, urgency: Urgency::Normal };
+        assert_eq!((fill.window, fill.burn), (128_000, Some(burn)));
+        assert_eq!(Fill::of(&History::default()), None);
+    }
+}
