@@ -2,10 +2,16 @@
 //! request goes through.
 
 use std::borrow::Cow;
+use std::fs::{self, DirEntry};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll::config::{Config, Tuning};
 use plimsoll::planner::Level;
 use plimsoll::shape::{Leaf, Shaped, Subject, shape};
+use plimsoll::strategy::estimate::Estimate;
 use plimsoll::strategy::summary::split::{self, Message};
 use plimsoll::strategy::window::{Gauge, Settings};
 use serde_json::{Value, json};
@@ -292,4 +298,121 @@ fn every_preset_serves_an_agent() {
     }
     let idle: Vec<&str> = ALL.iter().copied().filter(|name| !acting.contains(name)).collect();
     assert_eq!(idle, ["passthrough"], "presets that had nothing to do");
+}
+
+/// The longest step of an agent that summaries have to be ready for, in tokens.
+const STEP: usize = 8_000;
+const WRITER: &str = "You write the working memory of an AI agent";
+const WRITTEN: &str = "<summary>\n## Done\n- all that was asked\n## Next\n- go on\n</summary>";
+
+/// An agent whose user speaks at every step, and its prompts as a preset counts them.
+struct Talker {
+    messages: Vec<Value>,
+    /// Bytes to a token, in tenths.
+    tenths: usize,
+}
+
+impl Talker {
+    /// One that has said so much, in steps of so many tokens.
+    fn new(count: Estimate, tokens: usize, step: usize) -> Self {
+        let tenths = match count {
+            Estimate::Usage => 20,
+            Estimate::Chars2In5 => 25,
+            _ => 40,
+        };
+        let mut talker = Self { messages: vec![json!({"role": "user", "content": "Find the bug"})], tenths };
+        (1..tokens / step).for_each(|_| talker.say(step * tenths / 10));
+        talker
+    }
+
+    fn say(&mut self, bytes: usize) {
+        let at = self.messages.len();
+        self.messages.push(json!({"role": "assistant", "content": "step by step ".repeat(bytes / 13)}));
+        self.messages.push(json!({"role": "user", "content": format!("Go on {at}")}));
+    }
+
+    fn body(&self) -> String {
+        json!({"model": "unknown-1", "max_tokens": 8000, "messages": self.messages}).to_string()
+    }
+
+    /// Lets the prompt grow to so many tokens.
+    fn grow(&mut self, tokens: usize) -> String {
+        self.say((tokens * self.tenths / 10).saturating_sub(self.body().len() + 100));
+        self.body()
+    }
+}
+
+/// Waits until a summary is in the books.
+fn written(home: &Path) -> bool {
+    let began = Instant::now();
+    let is_there = |log: DirEntry| fs::read_to_string(log.path()).unwrap().contains("\"own\":{");
+    let logs = || fs::read_dir(home.join("plimsoll/conversations")).ok();
+    while !logs().is_some_and(|mut logs| logs.any(|log| is_there(log.unwrap()))) {
+        if began.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        thread::yield_now();
+    }
+    true
+}
+
+/// Plays a talk with such steps past the place where a summary is to be begun, by one step less a little, if the
+/// window is small enough for that to matter: what takes the place of messages first, a summary or a note.
+fn played(name: &str, window: u64, step: usize) -> &'static str {
+    let tuning = preset(name);
+    let settings = tuning.policy.window;
+    let window = settings.size.map_or(window, |size| size.min(window));
+    let gauge = gauge(0, window, Some(8_000), &settings);
+    let share = |share| gauge.share(share, &settings) as usize;
+    let (ready, used) = (share(tuning.summarize.settings.trigger), share(settings.trigger));
+    // The first prompt is only estimated: that of the second is known.
+    let before = window as usize / 20 / step + 2;
+    let begin = (ready - 100).saturating_sub(before * step).max(used.saturating_sub(6 * step));
+    let mut talker = Talker::new(settings.count, begin, step);
+    let tenths = talker.tenths;
+    let first = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&first);
+    let upstream = Upstream::start(move |received| {
+        let asked = received.text();
+        let is_own = asked.contains(WRITER);
+        let found = if asked.contains("all that was asked") { Some("summary") } else { None };
+        let found = found.or_else(|| asked.contains("[plimsoll: ").then_some("note"));
+        let mut seen = seen.lock().unwrap();
+        *seen = seen.or(found.filter(|_| !is_own));
+        let text = if is_own { WRITTEN } else { "ok" };
+        let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "unknown-1",
+            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+            "usage": {"input_tokens": received.body.len() * 10 / tenths, "output_tokens": 7}});
+        (200, body.to_string())
+    });
+    let home = tempfile::tempdir().unwrap();
+    let config = format!(
+        "preset = '{name}'\n[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '60s'\n[window]\nsize = {window}\n\
+         guess = false\n"
+    );
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let mut is_written = false;
+    for at in 0..before + 12 {
+        let tokens = begin + at * step;
+        assert_eq!(gateway.post("/v1/messages", &[("x-session-id", "s")], &talker.grow(tokens)).0, 200);
+        if let Some(first) = *first.lock().unwrap() {
+            return first;
+        }
+        if at > 0 && tokens >= ready && !std::mem::replace(&mut is_written, true) && !written(home.path()) {
+            return "no summary is begun";
+        }
+    }
+    "nothing"
+}
+
+/// With a writer that writes, every preset that has summaries uses one before it drops messages without.
+#[test]
+fn summaries_are_ready_when_room_is_made() {
+    for name in ALL.iter().filter(|name| preset(name).summarize.settings.enabled) {
+        // Six turns of that length are more than pulse-coder aims at.
+        let step = if *name == "pulse" { STEP / 2 } else { STEP };
+        for window in [100_000, 128_000, 200_000, 1_000_000] {
+            assert_eq!(played(name, window, step), "summary", "{name} {window}");
+        }
+    }
 }
