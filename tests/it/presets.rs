@@ -210,6 +210,22 @@ fn histories_are_cut_as_there() {
     }
 }
 
+/// How often a writer is asked that does not answer, or not as it is told to.
+#[test]
+fn writers_are_asked_as_often_as_there() {
+    for (name, attempts) in [
+        ("opencode", 1),
+        ("opencode-2026", 1),
+        ("pulse", 2),
+        ("pulse-2026", 2),
+        ("gemini", 2),
+        ("temporal", 3),
+        ("picoclaw", 3),
+    ] {
+        assert_eq!(preset(name).summarize.limits.attempts, attempts, "{name}");
+    }
+}
+
 /// A request of an agent after so many steps, each with a result of its own.
 fn request(steps: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
