@@ -44,10 +44,12 @@ fn preset(name: &str) -> Tuning {
     tuning(&format!("preset = '{name}'"))
 }
 
+/// A name with an exclamation mark is that of a tool whose result reports an error.
 fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
     let leaves = [Cow::Borrowed(text)];
     let recall = "full output: /o/1.txt";
-    let subject = Subject { leaves: &leaves, tool: Some(tool), arguments: None, is_error: false, recall };
+    let (tool, is_error) = (tool.trim_end_matches('!'), tool.ends_with('!'));
+    let subject = Subject { leaves: &leaves, tool: Some(tool), arguments: None, is_error, recall };
     shape(&subject, &tuning.policy.shape)
 }
 
@@ -86,6 +88,17 @@ fn results_are_cut_as_there() {
         ("pulse-2026", "bash", 60_000, Some((30_000, 0))),
         ("pulse", "bash", 60_000, None),
         ("passthrough", "bash", 600_000, None),
+        // Errors keep both ends of as much.
+        ("opencode", "bash!", 51_200, None),
+        ("opencode", "bash!", 60_000, Some((25_600, 25_600))),
+        ("opencode-2026", "grep!", 60_000, Some((25_600, 25_600))),
+        ("gemini", "run_shell_command!", 40_000, None),
+        ("gemini", "run_shell_command!", 48_000, Some((20_000, 20_000))),
+        ("open-interpreter", "execute!", 40_000, Some((1_400, 1_400))),
+        ("openmanus", "bash!", 40_000, Some((5_000, 5_000))),
+        ("codex", "shell!", 40_000, Some((6_000, 6_000))),
+        ("pulse-2026", "bash!", 40_000, Some((15_000, 15_000))),
+        ("pulse", "bash!", 40_000, None),
     ] {
         assert_eq!(ends(&preset(name), tool, bytes), expected, "{name} {tool} {bytes}");
     }
