@@ -27,7 +27,7 @@ const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
 const MOST_LINES: usize = 1_000_000_000;
 const HALF: f64 = 0.5;
 /// What a marker may have filled in.
-const PLACEHOLDERS: &[&str] = &["removed", "total", "recall"];
+const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
 
 pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     let least = ByteSize::new(default.repeat_min_bytes);
@@ -133,7 +133,8 @@ fn marker(section: &mut Section<'_, '_>, default: String) -> String {
     let names = marker.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let unknown: Vec<&str> = names.filter(|name| !PLACEHOLDERS.contains(name)).collect();
     if let Some(name) = unknown.first() {
-        let hint = "the placeholders are {removed}, {total} and {recall}".to_owned();
+        let hint =
+            "the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}".to_owned();
         section.problem("marker", format!("unknown placeholder {{{name}}}"), Some(hint));
     } else if marker.trim().is_empty() {
         section.problem("marker", "a cut must be marked, got an empty text", None);

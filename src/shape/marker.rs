@@ -21,9 +21,27 @@ pub(super) struct Template<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part<'a> {
     Literal(&'a str),
-    Removed,
-    Total,
+    Removed(Digits),
+    Total(Digits),
     Recall,
+}
+
+/// How a figure is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Digits {
+    /// In groups: `48,213`.
+    Grouped,
+    /// Without separators.
+    Plain,
+}
+
+impl Digits {
+    fn write(self, figure: usize) -> String {
+        match self {
+            Self::Grouped => thousands(figure),
+            Self::Plain => figure.to_string(),
+        }
+    }
 }
 
 /// A marker in a text.
@@ -38,7 +56,13 @@ pub(super) struct Marker {
 
 impl<'a> Template<'a> {
     pub(super) fn parse(template: &'a str) -> Self {
-        let places = [("{removed}", Part::Removed), ("{total}", Part::Total), ("{recall}", Part::Recall)];
+        let places = [
+            ("{removed}", Part::Removed(Digits::Grouped)),
+            ("{removed_plain}", Part::Removed(Digits::Plain)),
+            ("{total}", Part::Total(Digits::Grouped)),
+            ("{total_plain}", Part::Total(Digits::Plain)),
+            ("{recall}", Part::Recall),
+        ];
         let mut parts = Vec::new();
         let (mut literal, mut at) = (0, 0);
         while let Some(offset) = memchr::memchr(b'{', &template.as_bytes()[at..]) {
@@ -63,8 +87,8 @@ impl<'a> Template<'a> {
         for part in &self.parts {
             match part {
                 Part::Literal(literal) => out.push_str(literal),
-                Part::Removed => out.push_str(&thousands(removed)),
-                Part::Total => out.push_str(&thousands(total)),
+                Part::Removed(digits) => out.push_str(&digits.write(removed)),
+                Part::Total(digits) => out.push_str(&digits.write(total)),
                 Part::Recall => out.push_str(&one_line(recall)),
             }
         }
@@ -78,7 +102,7 @@ impl<'a> Template<'a> {
             Part::Literal(first) => !first.contains('\n') && !first.starts_with(char::is_whitespace),
             _ => false,
         };
-        let times = |wanted: Part<'_>| self.parts.iter().filter(|&&part| part == wanted).count();
+        let times = |wanted: fn(&Part<'_>) -> bool| self.parts.iter().filter(|part| wanted(part)).count();
         let letters = |part: &Part<'_>| match part {
             Part::Literal(literal) => literal.chars().filter(|letter| letter.is_alphabetic()).count(),
             _ => 0,
@@ -89,9 +113,9 @@ impl<'a> Template<'a> {
             _ => false,
         };
         self.parts.first().is_some_and(begins)
-            && times(Part::Removed) == 1
-            && times(Part::Total) <= 1
-            && times(Part::Recall) <= 1
+            && times(|part| matches!(part, Part::Removed(_))) == 1
+            && times(|part| matches!(part, Part::Total(_))) <= 1
+            && times(|part| *part == Part::Recall) <= 1
             && self.parts.iter().map(letters).sum::<usize>() >= 8
             && self.parts.windows(2).all(is_clear)
     }
@@ -128,8 +152,8 @@ fn match_all(parts: &[Part<'_>], mut text: &str, mut figures: Figures) -> Option
     for (index, part) in parts.iter().enumerate() {
         match part {
             Part::Literal(literal) => text = text.strip_prefix(literal)?,
-            Part::Removed => (figures.0, text) = take_figure(text)?,
-            Part::Total => (figures.1, text) = take_figure(text)?,
+            Part::Removed(digits) => (figures.0, text) = take_figure(text, *digits)?,
+            Part::Total(digits) => (figures.1, text) = take_figure(text, *digits)?,
             Part::Recall => {
                 let rest = &parts[index + 1..];
                 let Some(Part::Literal(next)) = rest.first() else { return Some(figures) };
@@ -142,11 +166,11 @@ fn match_all(parts: &[Part<'_>], mut text: &str, mut figures: Figures) -> Option
 }
 
 /// The figure that the text begins with, if it is written as we write it.
-fn take_figure(text: &str) -> Option<(Option<usize>, &str)> {
+fn take_figure(text: &str, digits: Digits) -> Option<(Option<usize>, &str)> {
     let end = text.find(|next: char| !next.is_ascii_digit() && next != ',').unwrap_or(text.len());
     let (written, rest) = text.split_at(end);
     let figure = written.replace(',', "").parse().ok()?;
-    (thousands(figure) == written).then_some((Some(figure), rest))
+    (digits.write(figure) == written).then_some((Some(figure), rest))
 }
 
 /// A figure with separators: `48,213`.
@@ -189,6 +213,7 @@ mod tests {
     fn templates_are_filled() {
         for (template, expected) in [
             (MARKER, "[plimsoll: 48,213 of 61,440 bytes removed here; at a b]"),
+            ("{removed_plain}/{total_plain}", "48213/61440"),
             ("", ""),
             ("{{removed}} {other} {", "{48,213} {other} {"),
             ("{recall}{recall}", "at a bat a b"),
@@ -203,6 +228,8 @@ mod tests {
             (MARKER, true),
             (OPENCODE, true),
             ("[removed {removed} bytes]", true),
+            ("[removed {removed_plain} of {total_plain} bytes]", true),
+            ("[removed {removed} or {removed_plain} bytes]", false),
             ("[removed bytes]", false),
             ("{removed} bytes are gone", false),
             ("\n[removed {removed} bytes]", false),
@@ -248,11 +275,17 @@ mod tests {
 
     #[test]
     fn a_marker_of_several_lines_is_found() {
-        let template = Template::parse(OPENCODE);
-        let text = format!("head\n\n{}\n\ntail", template.fill(1234, 5678, "/a"));
-        let marker = template.find_in(&text).next();
-        let end = text.len() - "\n\ntail".len();
-        assert_eq!(marker, Some(Marker { start: 6, end, removed: 1234, total: None }));
+        for (template, figure, other) in [
+            (OPENCODE.to_owned(), "1,234", "1234"),
+            (OPENCODE.replace("{removed}", "{removed_plain}"), "1234", "1,234"),
+        ] {
+            let template = Template::parse(&template);
+            let text = format!("head\n\n{}\n\ntail", template.fill(1234, 5678, "/a"));
+            let marker = template.find_in(&text).next();
+            let end = text.len() - "\n\ntail".len();
+            assert_eq!(marker, Some(Marker { start: 6, end, removed: 1234, total: None }));
+            assert_eq!(template.find_in(&text.replace(figure, other)).next(), None);
+        }
     }
 
     #[test]

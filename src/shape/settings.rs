@@ -38,10 +38,11 @@ pub struct Truncate {
     pub error_max_bytes: usize,
     /// Count the empty line after a final newline. Newlines count as bytes in any case.
     pub count_trailing_newline: bool,
-    /// The text that stands where bytes were removed: `{removed}`, `{total}`, `{recall}` are filled in.
+    /// The text that stands where bytes were removed: `{removed}`, `{total}`, `{recall}` are filled in,
+    /// `{removed_plain}` and `{total_plain}` without separators.
     ///
     /// It comes on top of the limits if it can be recognised when it is seen again: if it begins with text of its
-    /// own, has eight letters or more, `{removed}` once, and the others at most once, all of them apart. Any
+    /// own, has eight letters or more, what was removed once, and the others at most once, all of them apart. Any
     /// other one is paid for out of the limits.
     pub marker: String,
 }

@@ -105,6 +105,24 @@ fn results_are_cut_as_there() {
 }
 
 #[test]
+fn cuts_say_what_they_say_there() {
+    for (name, tool, expected) in [
+        (
+            "opencode",
+            "grep",
+            "\n\n...8800 bytes truncated...\n\nfull output: /o/1.txt\nUse search tools to query the full content or \
+             read specific sections.",
+        ),
+        ("codex", "shell", "\n\n…48000 bytes truncated of 60000; full output: /o/1.txt…\n\n"),
+    ] {
+        let text = "x".repeat(60_000);
+        let shaped = shaped(&preset(name), tool, &text).unwrap();
+        let [Leaf::Replace(text)] = &shaped.leaves[..] else { panic!("one text") };
+        assert_eq!(text.trim_matches('x'), expected, "{name}");
+    }
+}
+
+#[test]
 fn lines_are_cut_as_there() {
     let line = "0123456789\n";
     for (lines, expected) in [(2_000, None), (2_500, Some(2_000))] {

@@ -168,7 +168,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "truncate.marker = '{bytes} gone'",
-        "1: `truncate.marker`: unknown placeholder {bytes}\n  hint: the placeholders are {removed}, {total} and {recall}",
+        "1: `truncate.marker`: unknown placeholder {bytes}\n  hint: the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}",
     ),
     ("truncate.marker = ' '", "1: `truncate.marker`: a cut must be marked, got an empty text"),
     // Upstreams.

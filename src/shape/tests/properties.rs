@@ -55,6 +55,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         MARKER,
         MARKER,
         "...{removed} bytes truncated...\n\nSaved: {recall}\nSearch it.",
+        "...{removed_plain} bytes truncated of {total_plain}...",
         "[{removed} {total}]",
         "[gone: {recall}]",
         "{recall}\n",
