@@ -17,6 +17,7 @@ use super::meter::Meter;
 use super::pages::Pages;
 use super::recall::reached;
 use super::route::{Routes, Served};
+use super::shadow::Shadow;
 use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
 use super::touched::Touched;
@@ -177,6 +178,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         budget: Arc::clone(&budget),
         counts: config.ledger.count_tokens,
     };
+    let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISIONS));
     Ok(Core {
         routes,
         pages: Pages::new(config.listen.origins.clone(), config.listen.address.ip()),
@@ -197,7 +199,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         summaries,
         books: Books::start(means, config.limits.queue)?,
         budget,
-        observe: config.mode == config::Mode::Observe,
+        shadow,
         isolate: config.lineage.isolate,
         tally,
         patience: Some(config.limits.rewrite_timeout / PATIENCE),

@@ -27,6 +27,7 @@ mod rewritten;
 mod room;
 mod route;
 mod secrets;
+mod shadow;
 mod state;
 mod summaries;
 mod tally;
@@ -69,6 +70,7 @@ use meter::Meter;
 use pages::Pages;
 use rewritten::Rewritten;
 use route::Routes;
+use shadow::Shadow;
 use state::State;
 use summaries::{Prospect, Summaries};
 use tally::Tally;
@@ -100,8 +102,8 @@ struct Core {
     summaries: Option<Summaries>,
     books: Books,
     budget: Arc<Budget>,
-    /// Plan, but change nothing.
-    observe: bool,
+    /// What rewriting would have decided; `None`: it is decided.
+    shadow: Option<Shadow>,
     /// Histories of different credentials are different.
     isolate: bool,
     /// The sums of what was booked, and what was lost.
@@ -121,7 +123,12 @@ impl Core {
 
     /// Whether a prompt that is too long is shortened and sent again.
     fn recovers(&self) -> bool {
-        self.recover.enabled && !self.observe
+        self.recover.enabled && !self.observes()
+    }
+
+    /// Whether it plans, and changes nothing.
+    fn observes(&self) -> bool {
+        self.shadow.is_some()
     }
 
     /// The model that a request asks for.
@@ -231,7 +238,7 @@ impl Sidecar {
     /// The key of the provider's cache for a request, where one is wanted.
     fn cache_key(&self, upstream: &Upstream, rewritten: &Rewritten) -> Option<String> {
         let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
-        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observe)?;
+        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observes())?;
         let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
         match self.core.routes.cache_key(upstream) {
             CacheKey::Shared if wanted => Some("plimsoll".to_owned()),

@@ -26,7 +26,7 @@ impl Core {
         let known = self.tunings.known(&place.thread.id);
         let tuning = known.as_ref().unwrap_or(&request.tuning);
         let mut outcome = request.plan_by(&place, &tuning.counting, None, None);
-        if self.observe {
+        if self.observes() {
             outcome.forget_fresh();
         }
         if outcome.plan.is_empty() {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::asked::Asked;
 use super::books::Reading;
 use super::rewritten::{Facts, InForce, Rewritten};
+use super::shadow::Track;
 use super::state::State;
 use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
@@ -34,6 +35,7 @@ const BYTES_PER_TOKEN: usize = 4;
 /// One request on its way through.
 pub(super) struct Request<'a> {
     pub(super) core: &'a Core,
+    pub(super) track: Track<'a>,
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
     root: Chain,
@@ -89,6 +91,7 @@ impl Core {
         };
         let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
         rewritten.prospect = request.due(&rewritten.facts).map(Box::new);
+        request.shadow(&mut rewritten).await;
         rewritten.reading = Some(Box::new(Reading {
             protocol: request.protocol,
             root: request.root,
@@ -129,6 +132,7 @@ impl<'a> Request<'a> {
         let now_ms = (core.now_ms)();
         let read = Self {
             core,
+            track: core.track(),
             protocol,
             conversation,
             root,
@@ -185,7 +189,7 @@ impl<'a> Request<'a> {
     }
 
     /// The settings of its thread.
-    fn tuning(&self, place: &Place) -> Arc<Tuning> {
+    pub(super) fn tuning(&self, place: &Place) -> Arc<Tuning> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
@@ -197,23 +201,18 @@ impl<'a> Request<'a> {
         let summaries = self.core.summaries.as_ref();
         let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
         let plan = |standing| self.plan_by(place, policy, standing, ready());
-        let outcome = plan(self.core.lineage.standing(place));
+        let outcome = plan(self.track.lineage.standing(place));
         let gauge = outcome.level.and_then(|level| level.gauge).filter(|_| !outcome.spliced);
         let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
         match summaries {
-            Some(summaries)
-                if is_full && waits && !self.core.observe && summaries.wait(terms, place).await =>
-            {
-                plan(None)
-            }
+            Some(summaries) if is_full && waits && summaries.wait(terms, place).await => plan(None),
             _ => outcome,
         }
     }
 
     /// The summary that is to be made now that the request is about to leave.
     fn due(&self, sent: &Facts) -> Option<Prospect> {
-        let summaries = self.core.summaries.as_ref().filter(|_| !self.core.observe)?;
-        let (place, level) = (sent.place.as_ref()?, sent.level?);
+        let (summaries, place, level) = (self.core.summaries.as_ref()?, sent.place.as_ref()?, sent.level?);
         if self.compaction == Some(Compaction::Asked) {
             summaries.abandon(place);
             return None;
@@ -253,7 +252,7 @@ impl<'a> Request<'a> {
             sent: place.sent,
             ending: place.ending(),
             applied: &place.applied,
-            recover: &|keys| self.core.lineage.recover(self.root, keys),
+            recover: &|keys| self.track.lineage.recover(self.root, keys),
             standing,
             splice: place.splice.clone(),
             stable: self.stable,
@@ -281,8 +280,8 @@ impl<'a> Request<'a> {
             cold: place.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
-            measured: self.core.meter.measured(place.chains[place.sent]),
-            bytes_per_token: self.core.meter.bytes_per_token(model),
+            measured: self.track.meter.measured(place.chains[place.sent]),
+            bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
             lasts_ms: lasts_ms.unwrap_or(0),
             least_tokens: kind.least_tokens(),
@@ -303,7 +302,7 @@ impl<'a> Request<'a> {
         place: &Place,
     ) -> Option<Result<String, Fault>> {
         let known = (&self.conversation, place);
-        if self.core.observe { None } else { opening::of(&self.core.checkpoints, headers, known) }
+        if self.core.observes() { None } else { opening::of(&self.core.checkpoints, headers, known) }
     }
 
     /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
@@ -326,26 +325,20 @@ impl<'a> Request<'a> {
     pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
         let place = self.place()?;
         if place.thread.observe {
-            self.remember(&place, &InForce::default());
-            return Ok(self.done(place, None, State::SetAside, InForce::default()));
+            return Ok(self.left_alone(place, State::SetAside));
         }
+        if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
+    }
+
+    /// Plans the request and carries that out.
+    pub(super) async fn decide(&self, place: Place, waits: bool) -> Result<Rewritten, StoreError> {
         let mut outcome = self.plan(&place, waits).await;
         let mut standing = outcome.standing.take();
         // What an event leaves behind holds only if the event does.
         if outcome.event.is_none() {
             self.keep(&place, standing.take());
         }
-        if self.core.observe {
-            outcome.leave_unmarked();
-        }
-        // A thread that was edited before stays as it was sent, whatever the mode is now.
-        if self.core.observe && outcome.is_new() {
-            self.remember(&place, &InForce::default());
-            let state = if outcome.plan.is_empty() { State::Unchanged } else { State::Observed };
-            let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
-            return Ok(self.done(place, None, state, InForce::of(outcome)).with(event, seen));
-        }
-        if !outcome.is_fresh() || self.core.observe {
+        if !outcome.is_fresh() {
             return Ok(self.settled(place, outcome, None));
         }
         let edited = match self.carry_out(&outcome) {
@@ -357,7 +350,7 @@ impl<'a> Request<'a> {
                 let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
                 let decided = InForce::of(outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
-                self.core.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
+                self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
                 Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
@@ -366,22 +359,22 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn keep(&self, place: &Place, standing: Option<Box<Standing>>) {
+    pub(super) fn keep(&self, place: &Place, standing: Option<Box<Standing>>) {
         if let Some(standing) = standing {
-            self.core.lineage.keep_standing(place, standing);
+            self.track.lineage.keep_standing(place, standing);
         }
     }
 
     async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
         let mut batch =
-            self.core.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
+            self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
         let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
         batch
             .splices
-            .extend(fresh.and_then(|splice| self.core.lineage.spliced(&self.conversation, place, splice)));
+            .extend(fresh.and_then(|splice| self.track.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
-        let stored = self.core.store.commit(batch);
+        let stored = self.track.store.commit(batch);
         let left = self.asked.until.map(|until| until.saturating_duration_since(Instant::now()));
         let Some(patience) = self.core.patience.into_iter().chain(left).min() else { return stored.await };
         let done = stored.within(patience).await;
@@ -429,14 +422,14 @@ impl<'a> Request<'a> {
     }
 
     /// Notes, without waiting, that a request of this thread left.
-    fn remember(&self, place: &Place, decided: &InForce) {
+    pub(super) fn remember(&self, place: &Place, decided: &InForce) {
         let applied = Arc::clone(&decided.applied);
         // What is sent again is stored already.
         let is_new = place.relation != Relation::Retry;
-        let batch = is_new.then(|| self.core.lineage.batch(place, self.root, &applied, 0, self.now_ms));
-        self.core.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
+        let batch = is_new.then(|| self.track.lineage.batch(place, self.root, &applied, 0, self.now_ms));
+        self.track.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if let Some(batch) = batch {
-            self.core.tally.stored(self.core.store.later(batch));
+            self.core.tally.stored(self.track.store.later(batch));
         }
     }
 
@@ -456,10 +449,16 @@ impl<'a> Request<'a> {
                 None => batch.touch.push(id.clone()),
             }
         }
-        self.core.tally.stored(self.core.store.later(batch));
+        self.core.tally.stored(self.track.store.later(batch));
     }
 
-    fn done(&self, place: Place, edited: Option<Conversation>, state: State, decided: InForce) -> Rewritten {
+    pub(super) fn done(
+        &self,
+        place: Place,
+        edited: Option<Conversation>,
+        state: State,
+        decided: InForce,
+    ) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let facts = self.facts(Some(place), state, None, decided);
         Rewritten { body, edited, ..Rewritten::of(facts) }
@@ -495,6 +494,7 @@ impl<'a> Request<'a> {
             level: None,
             recalls: 0,
             tuning: Some(tuning),
+            would: None,
         }
     }
 }

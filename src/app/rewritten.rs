@@ -67,6 +67,19 @@ pub(super) struct Facts {
     pub(super) recalls: u32,
     /// The settings that hold for it; `None`: it could not be read.
     pub(super) tuning: Option<Arc<Tuning>>,
+    /// Observing: what it would have been; `None`: that is not known.
+    pub(super) would: Option<Would>,
+}
+
+/// The form that a request would have been sent in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Would {
+    /// Bytes of its body.
+    pub(super) bytes: u64,
+    /// Those of them that are no text; `None`: the body does not hold the whole prompt.
+    pub(super) encoded: Option<u64>,
+    /// Bytes of text that it carries less than the client sent.
+    pub(super) spared: u64,
 }
 
 impl Facts {
@@ -79,6 +92,12 @@ impl Facts {
     pub(super) fn was_edited(&self) -> bool {
         let place = self.place.as_ref().filter(|place| place.sent > 0);
         place.is_some_and(|place| !place.applied.is_empty() || place.splice.is_some())
+    }
+
+    /// Bytes of text that the decisions and the splice spare.
+    pub(super) fn spared(&self) -> u64 {
+        let decided: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        decided + self.splice.as_ref().map_or(0, |splice| splice.bytes_spared())
     }
 
     /// The conversation that the request with this record is booked on.

@@ -7,6 +7,7 @@
 mod client;
 mod ends;
 mod memory;
+mod overlaid;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

@@ -56,8 +56,13 @@ pub(super) fn promise() -> (Duty, Stored) {
 impl Stored {
     /// A promise that was broken at once.
     pub fn refused(error: StoreError) -> Self {
+        Self::done(Err(error))
+    }
+
+    /// One of which it is known already how it went.
+    pub(super) fn done(done: Done) -> Self {
         let (duty, stored) = promise();
-        duty.answer(Err(error));
+        duty.answer(done);
         stored
     }
 

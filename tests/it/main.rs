@@ -18,6 +18,7 @@ mod judged;
 mod loops;
 mod marks;
 mod mechanisms;
+mod observed;
 mod outputs;
 mod pages;
 mod presets;

@@ -115,7 +115,17 @@ impl Follow {
         let read = text(sent, self.facts.encoded, self.resent && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
-        self.core.meter.learn(place.head(), (model, messages), read, usage.context_tokens());
+        let tokens = usage.context_tokens();
+        self.core.meter.learn(place.head(), (model, messages), read, tokens);
+        let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.resent);
+        let Some((shadow, would)) = observed else { return };
+        // What the provider would have said of the form that would have been sent.
+        let planned = (sent + would.bytes).saturating_sub(self.start.rewritten_to);
+        let planned_read = text(planned, would.encoded, false);
+        let (now, then) = read.zip(planned_read).unwrap_or((sent, planned));
+        let less = (now as f64 - then as f64) / self.core.meter.bytes_per_token(model);
+        let tokens = (tokens as f64 - less).round().max(1.0) as u64;
+        shadow.meter.learn(place.head(), (model, messages), planned_read, tokens);
     }
 
     /// Whether room could be made, and the request sent again.

@@ -121,13 +121,10 @@ impl Follow {
     }
 
     fn bytes(&self) -> Bytes {
-        let spared: u64 = self.facts.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        let spared = spared + self.facts.splice.as_ref().map_or(0, |splice| splice.bytes_spared());
-        let (saved, would_have_saved) = match self.facts.state {
-            State::Edited if !self.resent => (spared, 0),
-            State::Observed => (0, spared),
-            _ => (0, 0),
-        };
+        let is_sent = self.facts.state == State::Edited && !self.resent;
+        let saved = if is_sent { self.facts.spared() } else { 0 };
+        // What was decided before the gateway began to observe is sent so, and no matter of what would have been.
+        let would_have_saved = self.facts.would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
             sent: if self.resent { self.start.received } else { self.start.sent },

@@ -3,6 +3,7 @@
 
 mod client;
 mod faulty;
+mod observing;
 mod rig;
 mod room;
 mod stakes;

@@ -131,7 +131,7 @@ impl Rig {
             summaries,
             books: Books::start(means, 16).unwrap(),
             budget,
-            observe: false,
+            shadow: None,
             isolate: true,
             tally,
             patience: None,

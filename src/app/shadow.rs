@@ -1,0 +1,127 @@
+//! What rewriting would have made of requests that are only observed.
+//!
+//! An observing gateway decides as one that rewrites does, by the same code, and remembers it as that would, so that a
+//! part is decided about once and an event happens once. All of it stays in memory, is bounded, and is lost with the
+//! process. Nothing of it ever reaches the wire or the store.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+
+use super::Core;
+use super::meter::Meter;
+use super::rewrite::Request;
+use super::rewritten::{Facts, InForce, Rewritten, Would};
+use super::state::State;
+use crate::lineage::{Lineage, Memory, Place};
+use crate::store::{Overlay, Store, StoreError};
+
+/// What a request is planned by, and where it is kept what was decided about it.
+#[derive(Clone, Copy)]
+pub(super) struct Track<'a> {
+    pub(super) lineage: &'a Lineage,
+    pub(super) store: &'a dyn Store,
+    pub(super) meter: &'a Meter,
+}
+
+/// What would have been decided, and how large prompts would have been.
+pub(super) struct Shadow {
+    lineage: Lineage,
+    store: Arc<dyn Store>,
+    pub(super) meter: Meter,
+}
+
+impl Shadow {
+    /// Above what is really stored; remembers about so many bytes of decisions, several times over.
+    pub(super) fn over(store: &Arc<dyn Store>, bytes: u64) -> Self {
+        let store: Arc<dyn Store> = Arc::new(Overlay::above(Arc::clone(store), bytes));
+        let lineage = Lineage::new(Arc::clone(&store), Memory::new(bytes));
+        Self { lineage, store, meter: Meter::new() }
+    }
+
+    fn track(&self) -> Track<'_> {
+        Track { lineage: &self.lineage, store: &*self.store, meter: &self.meter }
+    }
+}
+
+impl Core {
+    /// What really is.
+    pub(super) fn track(&self) -> Track<'_> {
+        Track { lineage: &self.lineage, store: &*self.store, meter: &self.meter }
+    }
+}
+
+impl Request<'_> {
+    /// The request as who only observes sends it: nothing new is decided. A thread that was edited before stays as it was
+    /// sent, whatever the mode is now.
+    pub(super) fn as_before(&self, place: Place) -> Rewritten {
+        if place.applied.is_empty() && place.splice.is_none() {
+            return self.left_alone(place, State::Unchanged);
+        }
+        let tuning = self.tuning(&place);
+        let standing = self.track.lineage.standing(&place);
+        let mut outcome = self.plan_by(&place, &tuning.policy, standing, None);
+        // What an event leaves behind holds only if the event does.
+        let standing = outcome.standing.take().filter(|_| outcome.event.is_none());
+        self.keep(&place, standing);
+        outcome.leave_unmarked();
+        self.settled(place, outcome, None)
+    }
+
+    /// The request as it came.
+    pub(super) fn left_alone(&self, place: Place, state: State) -> Rewritten {
+        self.remember(&place, &InForce::default());
+        self.done(place, None, state, InForce::default())
+    }
+
+    /// Notes what rewriting would have made of it, now that it is known how it leaves. A fault in here costs that and
+    /// nothing else.
+    pub(super) async fn shadow(&mut self, rewritten: &mut Rewritten) {
+        let place = rewritten.facts.place.as_ref().filter(|place| !place.thread.observe);
+        let Some((shadow, place)) = self.core.shadow.as_ref().zip(place) else { return };
+        self.track = shadow.track();
+        let planned = match caught(self.planned(place)).await {
+            Some(Err(StoreError::Raced)) => caught(self.planned(place)).await,
+            done => done,
+        };
+        let Some(Ok(Rewritten { body, facts, .. })) = planned else { return };
+        let bytes = body.as_ref().map_or(self.conversation.body.len(), Bytes::len) as u64;
+        rewritten.facts.would = Some(Would { bytes, encoded: facts.encoded, spared: facts.spared() });
+        rewritten.facts.observe(*facts);
+    }
+
+    /// The request as it would have been sent.
+    async fn planned(&self, place: &Place) -> Result<Rewritten, StoreError> {
+        let place = self.track.lineage.decided_at(&self.conversation, place)?;
+        self.decide(place, false).await
+    }
+}
+
+impl Facts {
+    /// Tells of what would have been sent, unless something was changed after all.
+    fn observe(&mut self, planned: Self) {
+        if self.state != State::Unchanged {
+            return;
+        }
+        (self.level, self.recalls) = (planned.level, planned.recalls);
+        // Marks alone change nothing of what is said.
+        if self.why.is_none() && (!planned.applied.is_empty() || planned.splice.is_some()) {
+            self.state = State::Observed;
+            (self.applied, self.fresh, self.kinds) = (planned.applied, planned.fresh, planned.kinds);
+            (self.splice, self.spliced, self.event) = (planned.splice, planned.spliced, planned.event);
+        }
+    }
+}
+
+/// What becomes of some work; `None`: it panicked.
+async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}

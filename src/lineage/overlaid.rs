@@ -1,0 +1,21 @@
+//! What another lineage decided about requests whose places one has found.
+
+use crate::conversation::Conversation;
+use crate::store::StoreError;
+
+use super::memory::Decided;
+use super::{Lineage, Place};
+
+impl Lineage {
+    /// A place that another lineage has found, with what is in force by this one's memory and store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn decided_at(&self, conversation: &Conversation, place: &Place) -> Result<Place, StoreError> {
+        let Decided { applied, splice } = match place.sent {
+            0 => Decided::default(),
+            sent => self.decided(conversation, &place.chains, sent)?,
+        };
+        Ok(Place { applied, splice, ..place.clone() })
+    }
+}

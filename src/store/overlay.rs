@@ -1,0 +1,129 @@
+//! A store above another one, which is only read: what is decided is kept in memory, bounded, and lost with the process.
+//!
+//! For what would have been decided: nothing of it may ever reach the store below. Threads and histories are those of the
+//! store below; all that is kept here is decisions and splices.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
+};
+use crate::conversation::{Chain, Hashed};
+use crate::planner::PartKey;
+
+/// What an entry takes besides what it decides, in bytes.
+const OVERHEAD: usize = 128;
+
+/// Decisions in memory, above a store.
+pub struct Overlay {
+    below: Arc<dyn Store>,
+    /// By the history that ends with their message.
+    decisions: Recent<Chain, Vec<StoredDecision>, Hashed>,
+    /// By exactly what they replace.
+    splices: Recent<Chain, Vec<StoredSplice>, Hashed>,
+    /// The newest of a principal about each result.
+    newest: Recent<(Chain, PartKey), StoredDecision>,
+    /// Batches are put in one after the other, each as a whole.
+    turn: Mutex<()>,
+}
+
+impl Overlay {
+    /// Keeps decisions of about `bytes`, splices of as many, and as much again to find decisions by what they are about.
+    pub fn above(below: Arc<dyn Store>, bytes: u64) -> Self {
+        let decisions = |all: &Vec<StoredDecision>| all.iter().map(weight).sum();
+        let splices =
+            |all: &Vec<StoredSplice>| all.iter().map(|stored| stored.splice.weight() + OVERHEAD).sum();
+        Self {
+            below,
+            decisions: Recent::of_weight(bytes, decisions),
+            splices: Recent::of_weight(bytes, splices),
+            newest: Recent::of_weight(bytes, weight),
+            turn: Mutex::default(),
+        }
+    }
+
+    /// Puts in a batch's decisions and splices, all or none. What was decided first stands.
+    fn put(&self, batch: Batch) -> Result<(), StoreError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_decided = |new: &StoredDecision| {
+            let known = self.decisions.get(&new.chain).unwrap_or_default();
+            known.iter().any(|known| (known.part, known.since) == (new.part, new.since))
+        };
+        let is_spliced = |new: &StoredSplice| {
+            let known = self.splices.get(&new.chain).unwrap_or_default();
+            known.iter().any(|known| known.since == new.since)
+        };
+        if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
+            return Err(StoreError::Raced);
+        }
+        for new in batch.decisions {
+            if let Some(key) = new.decision.key {
+                self.newest.insert((new.root, key), new.clone());
+            }
+            let mut all = self.decisions.get(&new.chain).unwrap_or_default();
+            let chain = new.chain;
+            all.push(new);
+            self.decisions.insert(chain, all);
+        }
+        for new in batch.splices {
+            let mut all = self.splices.get(&new.chain).unwrap_or_default();
+            let chain = new.chain;
+            all.push(new);
+            self.splices.insert(chain, all);
+        }
+        Ok(())
+    }
+}
+
+fn weight(stored: &StoredDecision) -> usize {
+    stored.decision.weight() + OVERHEAD
+}
+
+impl Store for Overlay {
+    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
+        self.below.boundaries(chains)
+    }
+
+    fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
+        let mut all = self.below.decisions(chains)?;
+        all.extend(chains.iter().filter_map(|chain| self.decisions.get(chain)).flatten());
+        Ok(all)
+    }
+
+    fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
+        let mut all = self.below.splices(chains)?;
+        all.extend(chains.iter().filter_map(|chain| self.splices.get(chain)).flatten());
+        Ok(all)
+    }
+
+    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        let below = self.below.recover(root, keys)?;
+        let own = keys.iter().map(|key| self.newest.get(&(root, *key)));
+        Ok(own.zip(below).map(|(own, below)| own.or(below)).collect())
+    }
+
+    fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
+        self.below.thread(id)
+    }
+
+    fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
+        self.below.session(session)
+    }
+
+    fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {
+        self.below.summary(thread)
+    }
+
+    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
+        self.below.spent(conversation, since_ms)
+    }
+
+    fn commit(&self, batch: Batch) -> Stored {
+        Stored::done(self.put(batch))
+    }
+
+    /// What decides nothing is of no use here.
+    fn later(&self, _: Batch) -> bool {
+        true
+    }
+}

@@ -1,0 +1,166 @@
+//! Observing: a gateway that changes nothing, beside one that does what the first one says it would.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Gateway, Received, Upstream};
+
+/// Room for some of the results, which are shortened; the oldest are cleared when it is used up.
+const SETTINGS: &str = "[listen]\nadmin = 'off'\n[window]\nsize = 13000\n[truncate]\nmax_lines = 20\n\
+                        [clear]\ngate = ['window', 'break-even']\n[summarize]\nenabled = false\n";
+
+/// How one dialect is spoken.
+struct Dialect {
+    path: &'static str,
+    /// The body of a conversation with these results.
+    body: fn(&[String]) -> Value,
+    /// An answer to a prompt of so many tokens.
+    answer: fn(usize) -> Value,
+}
+
+const DIALECTS: [Dialect; 4] = [
+    Dialect {
+        path: "/v1/messages",
+        body: |results| {
+            let said = |(at, result): (usize, &String)| {
+                let call = json!({"type": "tool_use", "id": at.to_string(), "name": "Bash", "input": {"command": at}});
+                let result = json!({"type": "tool_result", "tool_use_id": at.to_string(), "content": result});
+                [
+                    json!({"role": "assistant", "content": [call]}),
+                    json!({"role": "user", "content": [result]}),
+                ]
+            };
+            let begin = json!({"role": "user", "content": "Find the bug"});
+            let messages: Vec<Value> = listed(begin, results, said);
+            json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages})
+        },
+        answer: |tokens| {
+            json!({"type": "message", "role": "assistant", "model": "claude-sonnet-4-6", "content": [],
+                "stop_reason": "end_turn", "usage": {"input_tokens": tokens, "output_tokens": 7}})
+        },
+    },
+    Dialect {
+        path: "/v1/chat/completions",
+        body: |results| {
+            let said = |(at, result): (usize, &String)| {
+                let function = json!({"name": "Bash", "arguments": json!({"command": at}).to_string()});
+                let call = json!({"id": at.to_string(), "type": "function", "function": function});
+                [
+                    json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+                    json!({"role": "tool", "tool_call_id": at.to_string(), "content": result}),
+                ]
+            };
+            let begin = json!({"role": "user", "content": "Find the bug"});
+            let messages: Vec<Value> = listed(begin, results, said);
+            json!({"model": "gpt-4o", "max_tokens": 1000, "messages": messages})
+        },
+        answer: |tokens| {
+            let choice = json!({"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"});
+            json!({"id": "c", "object": "chat.completion", "model": "gpt-4o", "choices": [choice],
+                "usage": {"prompt_tokens": tokens, "completion_tokens": 7, "total_tokens": tokens + 7}})
+        },
+    },
+    Dialect {
+        path: "/v1/responses",
+        body: |results| {
+            let said = |(at, result): (usize, &String)| {
+                let arguments = json!({"command": at}).to_string();
+                [
+                    json!({"type": "function_call", "call_id": at.to_string(), "name": "Bash", "arguments": arguments}),
+                    json!({"type": "function_call_output", "call_id": at.to_string(), "output": result}),
+                ]
+            };
+            let begin = json!({"type": "message", "role": "user", "content": "Find the bug"});
+            let input: Vec<Value> = listed(begin, results, said);
+            json!({"model": "gpt-5", "max_output_tokens": 1000, "input": input, "store": false})
+        },
+        answer: |tokens| {
+            let said = json!({"type": "message", "role": "assistant",
+                "content": [{"type": "output_text", "text": "ok"}]});
+            json!({"id": "r", "object": "response", "status": "completed", "model": "gpt-5", "output": [said],
+                "usage": {"input_tokens": tokens, "output_tokens": 7}})
+        },
+    },
+    Dialect {
+        path: "/v1beta/models/gemini-2.5-pro:generateContent",
+        body: |results| {
+            let said = |(at, result): (usize, &String)| {
+                let call = json!({"functionCall": {"name": "Bash", "args": {"command": at}}});
+                let result = json!({"functionResponse": {"name": "Bash", "response": {"output": result}}});
+                [json!({"role": "model", "parts": [call]}), json!({"role": "user", "parts": [result]})]
+            };
+            let begin = json!({"role": "user", "parts": [{"text": "Find the bug"}]});
+            let contents: Vec<Value> = listed(begin, results, said);
+            json!({"contents": contents, "generationConfig": {"maxOutputTokens": 1000}})
+        },
+        answer: |tokens| {
+            let said =
+                json!({"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"});
+            json!({"candidates": [said], "modelVersion": "gemini-2.5-pro",
+                "usageMetadata": {"promptTokenCount": tokens, "candidatesTokenCount": 7}})
+        },
+    },
+];
+
+fn listed(begin: Value, results: &[String], said: fn((usize, &String)) -> [Value; 2]) -> Vec<Value> {
+    std::iter::once(begin).chain(results.iter().enumerate().flat_map(said)).collect()
+}
+
+/// What commands print.
+fn result(at: usize) -> String {
+    let line = |line: usize| format!("step {at}, line {line}: {}", line * 7919 % 1009);
+    (0..60).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The records of a conversation that grows by a result with each request, and the bodies that arrived.
+fn records(
+    home: &Path,
+    mode: &str,
+    dialect: &'static Dialect,
+    bodies: &[String],
+) -> (Vec<Value>, Vec<String>) {
+    // A provider that bills a token for four bytes.
+    let answer =
+        |request: &Received| -> Answer { (200, (dialect.answer)(request.body.len() / 4).to_string()) };
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home, &format!("mode = '{mode}'\n{SETTINGS}"), &upstream.url());
+    for body in bodies {
+        let headers = [("x-api-key", "k"), ("x-plimsoll-session-id", "one")];
+        assert_eq!(gateway.post(dialect.path, &headers, body).0, 200);
+    }
+    gateway.stop();
+    let log = fs::read_to_string(home.join("plimsoll/conversations/one.jsonl")).unwrap();
+    let records = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (records, upstream.received().iter().map(Received::text).collect())
+}
+
+/// What was observed and what was rewritten agree, request by request.
+#[test]
+fn what_is_observed_is_what_rewriting_does() {
+    for dialect in &DIALECTS {
+        let results: Vec<String> = (0..40).map(result).collect();
+        let mut bodies: Vec<String> =
+            (0..=results.len()).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
+        // A retry is no new decision.
+        bodies.insert(30, bodies[29].clone());
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (observed, arrived) = records(homes[0].path(), "observe", dialect, &bodies);
+        assert_eq!(arrived, bodies, "{}", dialect.path);
+        let (rewritten, _) = records(homes[1].path(), "rewrite", dialect, &bodies);
+        assert_eq!((observed.len(), rewritten.len()), (bodies.len(), bodies.len()));
+        let mut events = 0;
+        for (at, (seen, sent)) in observed.iter().zip(&rewritten).enumerate() {
+            for figure in
+                ["/edits/event", "/edits/parts", "/edits/decided", "/edits/splice", "/edits/recalls"]
+            {
+                assert_eq!(seen.pointer(figure), sent.pointer(figure), "{} {at} {figure}", dialect.path);
+            }
+            assert_eq!(seen["bytes"]["would_have_saved"], sent["bytes"]["saved"], "{} {at}", dialect.path);
+            assert_eq!((&seen["bytes"]["saved"], &sent["bytes"]["would_have_saved"]), (&json!(0), &json!(0)));
+            events += usize::from(!sent["edits"]["event"].is_null());
+        }
+        assert!(events > 1, "{}: hardly an event", dialect.path);
+    }
+}
