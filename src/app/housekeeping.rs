@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use super::{Core, clock, metrics};
 use crate::admin::{self, Pages};
-use crate::config::{Config, Retention};
+use crate::config::Config;
+use crate::lineage;
 use crate::server::Stats;
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Batch, Bodies};
@@ -29,11 +30,7 @@ pub(super) fn start(
 ) -> io::Result<JoinHandle<()>> {
     let runtime =
         runtime::Builder::new_current_thread().enable_all().thread_name("plimsoll-books").build()?;
-    let outputs = config.outputs.retention;
-    let ledger = match config.ledger.retention {
-        Retention::Forever => None,
-        Retention::For(age) => Some(age),
-    };
+    let ages = Ages::of(config);
     let bodies = Bodies::below(&config.state.dir);
     let counted = Arc::clone(&core);
     let pages = Pages {
@@ -47,7 +44,7 @@ pub(super) fn start(
             tokio::select! {
                 _ = shutdown.wait_for(|begun| *begun) => {}
                 never = admin => match never {},
-                () = sweep(&core, &bodies, outputs, ledger) => {}
+                () = sweep(&core, &bodies, ages) => {}
             }
         });
         // Nobody waits any more for what is being read of the books.
@@ -64,28 +61,46 @@ async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infalli
     std::future::pending().await
 }
 
-async fn sweep(core: &Core, bodies: &Bodies, outputs: Duration, ledger: Option<Duration>) {
+async fn sweep(core: &Core, bodies: &Bodies, ages: Ages) {
     let mut due = tokio::time::interval(SWEEP);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
         let now_ms = clock::now_ms();
-        core.tally.stored(core.store.later(sweep_batch(now_ms, outputs, ledger)));
+        core.tally.stored(core.store.later(ages.batch(now_ms)));
         let now = Duration::from_millis(u64::try_from(now_ms).unwrap_or(0));
-        if let Err(error) = bodies.sweep(UNIX_EPOCH + now.saturating_sub(outputs)) {
+        if let Err(error) = bodies.sweep(UNIX_EPOCH + now.saturating_sub(ages.outputs)) {
             tracing::warn!(%error, "old bodies could not be removed");
         }
     }
 }
 
-/// What is older than its retention goes.
-fn sweep_batch(now_ms: i64, outputs: Duration, ledger: Option<Duration>) -> Batch {
-    let before = |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    Batch {
-        forget_outputs: Some(before(outputs)),
-        forget_ledger: ledger.map(before),
-        at_ms: now_ms,
-        ..Batch::default()
+/// How old what is kept may be.
+#[derive(Clone, Copy)]
+struct Ages {
+    outputs: Duration,
+    ledger: Option<Duration>,
+    threads: Option<Duration>,
+}
+
+impl Ages {
+    fn of(config: &Config) -> Self {
+        // The store may know that late that a thread was in use.
+        let threads = config.lineage.retention.period().map(|period| period + lineage::NOTED_EVERY);
+        Self { outputs: config.outputs.retention, ledger: config.ledger.retention.period(), threads }
+    }
+
+    /// What is older goes.
+    fn batch(self, now_ms: i64) -> Batch {
+        let before =
+            |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        Batch {
+            forget_outputs: Some(before(self.outputs)),
+            forget_ledger: self.ledger.map(before),
+            forget_threads: self.threads.map(before),
+            at_ms: now_ms,
+            ..Batch::default()
+        }
     }
 }
 

@@ -426,8 +426,10 @@ impl<'a> Request<'a> {
         let applied = Arc::clone(&decided.applied);
         // What is sent again is stored already.
         let is_new = place.relation != Relation::Retry;
-        let batch = is_new.then(|| self.track.lineage.batch(place, self.root, &applied, 0, self.now_ms));
-        self.track.lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
+        let lineage = self.track.lineage;
+        let batch = is_new.then(|| lineage.batch(place, self.root, &applied, 0, self.now_ms));
+        let batch = batch.or_else(|| lineage.again(place, self.now_ms));
+        lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if let Some(batch) = batch {
             self.core.tally.stored(self.track.store.later(batch));
         }

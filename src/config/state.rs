@@ -73,6 +73,18 @@ pub enum Retention {
 pub struct Lineage {
     /// Whether requests with different credentials never share a thread or its decisions.
     pub isolate: bool,
+    /// How long what was decided about a thread is kept after its last request.
+    pub retention: Retention,
+}
+
+impl Retention {
+    /// The time after which it is removed, if it ever is.
+    pub fn period(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::For(period) => Some(period),
+        }
+    }
 }
 
 impl Word for Recall {
@@ -113,6 +125,13 @@ pub(super) fn outputs(section: &mut Section<'_, '_>, state: &Path) -> Outputs {
 pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
     let dir = section.path_below("dir", state, "conversations");
     let record = section.value("record", Record::Usage);
+    let retention = kept(section, Retention::Forever);
+    let count_tokens = section.value("count_tokens", false);
+    Ledger { dir, record, count_tokens, retention }
+}
+
+/// How long something is kept that may be kept for ever.
+fn kept(section: &mut Section<'_, '_>, usual: Retention) -> Retention {
     let expected = || "a duration such as \"90d\", or \"forever\"".into();
     let retention = section.parse("retention", expected, |value, _| match value.as_str() {
         Some("forever") => Ok(Retention::Forever),
@@ -123,10 +142,9 @@ pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
         }
         None => Err(Fault::UNEXPECTED),
     });
-    let count_tokens = section.value("count_tokens", false);
-    Ledger { dir, record, count_tokens, retention: retention.unwrap_or(Retention::Forever) }
+    retention.unwrap_or(usual)
 }
 
 pub(super) fn lineage(section: &mut Section<'_, '_>) -> Lineage {
-    Lineage { isolate: section.value("isolate", true) }
+    Lineage { isolate: section.value("isolate", true), retention: kept(section, Retention::For(90 * DAY)) }
 }

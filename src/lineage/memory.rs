@@ -1,8 +1,8 @@
 //! The newest histories, remembered above the store.
 //!
 //! What was in force when a request left never changes afterwards, so what is known of a history is true as long as it
-//! is kept, whatever another gateway does on the same store. Where a thread stands is not: it is looked up again where
-//! the store knows of a longer history.
+//! is kept, whatever another gateway does on the same store, until the store has done with it. Where a thread stands is
+//! not: it is looked up again where the store knows of a longer history.
 
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub struct Memory {
     /// Which thread an answer was given in.
     answers: Recent<Digest, String, Hashed>,
     standings: Recent<Chain, Box<Standing>, Hashed>,
+    /// When threads said what they rely on.
+    noted: Recent<String, i64>,
 }
 
 impl Memory {
@@ -59,6 +61,7 @@ impl Memory {
             threads: Recent::of_entries(THREADS),
             answers: Recent::of_entries(THREADS),
             standings: Recent::of_weight(bytes, |standing| standing.weight() + OVERHEAD),
+            noted: Recent::of_entries(THREADS),
         }
     }
 
@@ -122,6 +125,14 @@ impl Memory {
     /// Hands out what the last request of a history left. It goes on with the next one only.
     pub(super) fn take_standing(&self, chain: Chain) -> Option<Box<Standing>> {
         self.standings.remove(&chain)
+    }
+
+    pub(super) fn note(&self, thread: &str, now_ms: i64) {
+        self.noted.insert(thread.to_owned(), now_ms);
+    }
+
+    pub(super) fn noted(&self, thread: &str) -> Option<i64> {
+        self.noted.get(thread)
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Known> {

@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod memory;
 mod overlaid;
+mod uses;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -19,6 +20,7 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
+pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
 use memory::{Decided, Known, Senders};
@@ -170,7 +172,7 @@ impl Lineage {
         let sender = Sender { root, caller, new_id, now_ms };
         let kept = conversation.continues.as_deref().map(|previous| kept(root, previous));
         let chains = chains(conversation, kept.map_or(root, Chain));
-        match self.longest_sent(&chains)? {
+        match self.longest_sent(&chains, now_ms)? {
             None => self.place_of_unknown(conversation, chains, kept, &sender),
             Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
         }
@@ -272,6 +274,7 @@ impl Lineage {
             decisions: decisions.collect(),
             threads: vec![Thread { head, at_ms: now_ms, ..place.thread.clone() }],
             boundaries: place.ends.iter().chain(std::iter::once(&head)).map(boundary).collect(),
+            used: self.used(place, now_ms),
             at_ms: now_ms,
             ..Batch::default()
         }
@@ -301,6 +304,9 @@ impl Lineage {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
+        }
+        if self.used(place, now_ms).is_some() {
+            self.memory.note(&thread.id, now_ms);
         }
         let from = splice.as_ref().map_or(0, |splice| place.splice_holds_from(conversation, splice));
         let decided = Decided { applied, splice };
@@ -342,9 +348,15 @@ impl Lineage {
     /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
     /// that sent it. What comes behind it need not be the model's: an answer may have failed or been
     /// interrupted.
-    fn longest_sent(&self, chains: &[Chain]) -> Result<Option<(usize, Senders)>, StoreError> {
-        let remembered =
+    fn longest_sent(&self, chains: &[Chain], now_ms: i64) -> Result<Option<(usize, Senders)>, StoreError> {
+        let mut remembered =
             (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
+        if let Some((_, threads)) = &remembered
+            && !self.are_kept(threads, now_ms)?
+        {
+            self.forget(chains);
+            remembered = None;
+        }
         let first = remembered.as_ref().map_or(1, |(sent, _)| sent + 1);
         let longer: Vec<Chain> = chains[first..].iter().rev().copied().collect();
         let stored = if longer.is_empty() { Vec::new() } else { self.store.boundaries(&longer)? };

@@ -7,6 +7,7 @@
 
 pub mod bodies;
 mod checkpoints;
+mod idle;
 pub mod ledger;
 pub mod logs;
 mod missing;
@@ -23,6 +24,7 @@ mod splices;
 pub mod sqlite;
 pub mod summaries;
 mod sweep;
+mod uses;
 mod withdrawal;
 mod writer;
 
@@ -36,7 +38,7 @@ pub use outputs::Outputs;
 pub use overlay::Overlay;
 pub use promise::Stored;
 pub use recent::Recent;
-pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread};
+pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread, Used};
 pub use sqlite::Sqlite;
 pub use summaries::Summary;
 

@@ -64,6 +64,15 @@ pub struct StoredSplice {
     pub splice: Arc<Splice>,
 }
 
+/// What a thread goes on relying on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Used {
+    /// Its id.
+    pub thread: String,
+    /// The histories under which something was decided that holds for it.
+    pub chains: Vec<Chain>,
+}
+
 /// A request's record, as the database keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerRow {
@@ -118,6 +127,8 @@ pub struct Batch {
     pub threads: Vec<Thread>,
     /// Histories that were sent.
     pub boundaries: Vec<Boundary>,
+    /// What is still relied on.
+    pub used: Option<Used>,
     /// Ids of full texts that are still in use.
     pub touch: Vec<String>,
     /// Records for the ledger.
@@ -126,6 +137,8 @@ pub struct Batch {
     pub forget_outputs: Option<i64>,
     /// Ledger rows from before this time are forgotten, and logs to which nothing was added since.
     pub forget_ledger: Option<i64>,
+    /// What was decided about threads whose last request came before this time is forgotten.
+    pub forget_threads: Option<i64>,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
 }

@@ -82,6 +82,11 @@ CREATE TABLE IF NOT EXISTS ledger (
 );
 CREATE INDEX IF NOT EXISTS ledger_by_conversation ON ledger (conversation, at_ms);
 CREATE INDEX IF NOT EXISTS ledger_by_time ON ledger (at_ms);
+CREATE TABLE IF NOT EXISTS uses (
+  chain BLOB PRIMARY KEY,
+  at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS decisions_by_replacement ON decisions (replacement);
 CREATE TABLE IF NOT EXISTS missing (
   at_ms INTEGER NOT NULL,
   records INTEGER NOT NULL
@@ -95,13 +100,19 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
     let version = version(connection)?;
-    // A version only adds tables: making those that are not there yet is all that an older store needs.
-    if version < VERSION {
+    // Only tables are added: making those that are not there yet is all that an older store needs.
+    if version < VERSION || (version == VERSION && !has_uses(connection)?) {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         return Ok(VERSION);
     }
     Ok(version)
+}
+
+/// Whether the table is there that stores of this version may lack: gateways that know nothing of it go on with one that
+/// has it.
+fn has_uses(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.table_exists(None, "uses")
 }
 
 /// The version of a store; 0 for an empty file.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
+use super::idle::Idle;
 use super::logs::{self, Logs};
 use super::outputs::Outputs;
 use super::{Batch, StoreError};
@@ -22,6 +23,7 @@ const TURN: usize = 200;
 pub(super) struct Sweep {
     outputs: Option<OldOutputs>,
     logs: Option<OldLogs>,
+    idle: Option<Idle>,
 }
 
 impl Sweep {
@@ -33,10 +35,14 @@ impl Sweep {
         if let Some(before) = batch.forget_ledger {
             self.logs = Some(OldLogs::new(before, logs.dir().to_owned()));
         }
+        // What takes long is not begun anew.
+        if let Some(before) = batch.forget_threads {
+            self.idle.get_or_insert_with(|| Idle::new(before, batch.at_ms));
+        }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.outputs.is_none() && self.logs.is_none()
+        self.outputs.is_none() && self.logs.is_none() && self.idle.is_none()
     }
 
     /// Takes a turn.
@@ -56,6 +62,15 @@ impl Sweep {
         {
             old.kept.tell("old logs of conversations could not be removed");
             self.logs = None;
+        }
+        if let Some(idle) = &mut self.idle {
+            let goes_on = idle.turn(connection).unwrap_or_else(|error| {
+                tracing::warn!(%error, "what was decided about idle threads could not be removed");
+                false
+            });
+            if !goes_on {
+                self.idle = None;
+            }
         }
     }
 }

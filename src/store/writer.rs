@@ -21,7 +21,7 @@ use super::queue::{self, Inlet, Outlet};
 use super::row::Batch;
 use super::sqlite::leaves_to;
 use super::sweep::Sweep;
-use super::{StoreError, splices, withdrawal};
+use super::{StoreError, splices, uses, withdrawal};
 use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
@@ -298,6 +298,7 @@ fn put<'c>(
     put_decisions(connection, batch)?;
     splices::put(connection, batch)?;
     super::summaries::put(connection, batch)?;
+    uses::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;

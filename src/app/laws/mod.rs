@@ -3,6 +3,7 @@
 
 mod client;
 mod faulty;
+mod idle;
 mod observing;
 mod rig;
 mod room;

@@ -114,6 +114,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "ledger.retention = 'never'",
         "1: `ledger.retention`: expected a duration such as \"90d\", or \"forever\", got \"never\"",
     ),
+    ("lineage.retention = '23h'", "1: `lineage.retention`: expected 1d or more, got 23h"),
     ("ledger.retention = '1h'", "1: `ledger.retention`: expected 1d or more, got 1h"),
     // Addresses and paths.
     (

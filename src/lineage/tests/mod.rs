@@ -1,6 +1,7 @@
 //! Where requests belong, on a real store, before and after a restart.
 
 mod gateways;
+mod idle;
 mod splices;
 
 use std::cell::Cell;

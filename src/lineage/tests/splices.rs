@@ -4,7 +4,7 @@ use super::*;
 use crate::planner::{Layout, Splice};
 
 /// A splice that takes the messages from 1 to `end`.
-fn splice(end: u32, text: &str) -> Arc<Splice> {
+pub(super) fn splice(end: u32, text: &str) -> Arc<Splice> {
     Arc::new(Splice {
         rule: "note".into(),
         drops: [(1, end)].into(),

@@ -34,6 +34,15 @@ fn an_older_store_is_brought_up_to_date() {
     assert_eq!(store.splices(&[chain("m")]).unwrap(), []);
     assert_eq!(store.decisions(&[chain("m")]).unwrap(), [stored("m", 0, "m", "kept")]);
     wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
+    drop(store);
+    // The table of uses came without a new version, so that gateways without it go on with stores that have it.
+    let uses = "DROP TABLE uses; DROP INDEX decisions_by_replacement";
+    bench.database().execute_batch(uses).unwrap();
+    let store = bench.open();
+    let used = Used { thread: "t".to_owned(), chains: vec![chain("m")] };
+    wait(store.commit(Batch { used: Some(used), ..Batch::default() })).unwrap();
+    let version: i64 = bench.database().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 3);
 }
 
 /// Gateways that start at once on a new file all get it.

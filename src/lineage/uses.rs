@@ -1,0 +1,67 @@
+//! What threads go on relying on, and how long memories of them are true.
+//!
+//! The store removes what was decided about a thread when nobody has gone on with it for long. So each thread says now
+//! and then that it is in use, and of what; and what is remembered of one that has rested is believed only if the store
+//! still knows the thread.
+
+use std::time::Duration;
+
+use super::{Lineage, Place};
+use crate::conversation::Chain;
+use crate::store::{Batch, StoreError, Used};
+
+/// How often a thread says what it relies on: the store may know of a use so much later.
+pub const NOTED_EVERY: Duration = Duration::from_secs(3600);
+/// For so many milliseconds nothing is removed that a request has relied on, however short things are kept: nowhere is
+/// that less than a day.
+const KEPT_MS: i64 = 12 * 3_600_000;
+
+impl Lineage {
+    /// What to store for a request that was made before, if it is time to say that its thread is in use.
+    pub fn again(&self, place: &Place, now_ms: i64) -> Option<Batch> {
+        let used = self.used(place, now_ms)?;
+        Some(Batch { used: Some(used), at_ms: now_ms, ..Batch::default() })
+    }
+
+    /// What a request relies on of what was decided before, if its thread has not said so for long.
+    pub(super) fn used(&self, place: &Place, now_ms: i64) -> Option<Used> {
+        if place.applied.is_empty() && place.splice.is_none() {
+            return None;
+        }
+        let last = self.memory.noted(&place.thread.id);
+        if last.is_some_and(|last| now_ms - last < NOTED_EVERY.as_millis() as i64) {
+            return None;
+        }
+        let decided = place.applied.iter().map(|applied| applied.part.message as usize + 1);
+        let spliced = place.splice.iter().map(|splice| splice.end());
+        let mut chains: Vec<Chain> =
+            decided.chain(spliced).filter_map(|messages| place.chains.get(messages)).copied().collect();
+        // Several parts of a message stand next to each other.
+        chains.dedup();
+        (!chains.is_empty()).then(|| Used { thread: place.thread.id.clone(), chains })
+    }
+
+    /// Whether what is remembered of a history is still in the store, as far as it ever was, when these threads have sent
+    /// it.
+    pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
+        let is_recent =
+            |id: &String| self.memory.thread(id).is_some_and(|known| now_ms - known.thread.at_ms < KEPT_MS);
+        if threads.iter().any(is_recent) {
+            return Ok(true);
+        }
+        for id in threads {
+            if self.store.thread(id)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets all that is remembered of a history.
+    pub(super) fn forget(&self, chains: &[Chain]) {
+        for &chain in chains {
+            self.memory.forget(chain);
+            self.memory.take_standing(chain);
+        }
+    }
+}

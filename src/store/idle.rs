@@ -1,0 +1,286 @@
+//! Removing what was decided about threads that nobody has gone on with for long.
+//!
+//! Once a day the tables are gone through, some rows at a time. What goes: threads whose last request is older than the
+//! limit; decisions and splices that are older, under histories that no thread has relied on since and that no thread
+//! that is left has sent; the texts of these that nothing else refers to; and of the rest what belongs to no thread that
+//! is left. A decision never outlives the knowledge that its history was sent: whoever sends that again would decide
+//! about it again, and be told each time that this was done before.
+//!
+//! Whether something is relied on is known only as far back as gateways have noted it. A store on which none has done so
+//! for about as long as things are kept, because it is new or older versions were at work, is left alone for as long.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use super::{StoreError, uses};
+
+/// Rows that one turn looks at.
+const TURN: i64 = 500;
+/// How long it takes until the tables are gone through again, in milliseconds: a day, if that is tried every hour.
+const DAY_MS: i64 = 23 * 3_600_000;
+
+/// A table, and how to go through it: the statements get the rows behind `?1` up to `?2`, and the limit as `?3`.
+struct Table {
+    /// The first column of its key, in whose order it is gone through.
+    key: &'static str,
+    name: &'static str,
+    /// Removes old rows; those of decisions give what they are sent as.
+    remove: &'static str,
+    /// Has what the rows that stay rely on stay too.
+    keep: Option<&'static str>,
+}
+
+/// The tables in the order in which they are gone through: a row is looked at when it is known what is left of those that
+/// keep it.
+const TABLES: &[Table] = &[
+    Table {
+        key: "id",
+        name: "threads",
+        remove: "DELETE FROM threads WHERE id > ?1 AND id <= ?2 AND at_ms < ?3",
+        keep: None,
+    },
+    Table {
+        key: "chain",
+        name: "decisions",
+        remove: "DELETE FROM decisions WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
+                 AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = decisions.chain AND uses.at_ms >= ?3)
+                 AND NOT EXISTS (SELECT 1 FROM boundaries JOIN threads ON threads.id = boundaries.thread
+                                 WHERE boundaries.chain = decisions.chain)
+                 RETURNING replacement",
+        keep: Some(
+            "INSERT INTO uses (chain, at_ms) SELECT since, max(
+               ?3, at_ms, coalesce((SELECT at_ms FROM uses WHERE uses.chain = decisions.chain), 0))
+             FROM decisions WHERE chain > ?1 AND chain <= ?2 AND since <> chain
+             ON CONFLICT (chain) DO UPDATE SET at_ms = excluded.at_ms WHERE at_ms < ?3",
+        ),
+    },
+    Table {
+        key: "chain",
+        name: "splices",
+        remove: "DELETE FROM splices WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
+                 AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = splices.chain AND uses.at_ms >= ?3)
+                 AND NOT EXISTS (SELECT 1 FROM boundaries JOIN threads ON threads.id = boundaries.thread
+                                 WHERE boundaries.chain = splices.chain)",
+        keep: Some(
+            "INSERT INTO uses (chain, at_ms) SELECT since, max(
+               ?3, at_ms, coalesce((SELECT at_ms FROM uses WHERE uses.chain = splices.chain), 0))
+             FROM splices WHERE chain > ?1 AND chain <= ?2
+             ON CONFLICT (chain) DO UPDATE SET at_ms = excluded.at_ms WHERE at_ms < ?3",
+        ),
+    },
+    Table {
+        key: "chain",
+        name: "uses",
+        remove: "DELETE FROM uses WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3",
+        keep: None,
+    },
+    Table {
+        key: "chain",
+        name: "boundaries",
+        remove: "DELETE FROM boundaries WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
+                 AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = boundaries.thread)
+                 AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = boundaries.chain)
+                 AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.chain = boundaries.chain)",
+        keep: None,
+    },
+    Table {
+        key: "chain",
+        name: "summaries",
+        remove: "DELETE FROM summaries WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
+                 AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = summaries.thread)
+                 AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = summaries.chain)",
+        keep: None,
+    },
+];
+
+/// Removes what a decision was sent as, if no other one is.
+const ORPHAN: &str = "DELETE FROM replacements WHERE id = ?1
+                      AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.replacement = replacements.id)";
+
+/// What was decided about threads whose last request came before a time.
+pub(super) struct Idle {
+    before: i64,
+    now: i64,
+    /// How many tables have been gone through, once it is known that this is due.
+    tables: Option<usize>,
+    /// The key of the last row that was looked at.
+    after: Value,
+}
+
+impl Idle {
+    pub(super) fn new(before: i64, now: i64) -> Self {
+        Self { before, now, tables: None, after: Value::Null }
+    }
+
+    /// Goes through some rows; whether there may be more.
+    pub(super) fn turn(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let goes_on = match self.tables {
+            None if self.is_due(&transaction)? => {
+                self.enter(0);
+                true
+            }
+            None => false,
+            Some(at) => match TABLES.get(at) {
+                Some(table) => {
+                    match self.look_through(&transaction, table)? {
+                        Some(last) => self.after = last,
+                        None => self.enter(at + 1),
+                    }
+                    true
+                }
+                None => {
+                    uses::set_mark(&transaction, uses::LAST, self.now)?;
+                    false
+                }
+            },
+        };
+        transaction.commit()?;
+        Ok(goes_on)
+    }
+
+    /// Histories stand behind the rows of `uses` that are none.
+    fn enter(&mut self, at: usize) {
+        let is_text = TABLES.get(at).is_some_and(|table| table.key == "id");
+        self.after = if is_text { Value::Text(String::new()) } else { Value::Blob(uses::LAST.to_vec()) };
+        self.tables = Some(at);
+    }
+
+    /// Whether the tables are to be gone through now.
+    fn is_due(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let begun = uses::mark(connection, uses::BEGUN)?;
+        let last = uses::mark(connection, uses::LAST)?.or(begun);
+        let since = |at: i64| self.now.saturating_sub(at).saturating_abs();
+        if last.is_some_and(|last| since(last) < DAY_MS) {
+            return Ok(false);
+        }
+        let kept = self.now.saturating_sub(self.before);
+        let begun = match (begun, last) {
+            (Some(begun), Some(last)) if since(last) < kept / 4 * 3 => begun,
+            _ => {
+                uses::set_mark(connection, uses::BEGUN, self.now)?;
+                self.now
+            }
+        };
+        let is_due = begun < self.before;
+        if !is_due {
+            uses::set_mark(connection, uses::LAST, self.now)?;
+        }
+        Ok(is_due)
+    }
+
+    /// Goes through some rows of a table; the key of the last, or `None` if there are no more.
+    fn look_through(
+        &self,
+        transaction: &Transaction<'_>,
+        table: &Table,
+    ) -> Result<Option<Value>, StoreError> {
+        let last: Option<Value> = transaction
+            .prepare_cached(&page(table))?
+            .query_row(params![self.after, TURN - 1], |row| row.get(0))
+            .optional()?;
+        // No text and no digest is greater.
+        let end = last.clone().unwrap_or_else(|| Value::Blob(vec![u8::MAX; 17]));
+        let range = params![self.after, end, self.before];
+        let mut remove = transaction.prepare_cached(table.remove)?;
+        let mut removed = remove.query(range)?;
+        let mut replacements: Vec<Value> = Vec::new();
+        while let Some(row) = removed.next()? {
+            replacements.push(row.get(0)?);
+        }
+        let mut orphan = transaction.prepare_cached(ORPHAN)?;
+        for replacement in replacements {
+            orphan.execute([replacement])?;
+        }
+        if let Some(keep) = table.keep {
+            transaction.prepare_cached(keep)?.execute(range)?;
+        }
+        Ok(last)
+    }
+}
+
+fn page(Table { key, name, .. }: &Table) -> String {
+    format!("SELECT {key} FROM {name} WHERE {key} > ?1 ORDER BY {key} LIMIT 1 OFFSET ?2")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+    use crate::store::schema;
+
+    fn connection() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::prepare(&connection).unwrap();
+        connection
+    }
+
+    /// No table is read as a whole, neither once for a turn nor for each of its rows.
+    #[test]
+    fn rows_are_found_by_their_keys() {
+        let connection = connection();
+        let pages: Vec<String> = TABLES.iter().map(page).collect();
+        let statements = TABLES.iter().flat_map(|table| iter::once(table.remove).chain(table.keep));
+        for statement in statements.chain(pages.iter().map(String::as_str)).chain([ORPHAN]) {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let none = rusqlite::params_from_iter(vec![Value::Null; plan.parameter_count()]);
+            let steps = plan.query_map(none, |row| row.get("detail")).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            assert!(steps.iter().any(|step| step.starts_with("SEARCH")), "{statement}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{statement}: {steps:?}");
+        }
+    }
+
+    /// A turn looks at a part of one table, and between two of them whatever waits can be written.
+    #[test]
+    fn tables_are_gone_through_in_turns() {
+        let mut connection = connection();
+        let rows = 3 * TURN;
+        for n in 0..rows {
+            let chain = [&[0; 8], &n.to_be_bytes()[..]].concat();
+            connection
+                .execute(
+                    "INSERT INTO boundaries (chain, thread, at_ms) VALUES (?1, 't', ?2)",
+                    params![chain, n % 2],
+                )
+                .unwrap();
+        }
+        uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
+        uses::set_mark(&connection, uses::LAST, 4 * DAY_MS).unwrap();
+        let mut idle = Idle { before: 1, now: 5 * DAY_MS, tables: None, after: Value::Null };
+        let mut left = vec![rows];
+        while idle.turn(&mut connection).unwrap() {
+            left.push(connection.query_row("SELECT COUNT(*) FROM boundaries", [], |row| row.get(0)).unwrap());
+        }
+        assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= TURN / 2), "{left:?}");
+        assert_eq!(left.last(), Some(&(rows / 2)));
+        let mut again = Idle::new(1, 5 * DAY_MS + 1);
+        assert!(!again.turn(&mut connection).unwrap(), "once a day");
+    }
+
+    /// A text that several decisions share goes with the last of them.
+    #[test]
+    fn texts_go_with_what_refers_to_them() {
+        let mut connection = connection();
+        connection.execute("INSERT INTO replacements (id, leaves) VALUES (x'01', 'text')", []).unwrap();
+        for (chain, at_ms) in [("1", 5), ("2", 15)] {
+            connection
+                .execute(
+                    "INSERT INTO decisions VALUES (CAST(?1 AS BLOB), 0, CAST(?1 AS BLOB), x'', NULL, x'', '', x'01', 0, 0, NULL, ?2)",
+                    params![chain, at_ms],
+                )
+                .unwrap();
+        }
+        uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
+        for (before, expected) in [(4, (2, 1)), (10, (1, 1)), (20, (0, 0))] {
+            uses::set_mark(&connection, uses::LAST, 99 * DAY_MS).unwrap();
+            let mut idle = Idle { before, now: 100 * DAY_MS, tables: None, after: Value::Null };
+            while idle.turn(&mut connection).unwrap() {}
+            let count = |table: &str| -> i64 {
+                connection.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+            };
+            assert_eq!((count("decisions"), count("replacements")), expected, "{before}");
+        }
+    }
+}
