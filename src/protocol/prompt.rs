@@ -5,6 +5,8 @@
 //! mark that it carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still
 //! is a block; nothing here fails.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -178,7 +180,7 @@ impl Prompt {
         let head = self.blocks.iter().take_while(|block| matches!(block.share, Share::Tools | Share::System));
         let is_aside = |block: &Block| {
             let raw = block.span.of(body);
-            memmem::find(&raw[..raw.len().min(NEAR)], ASIDE).is_some()
+            ASIDE.find(&raw[..raw.len().min(NEAR)]).is_some()
         };
         head.filter(move |block| block.share == Share::System && !is_aside(block))
     }
@@ -190,7 +192,8 @@ impl Prompt {
 }
 
 /// What the instructions of Claude Code begin with: the provider takes it out before anything else.
-const ASIDE: &[u8] = b"x-anthropic-billing-header:";
+static ASIDE: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(b"x-anthropic-billing-header:"));
 /// Bytes of a block that are looked at for it.
 const NEAR: usize = 100;
 
