@@ -389,6 +389,14 @@ impl Talker {
     }
 }
 
+/// An answer of a model's.
+fn said(text: &str, tokens: usize) -> String {
+    json!({"id": "m", "type": "message", "role": "assistant", "model": "unknown-1",
+        "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": tokens, "output_tokens": 7}})
+    .to_string()
+}
+
 /// Waits until a summary is in the books.
 fn written(home: &Path) -> bool {
     let began = Instant::now();
@@ -427,10 +435,7 @@ fn played(name: &str, window: u64, step: usize) -> &'static str {
         let mut seen = seen.lock().unwrap();
         *seen = seen.or(found.filter(|_| !is_own));
         let text = if is_own { WRITTEN } else { "ok" };
-        let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "unknown-1",
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
-            "usage": {"input_tokens": received.body.len() * 10 / tenths, "output_tokens": 7}});
-        (200, body.to_string())
+        (200, said(text, received.body.len() * 10 / tenths))
     });
     let home = tempfile::tempdir().unwrap();
     let config = format!(
@@ -461,5 +466,38 @@ fn summaries_are_ready_when_room_is_made() {
         for window in [100_000, 128_000, 200_000, 1_000_000] {
             assert_eq!(played(name, window, step), "summary", "{name} {window}");
         }
+    }
+}
+
+/// A summary is begun with the message that is one too many, also where messages are short.
+#[test]
+fn summaries_are_begun_among_short_messages() {
+    for (spoken, most, summed) in [(1, 21, 15), (2, 22, 15)] {
+        let upstream = Upstream::start(|received| {
+            let text = if received.text().contains(WRITER) { WRITTEN } else { "ok" };
+            (200, said(text, received.body.len() / 4))
+        });
+        let home = tempfile::tempdir().unwrap();
+        let config = "preset = 'picoclaw'\n[listen]\nadmin = 'off'\n[window]\nsize = 200000\n";
+        let gateway = Gateway::start(home.path(), config, &upstream.url());
+        let mut talker = Talker::new(Estimate::Usage, 0, STEP);
+        talker.messages.resize(spoken, json!({"role": "user", "content": "Find the bug"}));
+        loop {
+            assert_eq!(gateway.post("/v1/messages", &[("x-session-id", "s")], &talker.body()).0, 200);
+            if talker.messages.len() == most {
+                break;
+            }
+            for role in ["assistant", "user"] {
+                let content = format!("{} {}", talker.messages.len(), "word ".repeat(60));
+                talker.messages.push(json!({"role": role, "content": content}));
+            }
+        }
+        assert!(written(home.path()), "{most}");
+        gateway.stop();
+        let log = fs::read_dir(home.path().join("plimsoll/conversations")).unwrap().next().unwrap().unwrap();
+        let log = fs::read_to_string(log.path()).unwrap();
+        let own: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let own: Vec<&Value> = own.iter().map(|record| &record["own"]).filter(|own| !own.is_null()).collect();
+        assert_eq!((own.len(), &own[0]["messages"]), (1, &json!(summed)), "{own:?}");
     }
 }
