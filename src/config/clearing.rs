@@ -80,6 +80,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Setting
         smallest: tokens(section, "smallest", default.smallest),
         minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),
+        trigger: share_if_set(section, "trigger", default.trigger),
         settle: number(section, "settle", default.settle),
         patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
         ttl_turns: number(section, "ttl_turns", default.ttl_turns),
@@ -178,6 +179,13 @@ fn most<N: TryFrom<usize>>(
     let is_set = section.has(key);
     let number = section.within(key, range, low);
     if is_set { N::try_from(number).ok() } else { default }
+}
+
+/// A share of the window, if there is one.
+fn share_if_set(section: &mut Section<'_, '_>, key: &'static str, default: Option<f64>) -> Option<f64> {
+    let is_set = section.has(key);
+    let share = section.within(key, Share(0.05)..=Share(1.0), Share(1.0)).0;
+    if is_set { Some(share) } else { default }
 }
 
 fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {

@@ -42,7 +42,7 @@ impl Before<'_> {
         level: &Level,
         recall: Recall<'_>,
     ) -> Option<Change> {
-        let need = self.need(policy, level)?;
+        let Some(need) = self.need(policy, level) else { return self.clear_early(policy, level, recall) };
         let kept = self.kept(level);
         let enough = need.enough();
         let rungs: [(u64, &dyn Fn() -> Option<Change>); 6] = [
@@ -70,6 +70,15 @@ impl Before<'_> {
         best.filter(|_| need.must)
     }
 
+    /// The event that clears old results before the window demands room, if that is wanted and frees enough.
+    fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
+        let need = self.need_from(policy.clear.trigger?, policy, level)?;
+        let kept = self.kept(level);
+        let change = self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false);
+        let change = change.and_then(|change| self.unbound(change))?;
+        (change.event.freed_bytes >= need.least).then_some(change)
+    }
+
     /// Bytes that clearing could free once this request is sent too, were the window to demand it.
     pub(super) fn clearable_bytes(&self, policy: &Policy, level: &Level) -> u64 {
         let is_near = level.gauge.is_some_and(|gauge| gauge.prompt >= gauge.target(&policy.window));
@@ -93,18 +102,23 @@ impl Before<'_> {
 
     /// How much must go; `None` if nothing must, or nothing may.
     fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
+        if let Some(overflow) = self.facts.overflow {
+            return Some(self.overflown(level.gauge?, overflow.prompt, policy));
+        }
+        self.need_from(policy.window.trigger, policy, level)
+    }
+
+    /// How much must go where a share of the window is reached.
+    fn need_from(&self, trigger: f64, policy: &Policy, level: &Level) -> Option<Need> {
         let gauge = level.gauge?;
         let is_again = self.sent >= self.conversation.messages.len();
-        if let Some(overflow) = self.facts.overflow {
-            return Some(self.overflown(gauge, overflow.prompt, policy));
-        }
         // What the provider takes out by itself stands in no estimate, only in its own figure.
         let is_forced = self.facts.measured.is_some() && level.prompt_tokens >= gauge.usable();
         if level.defers && !is_forced {
             return None;
         }
-        let excess = gauge.excess(&policy.window);
-        if excess == 0 || self.sent == 0 || is_again {
+        let excess = gauge.prompt.saturating_sub(gauge.target(&policy.window));
+        if !gauge.reaches(trigger, &policy.window) || excess == 0 || self.sent == 0 || is_again {
             return None;
         }
         let bytes = |tokens: f64| (tokens * self.facts.bytes_per_token) as u64;

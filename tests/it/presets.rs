@@ -171,13 +171,14 @@ fn room_is_made_where_it_is_there() {
     assert_eq!(pico.window(None, Some(32_768)), Some(131_072), "four times the answer");
 }
 
-/// Summaries are scheduled, used and done without at three points.
+/// Results are cleared, summaries scheduled, used and done without at four points.
 #[test]
 fn a_window_manager_acts_in_steps() {
     let tuning = preset("cwm");
     let (window, ladder) = (tuning.policy.window, tuning.policy.ladder);
-    let bounds = [tuning.summarize.settings.trigger, window.trigger, ladder.from];
-    for (share, expected) in [(0.74, 0), (0.76, 0), (0.86, 1), (0.93, 2), (0.96, 3)] {
+    let clears = tuning.policy.clear.trigger.unwrap();
+    let bounds = [clears, tuning.summarize.settings.trigger, window.trigger, ladder.from];
+    for (share, expected) in [(0.74, 0), (0.76, 1), (0.86, 2), (0.93, 3), (0.96, 4)] {
         let usable = gauge(0, 128_000, None, &window).usable();
         let gauge = gauge((usable as f64 * share) as u64, 128_000, None, &window);
         let passed = bounds.iter().filter(|bound| gauge.reaches(**bound, &window)).count();

@@ -84,6 +84,8 @@ pub struct Settings {
     pub gate: Vec<Reason>,
     /// Events happen only at the start of a user's turn, unless the window demands them.
     pub at_turns: bool,
+    /// The share of the window from which on results go to make room, if that is to be before it must be made.
+    pub trigger: Option<f64>,
     /// Requests of a thread before which nothing is cleared for `break-even`: most that short end soon.
     pub settle: u32,
     /// How much of the price of a cut the stale tokens must have cost for `break-even`.
@@ -116,6 +118,7 @@ impl Default for Settings {
             minimum_tokens: 0,
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],
             at_turns: false,
+            trigger: None,
             settle: 12,
             patience: 0.85,
             ttl_turns: 8,

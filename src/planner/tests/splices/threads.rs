@@ -13,6 +13,8 @@ struct Thread {
     splice: Option<Arc<Splice>>,
     window: window::Settings,
     ladder: ladder::Settings,
+    /// Where the window lets results go, if it does.
+    clears: Option<f64>,
 }
 
 impl Thread {
@@ -27,7 +29,8 @@ impl Thread {
         };
         let mut policy = Policy::default();
         policy.shape.repeat = false;
-        policy.clear.gate = vec![Reason::Cold];
+        policy.clear.gate = vec![if self.clears.is_some() { Reason::Window } else { Reason::Cold }];
+        policy.clear.trigger = self.clears;
         policy.marks = marks::Settings::default();
         (policy.window, policy.ladder) = (self.window, self.ladder);
         let bound = self.binding.filter(|_| conversation.has_reasoning());
@@ -153,6 +156,29 @@ fn the_ladder_waits_for_what_is_better() {
         let mut thread = Thread { window, ladder, ..Thread::default() };
         thread.send(&talk("u c1 r1 a u c2 r2 a u"), Some(2_000), None);
         assert_eq!(thread.send(&request, Some(2_000), None).event.is_some(), expected, "{from}");
+    }
+}
+
+/// Old results may go before the window demands room by whatever helps: alone, and where that frees enough.
+#[test]
+fn results_may_go_first() {
+    let request = talk("u c1 r1 a u c2 r2 a u c3 r3 a u a u");
+    for (clears, least, trigger, expected) in [
+        (0.5, 0.1, 0.9, Some((Rung::Clear, 3))),
+        // Not yet, or not enough.
+        (0.8, 0.1, 0.9, None),
+        (0.5, 0.6, 0.9, None),
+        // Where room must be made, all is as it is without.
+        (0.9, 0.1, 0.5, Some((Rung::Ready, 0))),
+        (0.4, 0.1, 0.5, Some((Rung::Ready, 0))),
+    ] {
+        let ladder = ladder::Settings { least, keep_turns: 1, ..ladder::Settings::default() };
+        let window = window::Settings { trigger, target: 0.05, ..window::Settings::default() };
+        let mut thread = Thread { window, ladder, clears: Some(clears), ..Thread::default() };
+        thread.send(&talk("u c1 r1 a u c2 r2 a u c3 r3 a u"), Some(3_000), None);
+        let outcome = thread.send(&request, Some(3_000), ready(&request, 4));
+        let event = outcome.event.as_ref().map(|event| (event.rung, event.cleared));
+        assert_eq!(event, expected, "{clears} {least} {trigger}: {:?}", outcome.level);
     }
 }
 
