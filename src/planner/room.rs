@@ -280,6 +280,19 @@ impl Before<'_> {
 
     /// The splice that puts a note at a cut, and the full text of what goes.
     pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
+        let text = |messages: &[usize], recalled: Option<&str>| {
+            transcript::note(self.conversation, messages, recalled)
+        };
+        self.noted(cut, recall, &text)
+    }
+
+    /// The same with a text of one's own, by the messages that go and where they can be read.
+    pub(super) fn noted(
+        &self,
+        cut: &Cut,
+        recall: Recall<'_>,
+        text: &dyn Fn(&[usize], Option<&str>) -> String,
+    ) -> Option<(Splice, Option<Save>)> {
         let messages: Vec<usize> = cut.messages().collect();
         let (mut recalled, mut save) = (None, None);
         if self.facts.saves {
@@ -287,7 +300,7 @@ impl Before<'_> {
             let id = decision::output_id(&[text.as_str().into()]);
             (recalled, save) = (Some(recall(&id)), Some(Save { id, text }));
         }
-        let text = transcript::note(self.conversation, &messages, recalled.as_deref());
+        let text = text(&messages, recalled.as_deref());
         let output = save.as_ref().map(|save| &*save.id);
         let splice = cut.splice(self.conversation, NOTE, &text, &Layout::Answer, output)?;
         Some((splice, save))

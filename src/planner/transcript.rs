@@ -95,6 +95,14 @@ pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Opti
     out
 }
 
+/// A note that says no more than how many messages there were, and where they can be read if that is given.
+pub(super) fn short_note(messages: &[usize], recall: Option<&str>) -> String {
+    let count = messages.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let place = recall.map(|recall| format!("; {recall}")).unwrap_or_default();
+    format!("[plimsoll: {count} message{plural} removed{place}]")
+}
+
 /// How much depends on what a message says: what the user demands most, then what was decided, then whatever the
 /// user said.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

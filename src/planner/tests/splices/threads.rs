@@ -146,6 +146,27 @@ fn the_number_of_messages_is_bounded() {
     }
 }
 
+/// However short messages are, there are never more than may be: the note is as short as it must be.
+#[test]
+fn short_messages_are_bounded_too() {
+    let words = "u ".to_owned() + &"a u ".repeat(40);
+    let words: Vec<&str> = words.split_whitespace().collect();
+    for most in [4, 10, 25] {
+        let bound = ladder::Settings { messages: Some(most), ..ladder::Settings::default() };
+        let mut thread = Thread { ladder: bound, ..Thread::default() };
+        for end in (1..words.len()).step_by(2) {
+            let request = talk(&words[..end].join(" "));
+            let outcome = thread.send(&request, None, None);
+            let splice = outcome.splice.iter().flat_map(|splice| splice.operations());
+            let plan = Plan { ops: splice.collect() };
+            let after = protocol::rewritten(protocol::named("anthropic").unwrap(), &request, &plan, &NoMemo);
+            let after = after.unwrap();
+            assert!(after.messages.len() <= most as usize, "{most}: {} of {end}", after.messages.len());
+            assert!(outcome.event.is_none() || after.body.len() < request.body.len(), "{most} {end}");
+        }
+    }
+}
+
 /// Messages stay until it is late, and go then.
 #[test]
 fn the_ladder_waits_for_what_is_better() {
