@@ -177,6 +177,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         tally: Arc::clone(&tally),
         budget: Arc::clone(&budget),
         counts: config.ledger.count_tokens,
+        observes: config.mode == config::Mode::Observe,
     };
     let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISIONS));
     Ok(Core {

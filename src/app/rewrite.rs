@@ -74,10 +74,7 @@ impl Core {
         {
             request.opening = request.begins_with(headers, &place);
         }
-        if let Some(refused) = request.without_opening() {
-            return refused;
-        }
-        if let Some(refused) = request.over_budget() {
+        if let Some(refused) = request.without_opening().or_else(|| request.over_budget()) {
             return refused;
         }
         // Of all the attempts at a request, the first alone may wait.
@@ -98,6 +95,7 @@ impl Core {
             prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
             conversation: request.conversation,
             edited: rewritten.edited.take(),
+            planned: rewritten.planned.take(),
         }));
         rewritten
     }

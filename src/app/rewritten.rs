@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::asked::Asked;
-use super::books::Reading;
+use super::books::{Planned, Reading};
 use super::state::State;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
@@ -26,6 +26,8 @@ pub(super) struct Rewritten {
     pub(super) facts: Box<Facts>,
     /// What it was rewritten to, read again.
     pub(super) edited: Option<Conversation>,
+    /// What it would have been rewritten to.
+    pub(super) planned: Option<Planned>,
     /// The request as it was read.
     pub(super) reading: Option<Box<Reading>>,
     /// A summary that is to be made once it is answered.
@@ -138,6 +140,7 @@ impl Rewritten {
             body: None,
             facts: Box::new(facts),
             edited: None,
+            planned: None,
             reading: None,
             prospect: None,
             fault: None,

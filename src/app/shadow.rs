@@ -9,9 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
-
 use super::Core;
+use super::books::Planned;
 use super::meter::Meter;
 use super::rewrite::Request;
 use super::rewritten::{Facts, InForce, Rewritten, Would};
@@ -87,9 +86,10 @@ impl Request<'_> {
             Some(Err(StoreError::Raced)) => caught(self.planned(place)).await,
             done => done,
         };
-        let Some(Ok(Rewritten { body, facts, .. })) = planned else { return };
-        let bytes = body.as_ref().map_or(self.conversation.body.len(), Bytes::len) as u64;
+        let Some(Ok(Rewritten { edited, facts, .. })) = planned else { return };
+        let bytes = edited.as_ref().unwrap_or(&self.conversation).body.len() as u64;
         rewritten.facts.would = Some(Would { bytes, encoded: facts.encoded, spared: facts.spared() });
+        rewritten.planned = Some(edited.map_or(Planned::AsItCame, |edited| Planned::Edited(edited.into())));
         rewritten.facts.observe(*facts);
     }
 

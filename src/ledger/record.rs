@@ -79,6 +79,9 @@ pub struct Record {
     /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
     /// of them is not known.
     pub net_saved: Option<i64>,
+    /// Observing: what rewriting would have saved, in pico-dollars: an estimate. Negative where it would have made the
+    /// request dearer; null when it is not known, or not asked.
+    pub would_have_saved_estimate: Option<i64>,
     /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
     /// sent before.
     pub prefix: Option<Word>,
@@ -259,6 +262,8 @@ pub struct Bytes {
     pub saved_tokens_estimate: u64,
     /// Observing: bytes of text that the request would have carried less with rewriting on.
     pub would_have_saved: u64,
+    /// The same in tokens: an estimate.
+    pub would_have_saved_tokens_estimate: u64,
 }
 
 /// What was done to a request.
@@ -552,6 +557,7 @@ mod tests {
                 saved: 40_000,
                 saved_tokens_estimate: 10_000,
                 would_have_saved: 0,
+                would_have_saved_tokens_estimate: 0,
             },
             edits: edits(),
             window: Some(Window {
@@ -627,10 +633,11 @@ mod tests {
             r#""unpriced_charges":["grounding"],"#,
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,
-            r#""net_saved":-474000000,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
+            r#""net_saved":-474000000,"would_have_saved_estimate":null,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
             r#""assistant":900,"reasoning":60,"results":28912,"volatile_at":4000,"volatile_line":80},"#,
             r#""doom_loop":{"tool":"Read","calls":3,"same_results":true},"#,
-            r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0},"#,
+            r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0,"#,
+            r#""would_have_saved_tokens_estimate":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""made":[{"message":6,"part":0,"tool":"Bash","rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
@@ -16,8 +17,8 @@ struct Dialect {
     path: &'static str,
     /// The body of a conversation with these results.
     body: fn(&[String]) -> Value,
-    /// An answer to a prompt of so many tokens.
-    answer: fn(usize) -> Value,
+    /// An answer to a prompt of so many tokens, of which some were cached.
+    answer: fn(usize, usize) -> Value,
 }
 
 const DIALECTS: [Dialect; 4] = [
@@ -36,7 +37,7 @@ const DIALECTS: [Dialect; 4] = [
             let messages: Vec<Value> = listed(begin, results, said);
             json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages})
         },
-        answer: |tokens| {
+        answer: |tokens, _| {
             json!({"type": "message", "role": "assistant", "model": "claude-sonnet-4-6", "content": [],
                 "stop_reason": "end_turn", "usage": {"input_tokens": tokens, "output_tokens": 7}})
         },
@@ -56,10 +57,11 @@ const DIALECTS: [Dialect; 4] = [
             let messages: Vec<Value> = listed(begin, results, said);
             json!({"model": "gpt-4o", "max_tokens": 1000, "messages": messages})
         },
-        answer: |tokens| {
+        answer: |tokens, cached| {
             let choice = json!({"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"});
             json!({"id": "c", "object": "chat.completion", "model": "gpt-4o", "choices": [choice],
-                "usage": {"prompt_tokens": tokens, "completion_tokens": 7, "total_tokens": tokens + 7}})
+                "usage": {"prompt_tokens": tokens, "completion_tokens": 7, "total_tokens": tokens + 7,
+                    "prompt_tokens_details": {"cached_tokens": cached}}})
         },
     },
     Dialect {
@@ -76,7 +78,7 @@ const DIALECTS: [Dialect; 4] = [
             let input: Vec<Value> = listed(begin, results, said);
             json!({"model": "gpt-5", "max_output_tokens": 1000, "input": input, "store": false})
         },
-        answer: |tokens| {
+        answer: |tokens, _| {
             let said = json!({"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": "ok"}]});
             json!({"id": "r", "object": "response", "status": "completed", "model": "gpt-5", "output": [said],
@@ -95,7 +97,7 @@ const DIALECTS: [Dialect; 4] = [
             let contents: Vec<Value> = listed(begin, results, said);
             json!({"contents": contents, "generationConfig": {"maxOutputTokens": 1000}})
         },
-        answer: |tokens| {
+        answer: |tokens, _| {
             let said =
                 json!({"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"});
             json!({"candidates": [said], "modelVersion": "gemini-2.5-pro",
@@ -121,9 +123,15 @@ fn records(
     dialect: &'static Dialect,
     bodies: &[String],
 ) -> (Vec<Value>, Vec<String>) {
-    // A provider that bills a token for four bytes.
-    let answer =
-        |request: &Received| -> Answer { (200, (dialect.answer)(request.body.len() / 4).to_string()) };
+    // A provider that bills a token for four bytes, and keeps what prompts begin with.
+    let kept: Mutex<Vec<Vec<u8>>> = Mutex::default();
+    let answer = move |request: &Received| -> Answer {
+        let mut kept = kept.lock().unwrap();
+        let common = |other: &Vec<u8>| other.iter().zip(&request.body).take_while(|(a, b)| a == b).count();
+        let cached = kept.iter().map(common).max().unwrap_or(0) / 4 / 128 * 128;
+        kept.push(request.body.clone());
+        (200, (dialect.answer)(request.body.len() / 4, if cached < 1024 { 0 } else { cached }).to_string())
+    };
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home, &format!("mode = '{mode}'\n{SETTINGS}"), &upstream.url());
     for body in bodies {
@@ -159,8 +167,50 @@ fn what_is_observed_is_what_rewriting_does() {
             }
             assert_eq!(seen["bytes"]["would_have_saved"], sent["bytes"]["saved"], "{} {at}", dialect.path);
             assert_eq!((&seen["bytes"]["saved"], &sent["bytes"]["would_have_saved"]), (&json!(0), &json!(0)));
+            assert!(
+                seen["would_have_saved_estimate"].is_i64() && sent["would_have_saved_estimate"].is_null()
+            );
             events += usize::from(!sent["edits"]["event"].is_null());
         }
         assert!(events > 1, "{}: hardly an event", dialect.path);
     }
+}
+
+/// What it would have saved is what it saves: a provider that keeps prompts for itself bills both ways.
+#[test]
+fn what_it_would_have_saved_is_what_it_saves() {
+    let dialect = &DIALECTS[1];
+    let results: Vec<String> = (0..40).map(result).collect();
+    let bodies: Vec<String> =
+        (0..=results.len()).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
+    let [observed, rewritten] = ["observe", "rewrite"].map(|mode| {
+        let home = tempfile::tempdir().unwrap();
+        records(home.path(), mode, dialect, &bodies).0
+    });
+    let sum = |records: &[Value], figure: &str| -> f64 {
+        records.iter().map(|record| record.pointer(figure).and_then(Value::as_f64).unwrap()).sum()
+    };
+    let saved = sum(&observed, "/cost/total") - sum(&rewritten, "/cost/total");
+    let estimate = sum(&observed, "/would_have_saved_estimate");
+    assert!(saved > 0.0 && (estimate - saved).abs() < saved / 20.0, "{estimate} is not {saved}");
+    assert!(observed.iter().all(|record| record["net_saved"] == 0), "what would have been is no saving");
+    let prompts = |records: &[Value]| sum(records, "/tokens/input") + sum(records, "/tokens/cache_read");
+    let (less, tokens) =
+        (prompts(&observed) - prompts(&rewritten), sum(&observed, "/bytes/would_have_saved_tokens_estimate"));
+    assert!(less > 0.0 && (tokens - less).abs() < less / 10.0, "{tokens} is not {less}");
+}
+
+/// What came before the gateway started is not known, and so not what it would have cost otherwise.
+#[test]
+fn what_it_would_have_saved_is_not_known_of_what_began_before() {
+    let dialect = &DIALECTS[0];
+    let results: Vec<String> = (0..4).map(result).collect();
+    let bodies: Vec<String> = (1..=4).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
+    let home = tempfile::tempdir().unwrap();
+    records(home.path(), "observe", dialect, &bodies[..2]);
+    let (all, _) = records(home.path(), "observe", dialect, &bodies[2..]);
+    let known: Vec<bool> = all.iter().map(|record| record["would_have_saved_estimate"].is_i64()).collect();
+    assert_eq!(known, [true, true, false, true]);
+    let parts: Vec<&Value> = all.iter().map(|record| &record["edits"]["parts"]["truncate"]).collect();
+    assert_eq!(parts, [1, 2, 1, 2], "what was sent before stays as it was sent");
 }

@@ -1,9 +1,9 @@
 //! What is found out about a request when it has left: its prompt as the provider's cache sees it, as it came
 //! and as it was sent.
 
-use super::Reading;
 use super::count::Counter;
 use super::instructions::Instructions;
+use super::{Planned, Reading};
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::ledger::Shares;
 use crate::protocol::{Prompt, Scale, Share};
@@ -20,6 +20,8 @@ pub(in crate::app) struct Measured {
     pub(super) original: Prompt,
     /// The prompt as it was sent, where that is another.
     pub(super) sent: Option<Prompt>,
+    /// The prompt as an observing gateway would have sent it, where that is known.
+    pub(super) planned: Option<Prompt>,
     /// Which of the user's turns it belongs to, from 1.
     pub(super) turn: u32,
     /// Which of that turn's requests it is, from 1.
@@ -40,20 +42,27 @@ pub(super) fn measure(
     counter: Option<&mut Counter>,
     known: &mut Instructions,
 ) -> Measured {
-    let Reading { protocol, conversation, edited, root, prior } = reading;
+    let Reading { protocol, conversation, edited, root, prior, planned } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
     let doom_loop = doom::of(conversation, *prior);
     let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
     let instructions = known.read(&original, conversation);
     let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));
+    let form = planned.as_ref().and_then(Planned::edited);
+    let mut would = form.map(|form| protocol.prompt(form));
     if let Some(counter) = counter {
         counter.count(&mut original, &conversation.body);
         if let (Some(sent), Some(edited)) = (&mut sent, edited) {
             counter.count(sent, &edited.body);
         }
+        if let (Some(would), Some(form)) = (&mut would, form) {
+            counter.count(would, &form.body);
+        }
     }
-    Measured { scope, original, sent, turn, step, prior, doom_loop, instructions, tools: tools(conversation) }
+    let planned = would.or_else(|| planned.as_ref().map(|_| original.clone()));
+    let tools = tools(conversation);
+    Measured { scope, original, sent, planned, turn, step, prior, doom_loop, instructions, tools }
 }
 
 /// The tools whose results are new with a request. Results without a call cost a look at the whole history, so there are

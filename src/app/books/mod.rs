@@ -49,6 +49,14 @@ pub(super) struct Reading {
     pub(super) root: Chain,
     /// Messages that an earlier request carried.
     pub(super) prior: usize,
+    /// What it would have been rewritten to; `None`: it was rewritten, or that is not known.
+    pub(super) planned: Option<Planned>,
+}
+
+/// The form that an observing gateway would have sent.
+pub(super) enum Planned {
+    AsItCame,
+    Edited(Box<Conversation>),
 }
 
 /// What a request is booked as.
@@ -85,6 +93,8 @@ pub(super) struct Means {
     pub(super) counts: bool,
     /// What is booked counts towards it.
     pub(super) budget: Arc<Budget>,
+    /// Nothing is changed, and it is told what that would have saved.
+    pub(super) observes: bool,
 }
 
 enum Job {
@@ -111,7 +121,7 @@ impl Books {
         let (store, tally) = (Arc::clone(&means.store), Arc::clone(&means.tally));
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
-        let (untouched, instructions) = (Untouched::default(), Instructions::default());
+        let (untouched, instructions) = (Untouched::new(means.observes), Instructions::default());
         let desk = Desk { means, counter, untouched, instructions, waiting: Arc::clone(&waiting) };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
@@ -158,7 +168,17 @@ impl Drop for Books {
 }
 
 fn weight(reading: &Reading, sent: Option<&Bytes>) -> usize {
-    reading.conversation.body.len() + sent.map_or(0, Bytes::len)
+    let planned = reading.planned.as_ref().and_then(Planned::edited).map_or(0, |edited| edited.body.len());
+    reading.conversation.body.len() + sent.map_or(0, Bytes::len) + planned
+}
+
+impl Planned {
+    fn edited(&self) -> Option<&Conversation> {
+        match self {
+            Self::AsItCame => None,
+            Self::Edited(edited) => Some(edited),
+        }
+    }
 }
 
 /// Says once that an agent goes round in circles. Where the results differ, it may well be waiting for something.

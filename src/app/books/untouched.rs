@@ -1,7 +1,8 @@
 //! What requests would have cost without the gateway.
 //!
 //! Two models of each provider's cache are kept: one is sent what clients sent, the other what the gateway sent.
-//! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`].
+//! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`]. Observing, a third
+//! one is sent what the gateway would have sent, and the same is asked of it.
 
 use std::collections::HashSet;
 
@@ -24,6 +25,7 @@ const THREADS: usize = 4096;
 /// The caches of the models that are in use.
 #[derive(Default)]
 pub(super) struct Untouched {
+    observes: bool,
     /// The one that was used last stands last.
     caches: Vec<Caches>,
     /// Threads that have begun with a request that was refused: no cache has seen anything of them.
@@ -35,11 +37,18 @@ struct Caches {
     model: String,
     original: CacheModel,
     sent: CacheModel,
+    /// Observing: what it would have been sent.
+    planned: Option<CacheModel>,
     /// The threads whose past went through these caches.
     threads: HashSet<String>,
 }
 
 impl Untouched {
+    /// `observes`: what would have been sent is followed too.
+    pub(super) fn new(observes: bool) -> Self {
+        Self { observes, ..Self::default() }
+    }
+
     /// Completes the record of a request.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
         let Some(slot) = ended.slot.clone() else { return unread(ended) };
@@ -60,6 +69,10 @@ impl Untouched {
             let saved = measured.original.tokens(held.0).saturating_sub(sent.tokens(held.0));
             ended.record.bytes.saved_tokens_estimate = saved;
         }
+        if let Some(planned) = measured.planned.as_ref().filter(|_| ended.record.bytes.would_have_saved > 0) {
+            let less = sent.tokens(held.0).saturating_sub(planned.tokens(held.0));
+            ended.record.bytes.would_have_saved_tokens_estimate = less;
+        }
         // What was refused is not in any cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
             self.refused(&ended.record, measured.prior);
@@ -71,6 +84,13 @@ impl Untouched {
         let uses = caches.observe(ended, measured, sent, held);
         let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
+        if let Some(planned) = uses.planned.filter(|_| !resent) {
+            let would = untouched(real, usage::untouched(real.tokens, uses.sent, planned));
+            let cost = cost(ended, real, &would, prices);
+            let paid = ended.record.cost.as_ref().map(|cost| cost.total);
+            ended.record.would_have_saved_estimate =
+                paid.zip(cost).map(|(paid, cost)| paid.saturating_sub(cost));
+        }
         let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
         let untouched = untouched(real, tokens);
@@ -114,6 +134,7 @@ impl Untouched {
                 model: model.to_owned(),
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
+                planned: self.observes.then(|| CacheModel::new(kind)),
                 threads: HashSet::new(),
             }
         };
@@ -135,7 +156,7 @@ impl Caches {
         is_known
     }
 
-    /// Sends both prompts through their caches, behind what neither holds.
+    /// Sends the prompts through their caches, behind what none of them holds.
     fn observe(
         &mut self,
         ended: &Ended,
@@ -150,14 +171,22 @@ impl Caches {
             shape.blocks.splice(..0, hidden);
             cache.observe(measured.scope, &shape, now_ms)
         };
-        Uses { original: use_of(&mut self.original, &measured.original), sent: use_of(&mut self.sent, sent) }
+        Uses {
+            original: use_of(&mut self.original, &measured.original),
+            sent: use_of(&mut self.sent, sent),
+            planned: self.planned.as_mut().map(|cache| {
+                // Of what is not known it is the best guess that it would have been sent as it was.
+                use_of(cache, measured.planned.as_ref().unwrap_or(sent))
+            }),
+        }
     }
 }
 
-/// What the caches say of both prompts.
+/// What the caches say of the prompts.
 struct Uses {
     original: CacheUse,
     sent: CacheUse,
+    planned: Option<CacheUse>,
 }
 
 /// What was not read was sent as it came.

@@ -131,6 +131,7 @@ impl Follow {
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
+            would_have_saved_tokens_estimate: would_have_saved / BYTES_PER_TOKEN,
         }
     }
 

@@ -11,6 +11,7 @@ use super::client::{Client, Event, Script, Way, events, quiet_events, scripts};
 use super::rig::{self, Rig, SETTINGS, headers, policy, prices};
 use super::{keys, messages};
 use crate::app::Core;
+use crate::app::books::Planned;
 use crate::app::rewritten::Rewritten;
 use crate::app::shadow::Shadow;
 use crate::app::state::State;
@@ -108,6 +109,11 @@ fn agree(body: &Bytes, sent: &Rewritten, seen: &Rewritten) -> Result<(), TestCas
     let bytes = sent.body.as_ref().unwrap_or(body).len() as u64;
     prop_assert_eq!((would.bytes, would.spared), (bytes, sent.facts.spared()));
     prop_assert_eq!(would.encoded, sent.facts.encoded);
+    let planned = match &seen.reading.as_ref().expect("it was read").planned {
+        Some(Planned::Edited(planned)) => &planned.body,
+        _ => body,
+    };
+    prop_assert_eq!(planned, sent.body.as_ref().unwrap_or(body));
     if seen.facts.state != State::Edited {
         prop_assert!(seen.body.is_none());
         prop_assert_eq!(&seen.facts.applied, &sent.facts.applied);

@@ -110,6 +110,7 @@ impl Rig {
             tally: Arc::clone(&tally),
             budget: Arc::clone(&budget),
             counts: false,
+            observes: false,
         };
         Core {
             routes: Routes::Named(Vec::new()),
