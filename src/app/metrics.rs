@@ -99,6 +99,14 @@ impl Page {
             "Tokens that were not sent, an estimate",
             totals.saved.tokens_estimate,
         );
+        let would = &totals.would_have_saved;
+        self.plain("observed_total", "Requests that rewriting would have shortened", totals.observed);
+        let help = "Tokens that rewriting would not have sent, an estimate";
+        self.plain("would_have_saved_tokens_total", help, would.tokens_estimate);
+        let help = "Bytes of text that rewriting would not have sent";
+        self.plain("would_have_saved_bytes_total", help, would.bytes);
+        let help = "What rewriting would have saved, an estimate: negative where it would have cost more";
+        self.plain("would_have_saved_dollars", help, would.net.unwrap_or_default().usd());
         self.events(sums);
         self.prompts(sums);
         self.own_calls(sums);
@@ -240,7 +248,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::app::tally::Tally;
-    use crate::ledger::{Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
+    use crate::ledger::{Bytes, Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
     use crate::usage::Tokens;
 
     /// Names of the user's own may hold anything.
@@ -286,6 +294,13 @@ mod tests {
             window,
             ..Record::default()
         });
+        tally.book(&Record {
+            status: Some(200),
+            would_have_saved_estimate: Some(-125_000_000_000),
+            bytes: Bytes { would_have_saved: 90, would_have_saved_tokens_estimate: 20, ..Bytes::default() },
+            edits: Edits { state: "observed".into(), ..Edits::default() },
+            ..Record::default()
+        });
         let mut page = Page::default();
         page.booked(&tally.sums());
         let is_of_a_histogram = |line: &str| {
@@ -308,6 +323,10 @@ mod tests {
                 "plimsoll_cost_unknown_total 1",
                 "plimsoll_net_saved_dollars -0.25",
                 "plimsoll_saved_tokens_total 0",
+                "plimsoll_observed_total 1",
+                "plimsoll_would_have_saved_tokens_total 20",
+                "plimsoll_would_have_saved_bytes_total 90",
+                "plimsoll_would_have_saved_dollars -0.125",
                 "plimsoll_events_total{reason=\"break-even\"} 1",
                 "plimsoll_results_cleared_total{reason=\"break-even\"} 2",
                 "plimsoll_events_freed_tokens_total{reason=\"break-even\"} 200",

@@ -40,27 +40,34 @@ pub(super) fn read(
     Books::read(&path, asked, each).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
-/// How sums are shown: in the columns that all have, and, where the gateway made calls of its own, in one for what these
-/// cost.
+/// How sums are shown: in the columns that all have, in one for what would have been saved where that was only observed,
+/// and in one for what the gateway's own calls cost where it made any.
 pub(super) struct Sums {
     places: usize,
+    is_observed: bool,
     has_overhead: bool,
 }
 
 impl Sums {
     /// For all that stand in a table.
     pub(super) fn of<'a>(all: impl Iterator<Item = &'a Totals> + Clone) -> Self {
-        Self { places: places(all.clone()), has_overhead: all.clone().any(|totals| totals.own_calls > 0) }
+        Self {
+            places: places(all.clone()),
+            is_observed: all.clone().any(|totals| totals.would_have_saved.net.is_some()),
+            has_overhead: all.clone().any(|totals| totals.own_calls > 0),
+        }
     }
 
     /// The columns.
     pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, Align)> {
-        COLUMNS.into_iter().chain(self.has_overhead.then_some("overhead")).map(|title| (title, Align::Right))
+        let more = [self.is_observed.then_some(WOULD), self.has_overhead.then_some("overhead")];
+        COLUMNS.into_iter().chain(more.into_iter().flatten()).map(|title| (title, Align::Right))
     }
 
     /// The cells of these columns.
     pub(super) fn cells(&self, totals: &Totals) -> Vec<String> {
         let mut all = cells(totals, self.places).to_vec();
+        all.extend(self.is_observed.then(|| estimate(totals.would_have_saved.net, self.places)));
         all.extend(self.has_overhead.then(|| overhead(totals, self.places)));
         all
     }
@@ -77,6 +84,9 @@ fn overhead(totals: &Totals, places: usize) -> String {
 
 /// The columns of sums: requests, tokens, money.
 const COLUMNS: [&str; 7] = ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
+
+/// The column of what would have been saved, where that was only observed.
+pub(super) const WOULD: &str = "would save";
 
 /// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower
 /// bound, `~` an estimate, `–` what is not known.
@@ -98,8 +108,12 @@ fn cells(totals: &Totals, places: usize) -> [String; 7] {
         count(tokens.cache_write()),
         at_least(is_known && totals.broken_off > 0).to_owned() + &count(tokens.output),
         cost,
-        totals.saved.net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places))),
+        estimate(totals.saved.net, places),
     ]
+}
+
+fn estimate(net: Option<Money>, places: usize) -> String {
+    net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
 }
 
 /// The decimal places that a column of costs needs.
@@ -174,6 +188,17 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     }
     if totals.observed > 0 {
         notes.push(format!("only observed: {} would have been shortened", requests(totals.observed)));
+    }
+    let would = &totals.would_have_saved;
+    if would.bytes > 0 {
+        let (bytes, tokens) = (figures::count(would.bytes), figures::count(would.tokens_estimate));
+        notes
+            .push(format!("would not have been sent: {bytes} bytes of text, ~{tokens} tokens (an estimate)"));
+    }
+    if let Some(net) = would.net {
+        let net = figures::dollars(net, figures::places([net].into_iter()));
+        let of = requests(would.net_of);
+        notes.push(format!("would have saved: ~{net} of {of} that were only observed, an estimate"));
     }
     if unreadable > 0 {
         notes.push(format!("damaged: {} cannot be read", figures::counted(unreadable, "record", "records")));
@@ -272,6 +297,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_only_observed_has_a_column_of_its_own() {
+        let net = |usd| Some(Money::from_usd_str(usd).unwrap());
+        let observed = |usd| Totals {
+            would_have_saved: Saved { net: net(usd), net_of: 1, ..Saved::default() },
+            ..totals()
+        };
+        for (all, titles, one, other) in [
+            (totals(), 7, "–", "–"),
+            (observed("0.5"), 8, "~$0.50", "–"),
+            (observed("-0.25"), 8, "~-$0.25", "–"),
+        ] {
+            let sums = Sums::of([&all, &totals()].into_iter());
+            assert_eq!(sums.columns().count(), titles);
+            for (totals, expected) in [(&all, one), (&totals(), other)] {
+                let cells = sums.cells(totals);
+                assert_eq!((cells.len(), cells.last().map(String::as_str)), (titles, Some(expected)));
+            }
+        }
+    }
+
+    #[test]
     fn notes_say_what_the_sums_leave_out() {
         for (totals, unreadable, expected) in [
             (Totals { saved: Saved::default(), ..totals() }, 0, &[][..]),
@@ -308,6 +354,25 @@ mod tests {
                     "failed: 2 requests",
                     "only observed: 3 requests would have been shortened",
                     "damaged: 1 record cannot be read",
+                ],
+            ),
+            (
+                Totals {
+                    observed: 3,
+                    saved: Saved::default(),
+                    would_have_saved: Saved {
+                        bytes: 4_100,
+                        tokens_estimate: 1_025,
+                        net: Some(Money::from_usd_str("-0.5").unwrap()),
+                        net_of: 4,
+                    },
+                    ..totals()
+                },
+                0,
+                &[
+                    "only observed: 3 requests would have been shortened",
+                    "would not have been sent: 4,100 bytes of text, ~1,025 tokens (an estimate)",
+                    "would have saved: ~-$0.50 of 4 requests that were only observed, an estimate",
                 ],
             ),
             (

@@ -20,8 +20,8 @@ use crate::usage::Money;
 const SCHEMA: &str = "\
 The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the
 request in it, when it came, the tokens of its prompt as it came and as it was sent, how full the model's window was with
-what was sent, what it cost, what it would have cost untouched by the gateway, and the difference. `~` marks an estimate,
-`–` what is not known.
+what was sent, what it cost, what it would have cost untouched by the gateway, and the difference; where the gateway only
+observed, what rewriting would have saved. `~` marks an estimate, `–` what is not known.
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\",
@@ -121,9 +121,13 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
     let costs =
         history.found.entries.iter().flat_map(|entry| [cost(&entry.record), untouched(&entry.record)]);
     let places = figures::places(costs.flatten()).max(4);
-    let mut table = Table::new(&COLUMNS);
-    for entry in &history.found.entries {
-        table.row(&cells(entry, zone, places));
+    let entries = &history.found.entries;
+    let observes = entries.iter().any(|entry| entry.record.would_have_saved_estimate.is_some());
+    let would = observes.then_some((books::WOULD, Align::Right));
+    let mut table = Table::new(&COLUMNS.into_iter().chain(would).collect::<Vec<_>>());
+    for entry in entries {
+        let would = observes.then(|| would_save(&entry.record, places));
+        table.row(&cells(entry, zone, places).into_iter().chain(would).collect::<Vec<_>>());
     }
     let mut lines = table.lines().into_iter();
     let mut all: Vec<String> = lines.next().into_iter().collect();
@@ -159,6 +163,12 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
         mark(money(untouched(record))),
         mark(money(record.net_saved.map(pico))),
     ]
+}
+
+/// What rewriting would have saved, where it was only observed.
+fn would_save(record: &Record, places: usize) -> String {
+    let net = record.would_have_saved_estimate.map(pico);
+    net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
 }
 
 fn zone_shown(zone: Zone) -> String {
@@ -201,7 +211,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     lines.extend(record.prompt.as_ref().and_then(changed));
     lines.extend(record.doom_loop.as_ref().map(circles));
     lines.extend(charges(record));
-    lines.extend(shortened(&record.edits));
+    lines.extend(shortened(record));
     lines.extend(zone_before(record));
     lines.extend(went_wrong(record));
     lines
@@ -257,7 +267,8 @@ fn charges(record: &Record) -> Vec<String> {
 }
 
 /// What was done to new parts, or would be.
-fn shortened(edits: &Edits) -> Vec<String> {
+fn shortened(record: &Record) -> Vec<String> {
+    let (edits, bytes) = (&record.edits, &record.bytes);
     let mut lines = Vec::new();
     let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
     if !newborn.is_empty() {
@@ -265,7 +276,11 @@ fn shortened(edits: &Edits) -> Vec<String> {
     }
     if edits.state == "observed" {
         let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
-        lines.push(format!("only observed, would be shortened: {}", parts.join(", ")));
+        let less = match bytes.would_have_saved {
+            0 => String::new(),
+            bytes => format!(": {} bytes less", figures::count(bytes)),
+        };
+        lines.push(format!("only observed, would be shortened: {}{less}", parts.join(", ")));
     }
     lines
 }

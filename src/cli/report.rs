@@ -28,6 +28,8 @@ JSON:
     saved   {bytes, tokens_estimate, net, net_of}: what was not sent, and the money that it comes to
             net is what the requests would have cost without the gateway less what they did cost, an estimate in
             10^-12 dollars, negative if it made them dearer, null if unknown; net_of: of how many requests
+    would_have_saved  the same of what was only observed (`mode = \"observe\"`): what rewriting would have saved, net of
+            what it would have cost; estimates, and in no other figure. net: null if nothing is known of it
     own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
     overhead   what these cost, as in cost, of which it is a part; null if there were none or nothing is known
   Fields may be added; none will change its meaning.";

@@ -36,6 +36,8 @@ pub struct Totals {
     pub cost: Option<Costs>,
     /// What the edits spared.
     pub saved: Saved,
+    /// What those would have that were not made, as the gateway only observed: an estimate, and in no other sum.
+    pub would_have_saved: Saved,
     /// Calls of the gateway's own, such as for summaries. They are not in `requests`, but in `tokens` and `cost`,
     /// and `saved.net` is less by what they cost.
     pub own_calls: u64,
@@ -102,6 +104,13 @@ impl Totals {
             net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
             net_of: u64::from(record.net_saved.is_some()),
         };
+        let would = record.would_have_saved_estimate;
+        self.would_have_saved += Saved {
+            bytes: record.bytes.would_have_saved,
+            tokens_estimate: record.bytes.would_have_saved_tokens_estimate,
+            net: would.map(|net| Money::from_picodollars(net.into())),
+            net_of: u64::from(would.is_some()),
+        };
     }
 
     fn add_own(&mut self, record: &Record) {
@@ -147,6 +156,7 @@ impl AddAssign<&Self> for Totals {
             *self.cost.get_or_insert_default() += *cost;
         }
         self.saved += other.saved;
+        self.would_have_saved += other.would_have_saved;
         self.own_calls += other.own_calls;
         if let Some(overhead) = &other.overhead {
             *self.overhead.get_or_insert_default() += *overhead;
@@ -309,6 +319,36 @@ mod tests {
         let twice: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
         assert_eq!(twice.overhead.map(|cost| cost.total), Some(Money::from_picodollars(40)));
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
+    }
+
+    /// What would have been saved is in no other sum; a record from before the figures were kept has none.
+    #[test]
+    fn what_would_have_been_saved_is_counted_apart() {
+        let record = |bytes: &str, estimate: &str| -> Record {
+            let text = format!(r#"{{"edits":{{"state":"observed"}},"bytes":{{{bytes}}}{estimate}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let mut totals = Totals::default();
+        for record in [
+            record(
+                r#""would_have_saved":900,"would_have_saved_tokens_estimate":200"#,
+                r#","would_have_saved_estimate":70"#,
+            ),
+            record("", r#","would_have_saved_estimate":-90"#),
+            record("", ""),
+        ] {
+            totals.add(&record);
+        }
+        let net = Some(Money::from_picodollars(-20));
+        let expected = Saved { bytes: 900, tokens_estimate: 200, net, net_of: 2 };
+        assert_eq!((totals.would_have_saved, totals.saved), (expected, Saved::default()));
+        totals += &totals.clone();
+        assert_eq!(
+            (totals.would_have_saved.bytes, totals.would_have_saved.net_of, totals.observed),
+            (1800, 4, 6)
+        );
+        let json = serde_json::to_value(&totals).unwrap();
+        assert_eq!(json["would_have_saved"]["net"], -40);
     }
 
     #[test]

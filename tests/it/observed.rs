@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
+use crate::cli::{done, json as printed};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 /// Room for some of the results, which are shortened; the oldest are cleared when it is used up.
@@ -213,4 +214,43 @@ fn what_it_would_have_saved_is_not_known_of_what_began_before() {
     assert_eq!(known, [true, true, false, true]);
     let parts: Vec<&Value> = all.iter().map(|record| &record["edits"]["parts"]["truncate"]).collect();
     assert_eq!(parts, [1, 2, 1, 2], "what was sent before stays as it was sent");
+}
+
+/// Whoever observes is told what for, in every way that the books are read.
+#[test]
+fn the_books_tell_what_it_would_have_saved() {
+    let dialect = &DIALECTS[1];
+    let results: Vec<String> = (0..40).map(result).collect();
+    let bodies: Vec<String> =
+        (0..=results.len()).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
+    for (mode, is_told) in [("observe", true), ("rewrite", false)] {
+        let home = tempfile::tempdir().unwrap();
+        let (records, _) = records(home.path(), mode, dialect, &bodies);
+        let state = home.path().join("plimsoll");
+        fs::write(home.path().join("gateway.toml"), format!("[state]\ndir = '{}'\n", state.display()))
+            .unwrap();
+        for command in [&["report"][..], &["conversations"], &["inspect", "one"]] {
+            let text = done(home.path(), &[command, &["-c", "gateway.toml"]].concat());
+            for said in ["would save", "would have saved: ~$", "would not have been sent: "] {
+                assert_eq!(text.contains(said), is_told, "{said}: {text}");
+            }
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            let json = printed(home.path(), &[command, &["--json", "-c", "gateway.toml"]].concat());
+            let totals = ["/total", "/totals", "/conversations/0/totals"].map(|at| json.pointer(at));
+            let would = &totals.into_iter().flatten().next().expect("totals")["would_have_saved"];
+            let sum = |figure: &str| -> Option<i64> {
+                let figures: Vec<i64> =
+                    records.iter().filter_map(|record| record.pointer(figure)?.as_i64()).collect();
+                (!figures.is_empty()).then(|| figures.iter().sum())
+            };
+            for (figure, of) in [
+                ("bytes", "/bytes/would_have_saved"),
+                ("tokens_estimate", "/bytes/would_have_saved_tokens_estimate"),
+                ("net", "/would_have_saved_estimate"),
+            ] {
+                assert_eq!(would[figure].as_i64(), sum(of), "{figure}: {json}");
+            }
+            assert_eq!(would["net"].is_null(), !is_told);
+        }
+    }
 }
