@@ -1,6 +1,7 @@
 //! The SQLite store: what goes in comes out, whoever else is at it and whatever fails.
 
 mod opening;
+mod overlay;
 
 use std::path::Path;
 use std::pin::Pin;

@@ -1,0 +1,52 @@
+//! Decisions in memory above a store: found beside those of the store, and never in it.
+
+use super::*;
+
+fn root() -> Chain {
+    chain("root")
+}
+
+fn key() -> PartKey {
+    PartKey::of(Some("call"), Digest::of(&[b"content"])).unwrap()
+}
+
+#[test]
+fn what_is_decided_above_a_store_stays_out_of_it() {
+    let bench = Bench::new();
+    let below: Arc<dyn Store> = Arc::new(bench.open());
+    let overlay = Overlay::above(Arc::clone(&below), 1 << 20);
+    let real = stored("m", 0, "m", "real");
+    wait(below.commit(decided(vec![real.clone()], 1))).unwrap();
+    let newest = |store: &dyn Store| store.recover(root(), &[key()]).unwrap().remove(0);
+    assert_eq!(newest(&overlay).as_ref(), Some(&real));
+
+    let one = stored("m", 1, "m", "one");
+    wait(overlay.commit(decided(vec![one.clone()], 2))).unwrap();
+    // What was decided first stands, and all of a batch is put in, or none.
+    for again in [vec![stored("n", 0, "n", "lost"), stored("m", 1, "m", "again")], vec![one.clone()]] {
+        assert!(matches!(wait(overlay.commit(decided(again, 3))), Err(StoreError::Raced)));
+    }
+    let later = stored("m", 1, "x", "later");
+    wait(overlay.commit(decided(vec![later.clone()], 4))).unwrap();
+    assert!(overlay.later(Batch { threads: vec![thread("t", "m", 5)], ..Batch::default() }));
+
+    let chains = [chain("n"), chain("m")];
+    assert_eq!(overlay.decisions(&chains).unwrap(), [real.clone(), one, later.clone()]);
+    assert_eq!((newest(&overlay), overlay.thread("t").unwrap()), (Some(later), None));
+    assert_eq!(below.decisions(&chains).unwrap(), std::slice::from_ref(&real));
+    assert_eq!(newest(&*below), Some(real));
+}
+
+#[test]
+fn what_is_decided_above_a_store_is_bounded() {
+    let bench = Bench::new();
+    let overlay = Overlay::above(Arc::new(bench.open()), 10_000);
+    let name = |at: usize| format!("m{at}");
+    for at in 0..100 {
+        let text = "x".repeat(900);
+        wait(overlay.commit(decided(vec![stored(&name(at), 0, &name(at), &text)], 1))).unwrap();
+    }
+    let known = |at: usize| !overlay.decisions(&[chain(&name(at))]).unwrap().is_empty();
+    assert!(known(99) && !known(0), "what was used last is known");
+    assert!((0..100).filter(|at| known(*at)).count() <= 10);
+}
