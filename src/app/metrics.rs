@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(page.text.lines().last(), Some(r#"plimsoll_x{tool="a\"b\\c\nd"} 1"#));
     }
 
-    #[test]
-    fn what_was_booked_is_shown() {
+    /// Two requests of a thread.
+    fn booked() -> Sums {
         let tally = Tally::default();
         let event = Event {
             reason: "break-even".into(),
@@ -286,23 +286,23 @@ mod tests {
             doom_loop: Some(DoomLoop { same_results: Some(true), ..DoomLoop::default() }),
             ..Record::default()
         });
-        let window = window("red");
         tally.book(&Record {
             status: Some(200),
             overflow: true,
             thread: thread(),
-            window,
-            ..Record::default()
-        });
-        tally.book(&Record {
-            status: Some(200),
+            window: window("red"),
             would_have_saved_estimate: Some(-125_000_000_000),
             bytes: Bytes { would_have_saved: 90, would_have_saved_tokens_estimate: 20, ..Bytes::default() },
             edits: Edits { state: "observed".into(), ..Edits::default() },
             ..Record::default()
         });
+        tally.sums()
+    }
+
+    #[test]
+    fn what_was_booked_is_shown() {
         let mut page = Page::default();
-        page.booked(&tally.sums());
+        page.booked(&booked());
         let is_of_a_histogram = |line: &str| {
             ["_bucket{", "_sum{", "_sum ", "_count{", "_count "].iter().any(|part| line.contains(part))
         };
@@ -353,6 +353,16 @@ mod tests {
                 "plimsoll_own_cost_dollars_total 0",
             ]
         );
+        let said = |what: &str| page.text.contains(what);
+        assert!(said("# TYPE plimsoll_cost_dollars_total counter\n"), "{}", page.text);
+        assert!(said("# TYPE plimsoll_net_saved_dollars gauge\n"), "{}", page.text);
+    }
+
+    #[test]
+    fn sizes_are_shown_as_histograms() {
+        let mut page = Page::default();
+        page.booked(&booked());
+        let lines = || page.text.lines().filter(|line| !line.starts_with('#'));
         let counts: Vec<&str> =
             lines().filter(|line| line.contains("_count{") || line.contains("_count ")).collect();
         assert_eq!(
@@ -373,8 +383,6 @@ mod tests {
             ]
         );
         let said = |what: &str| page.text.contains(what);
-        assert!(said("# TYPE plimsoll_cost_dollars_total counter\n"), "{}", page.text);
-        assert!(said("# TYPE plimsoll_net_saved_dollars gauge\n"), "{}", page.text);
         assert!(said("# TYPE plimsoll_conversation_tokens histogram\n"), "{}", page.text);
         assert!(said("plimsoll_conversation_tokens_bucket{kind=\"total\",le=\"1000\"} 1\n"), "{}", page.text);
     }

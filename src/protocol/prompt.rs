@@ -204,13 +204,16 @@ fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
     match value.kind {
         Kind::String => texts.extend(string::decode(value.span.of(raw)).map(Into::into)),
         Kind::Array => {
-            let items = scan::items(raw, value.span).unwrap_or_default();
-            items.into_iter().for_each(|item| texts_in(raw, item, texts));
+            for item in scan::items(raw, value.span).unwrap_or_default() {
+                texts_in(raw, item, texts);
+            }
         }
         Kind::Object => {
             let members = scan::members_unchecked(raw, value.span).unwrap_or_default();
             let inner = ["text", "parts", "content"].iter().find_map(|name| scan::get(raw, &members, name));
-            inner.into_iter().for_each(|inner| texts_in(raw, inner, texts));
+            if let Some(inner) = inner {
+                texts_in(raw, inner, texts);
+            }
         }
         _ => {}
     }

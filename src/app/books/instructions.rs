@@ -76,8 +76,10 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::protocol;
 
-    /// The requests of threads, each with its instructions, and where these change.
-    fn check(dialect: &str, requests: &[(&str, Option<&str>, String, Option<(u64, u64)>)]) {
+    /// A thread, its parent, a request of it, and where its instructions change.
+    type Case<'a> = (&'a str, Option<&'a str>, String, Option<(u64, u64)>);
+
+    fn check(dialect: &str, requests: &[Case<'_>]) {
         let mut known = Instructions::default();
         for (thread, parent, frame, expected) in requests {
             let protocol = protocol::named(dialect).unwrap();
