@@ -164,7 +164,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
     let store: Arc<dyn Store> = Arc::new(store.map_err(|cause| StartError::Store { path, cause })?);
     let prices = Arc::new(prices(&config.prices)?);
     let tools = config.tuning.policy.shape.truncate.tools.iter().map(|(tools, _)| tools);
-    let tally = Arc::new(Tally::of(tools));
+    let tally = Arc::new(Tally::of(tools, config.alerts));
     let budget = Arc::new(Budget::new(config.budget.clone(), Arc::clone(&store)));
     budget.warm(clock::now_ms());
     let routes = routes(config);

@@ -152,6 +152,13 @@ impl Page {
             let labels = format!("from=\"{}\",to=\"{}\"", escaped(from), escaped(to));
             let _ = writeln!(self.text, "plimsoll_zone_transitions_total{{{labels}}} {count}");
         }
+        let alerts = sums.alerts.iter().map(|(alert, count)| (*alert, *count));
+        self.labelled(
+            "alerts_total",
+            "What the log told of conversations, as [alerts] says",
+            "alert",
+            alerts,
+        );
         self.plain("spikes_total", "Prompts that grew much faster than was usual", sums.spikes);
         let shares = &sums.shares;
         let by_share = [
@@ -337,6 +344,7 @@ mod tests {
                 "plimsoll_prompts_total{zone=\"green\"} 1",
                 "plimsoll_prompts_total{zone=\"red\"} 1",
                 "plimsoll_zone_transitions_total{from=\"green\",to=\"red\"} 1",
+                "plimsoll_alerts_total{alert=\"doom_loop\"} 1",
                 "plimsoll_spikes_total 0",
                 "plimsoll_prompt_tokens_total{of=\"tools\"} 0",
                 "plimsoll_prompt_tokens_total{of=\"system\"} 0",

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::histogram::Histogram;
+use crate::config::Alerts;
 use crate::conversation::Tools;
 use crate::ledger::record::Word;
 use crate::ledger::{Event, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
+use crate::strategy::window::Zone;
 use crate::usage::Tokens;
 
-/// Threads whose zone is remembered; beyond that all are forgotten.
+/// Threads of which something is remembered; beyond that all are forgotten.
 const THREADS: usize = 4096;
 /// What tools are called that the configuration does not name.
 const OTHER: &str = "other";
@@ -35,13 +37,30 @@ pub(super) struct Tally {
     lost: AtomicU64,
     /// The tools that the configuration names, each set as it is written there.
     tools: Vec<(String, Tools)>,
+    /// What the log tells.
+    alerts: Alerts,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     sums: Sums,
-    /// The zone of the window that a thread's last prompt was in.
-    zones: HashMap<String, Word>,
+    threads: HashMap<String, Seen>,
+}
+
+/// How a thread's last request was.
+#[derive(Debug, Default)]
+struct Seen {
+    zone: Option<Word>,
+    circles: bool,
+}
+
+/// What has come about with a request.
+#[derive(Debug, Default)]
+struct News {
+    /// The zone before, if there was one, and the zone now, which is another.
+    moved: Option<(Option<Word>, Word)>,
+    /// It goes round in circles now.
+    circles: bool,
 }
 
 /// What was counted.
@@ -54,6 +73,8 @@ pub(super) struct Sums {
     pub(super) truncations: BTreeMap<String, Cuts>,
     /// Prompts by the zone of the window that they were sent in, where that is known.
     pub(super) zones: BTreeMap<String, u64>,
+    /// What was told, by what it was.
+    pub(super) alerts: BTreeMap<&'static str, u64>,
     /// How often threads came from one zone to another.
     pub(super) transitions: BTreeMap<(String, String), u64>,
     /// Prompts that grew much faster than was usual.
@@ -136,22 +157,26 @@ impl Default for Sizes {
 }
 
 impl Tally {
-    /// Of a gateway whose configuration names these tools.
-    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t Tools>) -> Self {
+    /// Of a gateway whose configuration names these tools, and what is told.
+    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t Tools>, alerts: Alerts) -> Self {
         let named = |tools: &Tools| (tools.patterns().join(", "), tools.clone());
-        Self { tools: tools.map(named).collect(), ..Self::default() }
+        Self { tools: tools.map(named).collect(), alerts, ..Self::default() }
     }
 
-    /// Counts a record.
+    /// Counts a record, and tells what has come about with it.
     pub(super) fn book(&self, record: &Record) {
-        let moved = {
+        let told = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.sums.add(record, &self.tools);
-            counts.moved(record)
+            let news = counts.news(record);
+            let told = news.alerts(record, self.alerts);
+            for alert in &told {
+                *counts.sums.alerts.entry(alert).or_default() += 1;
+            }
+            told
         };
-        if let Some((from, to)) = moved {
-            let thread = &record.thread;
-            tracing::debug!(conversation = record.conversation, ?thread, %from, %to, "the window is in another zone");
+        for alert in told {
+            tell(alert, record);
         }
     }
 
@@ -177,16 +202,70 @@ impl Tally {
 }
 
 impl Counts {
-    /// Notes the zone that a thread is in by now. Gives both, where the one before was another.
-    fn moved(&mut self, record: &Record) -> Option<(Word, Word)> {
-        let to = record.window.as_ref()?.zone_sent.clone()?;
-        let thread = record.thread.as_ref()?;
-        if self.zones.len() >= THREADS && !self.zones.contains_key(thread) {
-            self.zones.clear();
+    /// Notes how a thread is by now, and gives what is new.
+    fn news(&mut self, record: &Record) -> News {
+        let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) else {
+            return News::default();
+        };
+        if self.threads.len() >= THREADS && !self.threads.contains_key(thread) {
+            self.threads.clear();
         }
-        let from = self.zones.insert(thread.clone(), to.clone()).filter(|from| *from != to)?;
-        *self.sums.transitions.entry((from.to_string(), to.to_string())).or_default() += 1;
-        Some((from, to))
+        let seen = self.threads.entry(thread.clone()).or_default();
+        let circles = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
+        let mut news = News { moved: None, circles: circles && !seen.circles };
+        seen.circles = circles;
+        let zone = record.window.as_ref().and_then(|window| window.zone_sent.clone());
+        if let Some(to) = zone.filter(|zone| seen.zone.as_ref() != Some(zone)) {
+            let from = seen.zone.replace(to.clone());
+            if let Some(from) = &from {
+                *self.sums.transitions.entry((from.to_string(), to.to_string())).or_default() += 1;
+            }
+            news.moved = Some((from, to));
+        }
+        news
+    }
+}
+
+impl News {
+    /// What of it is to be told.
+    fn alerts(&self, record: &Record, alerts: Alerts) -> Vec<&'static str> {
+        let is_spike = record.window.as_ref().is_some_and(|window| window.spike);
+        let comes_to = |zone: Zone| {
+            let bound = rank(zone.as_str());
+            let (from, to) = self.moved.as_ref()?;
+            Some(rank(to) >= bound && from.as_ref().is_none_or(|from| rank(from) < bound))
+        };
+        [
+            ("zone", alerts.zone.and_then(comes_to) == Some(true)),
+            ("spike", alerts.spikes && is_spike),
+            ("doom_loop", alerts.doom_loops && self.circles),
+        ]
+        .into_iter()
+        .filter_map(|(alert, is_due)| is_due.then_some(alert))
+        .collect()
+    }
+}
+
+/// The place of a zone among all.
+fn rank(zone: &str) -> usize {
+    let all = [Zone::Green, Zone::Yellow, Zone::Orange, Zone::Red];
+    all.iter().position(|one| one.as_str() == zone).unwrap_or(0)
+}
+
+fn tell(alert: &str, record: &Record) {
+    let (conversation, window) = (&record.conversation, record.window.as_ref());
+    let zone = window.and_then(|window| window.zone_sent.as_deref());
+    let velocity = window.and_then(|window| window.velocity);
+    let (tool, calls) = record.doom_loop.as_ref().map(|found| (&found.tool, found.calls)).unzip();
+    match alert {
+        "zone" => tracing::warn!(conversation, zone, "a conversation fills the model's window"),
+        "spike" => tracing::warn!(conversation, velocity, "a prompt grows much faster than was usual"),
+        _ => tracing::warn!(
+            conversation,
+            ?tool,
+            calls,
+            "the agent makes the same call again and again, and gets the same result"
+        ),
     }
 }
 
@@ -365,14 +444,48 @@ mod tests {
             let window = Some(Window { zone_sent: Some("green".into()), ..Window::default() });
             tally.book(&Record { thread: Some(at.to_string()), window, ..Record::default() });
         }
-        assert!(tally.counts.lock().unwrap().zones.len() <= THREADS);
+        assert!(tally.counts.lock().unwrap().threads.len() <= THREADS);
+    }
+
+    /// Each is told when it comes about, and not again as long as it lasts.
+    #[test]
+    fn what_is_to_be_told_is_told_once() {
+        let all = Alerts { zone: Some(Zone::Orange), spikes: true, doom_loops: true };
+        let none = Alerts { zone: None, spikes: false, doom_loops: false };
+        for (alerts, expected) in [
+            (all, &[("doom_loop", 2), ("spike", 1), ("zone", 3)][..]),
+            (Alerts::default(), &[("doom_loop", 2)]),
+            (Alerts { zone: Some(Zone::Red), ..none }, &[("zone", 1)]),
+            (none, &[]),
+        ] {
+            let tally = Tally::of(std::iter::empty(), alerts);
+            for (thread, zone, spike, same_results) in [
+                ("t", "green", false, None),
+                ("t", "yellow", true, Some(Some(true))),
+                ("t", "orange", false, Some(Some(true))),
+                ("t", "red", false, Some(Some(false))),
+                ("t", "orange", false, Some(Some(true))),
+                ("t", "green", false, Some(None)),
+                ("t", "orange", false, None),
+                // It begins there.
+                ("u", "orange", false, None),
+            ] {
+                let window = Window { zone_sent: Some(zone.into()), spike, ..Window::default() };
+                let doom_loop =
+                    same_results.map(|same_results| ledger::DoomLoop { same_results, ..Default::default() });
+                let thread = Some(thread.to_owned());
+                tally.book(&Record { thread, doom_loop, window: Some(window), ..Record::default() });
+            }
+            let told: Vec<(&str, u64)> = tally.sums().alerts.into_iter().collect();
+            assert_eq!(told, expected, "{alerts:?}");
+        }
     }
 
     /// Whatever clients call their tools, there are no more names than in the configuration.
     #[test]
     fn tools_have_the_names_of_the_configuration() {
         let tools = [Tools::new(["*bash*", "sh"]).unwrap(), Tools::new(["read"]).unwrap()];
-        let tally = Tally::of(tools.iter());
+        let tally = Tally::of(tools.iter(), Alerts::default());
         let cut = |tool: Option<String>, rules: &str| {
             let made = Made { tool, rules: rules.to_owned(), before: 900, after: 300, ..Made::default() };
             let edits = Edits { state: "edited".into(), made: vec![made], ..Edits::default() };

@@ -8,6 +8,7 @@
 //! One section, one file: it owns the section's type, its defaults and its checks. Nothing here reads a
 //! file, and nothing but an [`Environment`] reaches outside.
 
+mod alerts;
 mod budget;
 mod clearing;
 mod document;
@@ -36,6 +37,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use alerts::Alerts;
 pub use budget::{Budget, Limits as BudgetLimits, OnExceeded};
 pub use environment::{Environment, ProcessEnvironment, WithoutSecrets};
 pub use fidelity::Fidelity;
@@ -101,6 +103,8 @@ pub struct Config {
     pub fidelity: Fidelity,
     /// How threads are told apart.
     pub lineage: Lineage,
+    /// What the log tells of conversations.
+    pub alerts: Alerts,
     /// What the gateway says about itself.
     pub log: Log,
 }
@@ -244,6 +248,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let prices = root.section("prices", prices::read);
     let fidelity = root.section("fidelity", |section| fidelity::read(section, &upstreams));
     let lineage = root.section("lineage", state::lineage);
+    let alerts = root.section("alerts", alerts::read);
     let log = root.section("log", log::read);
     let profiles = profile::read(root, &tuning, Around { is_profile: true, ..around });
     Config {
@@ -263,6 +268,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         prices,
         fidelity,
         lineage,
+        alerts,
         log,
     }
 }

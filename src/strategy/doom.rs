@@ -12,21 +12,12 @@ pub struct DoomLoop {
     pub tool: Box<str>,
     /// How often it was called so.
     pub calls: u32,
-    /// How many of these calls an earlier request carried.
-    pub prior: u32,
     /// Whether the results were the same, too: otherwise something is waited for. `None`: fewer than two are there.
     pub same_results: Option<bool>,
 }
 
-impl DoomLoop {
-    /// Whether there was none before this request.
-    pub fn begins(&self) -> bool {
-        self.prior < LEAST
-    }
-}
-
-/// The loop that a conversation ends in, if it does. The first `prior` messages were sent before.
-pub fn of(conversation: &Conversation, prior: usize) -> Option<DoomLoop> {
+/// The loop that a conversation ends in, if it does.
+pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     let turn = turn(conversation);
     let calls = (turn..conversation.messages.len()).rev().flat_map(|at| calls(conversation, at));
     let mut calls = calls.map(|call| (call, key(conversation, call)));
@@ -40,7 +31,6 @@ pub fn of(conversation: &Conversation, prior: usize) -> Option<DoomLoop> {
     Some(DoomLoop {
         tool: conversation.part(last)?.tool.clone()?,
         calls: repeats.len() as u32,
-        prior: repeats.iter().filter(|call| (call.message as usize) < prior).count() as u32,
         same_results: same_results(conversation, turn, &repeats),
     })
 }
@@ -115,40 +105,30 @@ mod tests {
         let other = r#"read:{"path":"other.json","from":1}=same"#;
         let waits = r#"read:{"path":"config.json","from":1}=later"#;
         let grep = r#"grep:{"path":"config.json","from":1}=same"#;
-        for (words, prior, expected) in [
-            (vec!["u", read, read, read], 5, Some((3, 2, Some(true)))),
-            (vec!["u", read, turned, read], 5, Some((3, 2, Some(true)))),
-            (vec!["u", other, read, read, read, read], 9, Some((4, 3, Some(true)))),
-            (vec!["u", read, read, waits], 5, Some((3, 2, Some(false)))),
+        for (words, expected) in [
+            (vec!["u", read, read, read], Some((3, Some(true)))),
+            (vec!["u", read, turned, read], Some((3, Some(true)))),
+            (vec!["u", other, read, read, read, read], Some((4, Some(true)))),
+            (vec!["u", read, read, waits], Some((3, Some(false)))),
             // What the model says between them is no call.
-            (vec!["u", read, "a", read, read], 0, Some((3, 0, Some(true)))),
-            (vec!["u", read, read], 3, None),
-            (vec!["u", read, read, other], 3, None),
-            (vec!["u", read, read, grep], 3, None),
-            (vec!["u", read, other, read, read], 3, None),
-            (vec!["u", read, "a", "u", read, read], 3, None),
-            (vec!["u", read, read, read, "a", "u"], 3, None),
-            (vec!["u"], 0, None),
-            (vec![], 0, None),
+            (vec!["u", read, "a", read, read], Some((3, Some(true)))),
+            (vec!["u", read, read], None),
+            (vec!["u", read, read, other], None),
+            (vec!["u", read, read, grep], None),
+            (vec!["u", read, other, read, read], None),
+            (vec!["u", read, "a", "u", read, read], None),
+            (vec!["u", read, read, read, "a", "u"], None),
+            (vec!["u"], None),
+            (vec![], None),
         ] {
             for dialect in ["anthropic", "openai-chat"] {
-                let found = of(&talk(&words, dialect), prior);
+                let found = of(&talk(&words, dialect));
                 let found = found.map(|found| {
                     assert_eq!(&*found.tool, "read");
-                    (found.calls, found.prior, found.same_results)
+                    (found.calls, found.same_results)
                 });
                 assert_eq!(found, expected, "{dialect} {words:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_loop_begins_once() {
-        let read = r#"read:{"path":"config.json"}=same"#;
-        let begins = |calls: usize| {
-            let words: Vec<&str> = std::iter::once("u").chain(std::iter::repeat_n(read, calls)).collect();
-            of(&talk(&words, "anthropic"), 2 * calls - 1).map(|found| found.begins())
-        };
-        assert_eq!([2, 3, 4, 5].map(begins), [None, Some(true), Some(false), Some(false)]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn measure(
     let Reading { protocol, conversation, edited, root, prior, planned } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
-    let doom_loop = doom::of(conversation, *prior);
+    let doom_loop = doom::of(conversation);
     let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
     let instructions = known.read(&original, conversation);
     let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));

@@ -26,7 +26,6 @@ use crate::protocol::Protocol;
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Store};
-use crate::strategy::doom::DoomLoop;
 use crate::usage::{Catalogue, Usage, Vendor};
 
 use count::Counter;
@@ -181,27 +180,6 @@ impl Planned {
     }
 }
 
-/// Says once that an agent goes round in circles. Where the results differ, it may well be waiting for something.
-fn tell(conversation: &str, found: &DoomLoop) {
-    let DoomLoop { tool, calls, same_results, .. } = found;
-    if found.begins() && *same_results == Some(true) {
-        tracing::warn!(
-            conversation,
-            ?tool,
-            calls,
-            "the agent makes the same call again and again, and gets the same result"
-        );
-    } else {
-        tracing::debug!(
-            conversation,
-            ?tool,
-            calls,
-            same_results,
-            "the agent makes the same call again and again"
-        );
-    }
-}
-
 fn store(store: &dyn Store, tally: &Tally, ended: Ended) {
     tally.book(&ended.record);
     let ledger = vec![ended.record.into_row(ended.at_ms)];
@@ -236,7 +214,7 @@ impl Desk {
     fn work(&mut self, job: Job) {
         match job {
             Job::Left { name, reading, sent, slot } => {
-                self.left(&name, &reading, &slot);
+                self.left(&reading, &slot);
                 self.keep(&name, &reading, sent.as_ref());
                 self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
             }
@@ -244,11 +222,10 @@ impl Desk {
         }
     }
 
-    fn left(&mut self, name: &Name, reading: &Reading, slot: &Slot) {
+    fn left(&mut self, reading: &Reading, slot: &Slot) {
         let (counter, known) = (self.counter.as_mut(), &mut self.instructions);
         let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, counter, known)));
         if let Ok(measured) = measured {
-            measured.doom_loop.iter().for_each(|found| tell(&name.conversation, found));
             let _ = slot.set(measured);
         }
     }

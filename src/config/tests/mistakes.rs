@@ -79,6 +79,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("mode = 'observe'\nmode = 'rewrite'", "2: `mode`: set twice, first on line 1"),
     ("[limits]\nqueue = 5\n'queue' = 6", "3: `limits.queue`: set twice, first on line 2"),
     ("[log]\n[limits]\n[log]", "3: `log`: set twice"),
+    (
+        "alerts.zone = 'blue'",
+        "1: `alerts.zone`: expected \"off\", \"yellow\", \"orange\" or \"red\", got \"blue\"",
+    ),
     // Numbers, sizes, durations.
     ("limits.queue = 0", "1: `limits.queue`: expected 1 to 1000000, got 0"),
     (
