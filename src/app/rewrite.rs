@@ -19,7 +19,7 @@ use super::{Core, clock, opening};
 use crate::config;
 use crate::conversation::{Chain, Conversation, Digest, Marks};
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Outcome, Overflow, Past, Policy, Save, Splice, Standing};
+use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::Fault;
 use crate::store::StoreError;
@@ -52,7 +52,7 @@ pub(super) struct Request<'a> {
     stable: Option<Stable>,
     /// What it is to begin with besides its own words, or why it cannot.
     pub(super) opening: Option<Result<String, Fault>>,
-    now_ms: i64,
+    pub(super) now_ms: i64,
 }
 
 impl Core {
@@ -431,25 +431,6 @@ impl<'a> Request<'a> {
         if let Some(batch) = batch {
             self.core.tally.stored(self.track.store.later(batch));
         }
-    }
-
-    /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
-    /// been removed meanwhile: the client sent the originals with this request.
-    fn keep_alive(&self, place: &Place, decided: &InForce) {
-        if !self.core.keeps_outputs() || !self.core.touched.is_due(&place.thread.id, self.now_ms) {
-            return;
-        }
-        let mut batch = crate::store::Batch { at_ms: self.now_ms, ..crate::store::Batch::default() };
-        batch.touch.extend(decided.splice.as_ref().and_then(|splice| splice.output.clone()));
-        for applied in decided.applied.iter() {
-            let Some(id) = &applied.decision.output else { continue };
-            let texts = self.conversation.texts(applied.part);
-            match texts.filter(|_| !self.core.outputs.path(id).exists()) {
-                Some(texts) => batch.saves.push(Save { id: id.clone(), text: texts.concat() }),
-                None => batch.touch.push(id.clone()),
-            }
-        }
-        self.core.tally.stored(self.track.store.later(batch));
     }
 
     pub(super) fn done(

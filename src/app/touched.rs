@@ -1,6 +1,10 @@
 //! When each thread's texts were last reported to be in use.
 
-use crate::store::Recent;
+use super::rewrite::Request;
+use super::rewritten::InForce;
+use crate::lineage::Place;
+use crate::planner::Save;
+use crate::store::{Batch, Recent};
 
 /// How often a thread reports, in milliseconds. Far below any sensible retention.
 const INTERVAL_MS: i64 = 3_600_000;
@@ -20,5 +24,26 @@ impl Touched {
             self.0.insert(thread.to_owned(), now_ms);
         }
         due
+    }
+}
+
+impl Request<'_> {
+    /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
+    /// been removed meanwhile: the client sent the originals with this request.
+    pub(super) fn keep_alive(&self, place: &Place, decided: &InForce) {
+        if !self.core.keeps_outputs() || !self.core.touched.is_due(&place.thread.id, self.now_ms) {
+            return;
+        }
+        let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
+        batch.touch.extend(decided.splice.as_ref().and_then(|splice| splice.output.clone()));
+        for applied in decided.applied.iter() {
+            let Some(id) = &applied.decision.output else { continue };
+            let texts = self.conversation.texts(applied.part);
+            match texts.filter(|_| !self.core.outputs.path(id).exists()) {
+                Some(texts) => batch.saves.push(Save { id: id.clone(), text: texts.concat() }),
+                None => batch.touch.push(id.clone()),
+            }
+        }
+        self.core.tally.stored(self.track.store.later(batch));
     }
 }

@@ -51,11 +51,9 @@ pub(super) struct Sums {
 impl Sums {
     /// For all that stand in a table.
     pub(super) fn of<'a>(all: impl Iterator<Item = &'a Totals> + Clone) -> Self {
-        Self {
-            places: places(all.clone()),
-            is_observed: all.clone().any(|totals| totals.would_have_saved.net.is_some()),
-            has_overhead: all.clone().any(|totals| totals.own_calls > 0),
-        }
+        let is_observed = all.clone().any(|totals| totals.would_have_saved.net.is_some());
+        let has_overhead = all.clone().any(|totals| totals.own_calls > 0);
+        Self { places: places(all), is_observed, has_overhead }
     }
 
     /// The columns.

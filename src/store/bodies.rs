@@ -97,7 +97,8 @@ impl Bodies {
         };
         let mut done = Ok(());
         for entry in entries {
-            done = done.and(entry.and_then(|entry| remove_old(&entry, before)));
+            let removed = entry.and_then(|entry| remove_old(&entry, before));
+            done = done.and(removed);
         }
         done
     }

@@ -148,7 +148,7 @@ impl OldOutputs {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let old: Vec<String> = transaction
             .prepare_cached("SELECT id FROM outputs WHERE id > ?1 AND at_ms < ?2 ORDER BY id LIMIT ?3")?
-            .query_map(params![self.after, self.before, TURN as i64], |row| row.get(0))?
+            .query_map(params![self.after, self.before, TURN as u64], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         for id in &old {
             match outputs.remove(id) {
