@@ -2,9 +2,8 @@
 //!
 //! A question for the length of a prompt knows the same of it as the prompt itself: it is treated the same.
 
-use std::time::Instant;
-
 use crate::planner::Overflow;
+use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
 use crate::usage::Vendor;
 
@@ -22,5 +21,5 @@ pub(super) struct Asked<'a> {
     /// The provider has said that its prompt is too long.
     pub(super) overflow: Option<Overflow>,
     /// When it leaves, whatever has come of it by then; `None`: when it is ready.
-    pub(super) until: Option<Instant>,
+    pub(super) until: Option<&'a Deadline>,
 }

@@ -49,7 +49,8 @@ use crate::lineage::Lineage;
 use crate::planner::Overflow;
 use crate::protocol::{self, Added, Protocol, Purpose, Refused, Sieve, Wanted};
 use crate::server::{
-    Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Unprepared,
+    Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route,
+    Unprepared,
 };
 use crate::store::{Checkpoints, Outputs, Store};
 use crate::strategy::system::Systems;
@@ -159,7 +160,7 @@ impl Gateway for Sidecar {
         self.core.pages.refusal(upstream, head).map_or(route, Route::Refuse)
     }
 
-    async fn prepare(&self, inbound: Inbound, until: Instant) -> Prepared {
+    async fn prepare(&self, inbound: Inbound, until: Deadline) -> Prepared {
         let Some((protocol, purpose)) = route::dialect(&inbound.head.method, inbound.head.uri.path()) else {
             return Prepared::untouched();
         };
@@ -197,7 +198,7 @@ impl Gateway for Sidecar {
         inbound: Inbound,
         rejection: Rejection,
         attempt: u32,
-        until: Instant,
+        until: Deadline,
     ) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
         if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
@@ -262,7 +263,7 @@ impl Sidecar {
         protocol::add(protocol, rewritten.leaving(body), &wanted)
     }
 
-    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Instant) -> Prepared {
+    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Deadline) -> Prepared {
         let rewritten = self.rewrite(protocol, &letter, None, until).await;
         self.prepared(protocol, &letter, rewritten, Attempt::default())
     }
@@ -274,7 +275,7 @@ impl Sidecar {
         letter: Letter,
         overflow: Overflow,
         attempt: Attempt,
-        until: Instant,
+        until: Deadline,
     ) -> Option<Prepared> {
         let rewritten = self.rewrite(protocol, &letter, Some(overflow), until).await;
         if !rewritten.has_room {
@@ -289,9 +290,9 @@ impl Sidecar {
         protocol: &'static dyn Protocol,
         letter: &Letter,
         overflow: Option<Overflow>,
-        until: Instant,
+        until: Deadline,
     ) -> Rewritten {
-        let asked = Asked { overflow, until: Some(until), ..letter.asked(protocol) };
+        let asked = Asked { overflow, until: Some(&until), ..letter.asked(protocol) };
         self.core.rewrite(protocol, &letter.inbound.head.headers, &letter.inbound.body, asked).await
     }
 

@@ -21,7 +21,7 @@ use crate::conversation::{Chain, Conversation, Digest, Marks};
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
-use crate::server::Fault;
+use crate::server::{Deadline, Fault};
 use crate::store::StoreError;
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
@@ -364,6 +364,9 @@ impl<'a> Request<'a> {
     }
 
     async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
+        if !self.asked.until.is_none_or(Deadline::hold) {
+            return Err(StoreError::Busy);
+        }
         let mut batch =
             self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
@@ -373,7 +376,7 @@ impl<'a> Request<'a> {
             .extend(fresh.and_then(|splice| self.track.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let stored = self.track.store.commit(batch);
-        let left = self.asked.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
         let Some(patience) = self.core.patience.into_iter().chain(left).min() else { return stored.await };
         let done = stored.within(patience).await;
         if matches!(done, Err(StoreError::Busy)) {

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::deadline::Deadline;
 use crate::upstream::Upstream;
 
 /// Decides where requests go and what becomes of their bodies.
@@ -24,9 +25,9 @@ pub trait Gateway: Send + Sync + 'static {
     /// Called with the whole decoded body of a request that [`Route::Read`] asked for.
     ///
     /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
-    /// body, on one beside it. What still waits for something at `until` is dropped; what comes late without having
-    /// waited is taken.
-    fn prepare(&self, inbound: Inbound, until: Instant) -> impl Future<Output = Prepared> + Send;
+    /// body, on one beside it. What is not done in time, and has not held the request ([`Deadline::hold`]), is dropped
+    /// where it next waits for something.
+    fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
     /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.
     fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Option<Box<dyn Exchange>> {
@@ -41,7 +42,7 @@ pub trait Gateway: Send + Sync + 'static {
         _inbound: Inbound,
         _rejection: Rejection,
         _attempt: u32,
-        _until: Instant,
+        _until: Deadline,
     ) -> impl Future<Output = Option<Prepared>> + Send {
         std::future::ready(None)
     }

@@ -11,6 +11,7 @@ mod accept;
 mod body;
 mod client;
 mod connection;
+mod deadline;
 mod decode;
 mod descriptors;
 mod encode;
@@ -31,6 +32,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
+pub use self::deadline::Deadline;
 pub use self::descriptors::make_room;
 pub use self::exchange::{
     End, Exchange, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection,

@@ -2,6 +2,7 @@
 //! beside it.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
 use super::body::Replay;
+use super::deadline::Deadline;
 use super::decode::{self, Coding};
 use super::encode;
 use super::exchange::{Gateway, Inbound, Prepared, Rejection, Unprepared};
@@ -69,9 +71,9 @@ impl Beside {
 impl<G: Gateway> Handler<G> {
     /// What leaves: at worst the original.
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
-        let (until, request) = (self.until(), inbound.clone());
-        let work = |gateway: Arc<G>| async move { gateway.prepare(request, until).await };
-        let why = match self.work(inbound.body.len() >= LARGE, until, work).await {
+        let request = inbound.clone();
+        let work = |gateway: Arc<G>, until| async move { gateway.prepare(request, until).await };
+        let why = match self.work(inbound.body.len() >= LARGE, work).await {
             Ok(Some(prepared)) => return prepared,
             Ok(None) => Unprepared::Panicked,
             Err(_elapsed) => {
@@ -90,9 +92,10 @@ impl<G: Gateway> Handler<G> {
         rejection: Rejection,
         attempt: u32,
     ) -> Option<Prepared> {
-        let (until, request) = (self.until(), inbound.clone());
-        let work = |gateway: Arc<G>| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.work(inbound.body.len() >= LARGE, until, work).await.ok()???;
+        let request = inbound.clone();
+        let work =
+            |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
+        let prepared = self.work(inbound.body.len() >= LARGE, work).await.ok()???;
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
@@ -112,28 +115,24 @@ impl<G: Gateway> Handler<G> {
         self.compute(is_large, move || encode::whole(coding, &plain)).await
     }
 
-    fn until(&self) -> Instant {
-        Instant::now() + self.settings.rewrite_timeout
-    }
-
     /// Has the gateway do something in time; `None` if it panics.
     async fn work<T, F>(
         &self,
         is_large: bool,
-        until: Instant,
-        work: impl FnOnce(Arc<G>) -> F,
+        work: impl FnOnce(Arc<G>, Deadline) -> F,
     ) -> Result<Option<T>, Elapsed>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let work = Box::pin(work(Arc::clone(&self.gateway)));
+        let until = Deadline::new(Instant::now() + self.settings.rewrite_timeout);
+        let work = Box::pin(work(Arc::clone(&self.gateway), until.clone()));
         if !is_large {
-            return timeout_at(until.into(), guard_future(&self.stats, work)).await;
+            return by(&until, guard_future(&self.stats, work)).await;
         }
         let stats = Arc::clone(&self.stats);
         let beside = self.beside.work(async move { guard_future(&stats, work).await });
-        timeout_at(until.into(), beside).await.map(Option::flatten)
+        by(&until, beside).await.map(Option::flatten)
     }
 
     async fn compute<T: Send + 'static>(
@@ -146,5 +145,15 @@ impl<G: Gateway> Handler<G> {
         }
         let stats = Arc::clone(&self.stats);
         self.beside.compute(move || guard(&stats, work).flatten()).await.ok()?
+    }
+}
+
+/// Waits for some work until its time is up, and longer where it holds the request.
+async fn by<T>(until: &Deadline, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut work = pin!(work);
+    match timeout_at(until.at().into(), &mut work).await {
+        Err(elapsed) if until.leave() => Err(elapsed),
+        Err(_elapsed) => Ok(work.await),
+        done => done,
     }
 }

@@ -1,13 +1,13 @@
 //! A gateway whose every decision is set by the test.
 
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll::server::{
-    End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target, Unprepared,
+    Deadline, End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target,
+    Unprepared,
 };
 use plimsoll::upstream::{Settings, Upstream};
 
@@ -131,7 +131,7 @@ impl Gateway for TestGateway {
         }
     }
 
-    async fn prepare(&self, inbound: Inbound, _until: Instant) -> Prepared {
+    async fn prepare(&self, inbound: Inbound, _until: Deadline) -> Prepared {
         let length = inbound.body.len();
         self.shown.lock().unwrap().push(inbound.body);
         let body = match self.preparing {
