@@ -233,18 +233,20 @@ fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
 fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
-    let hasty = format!("{CONFIG}[limits]\nrewrite_timeout = '1ms'\n");
-    let (patient, hasty) = (CONFIG, hasty.as_str());
-    let texts = [log("a", 3_000), log("b", 400_000), log("c", 3_000)];
-    for (count, config) in [(1, patient), (2, hasty), (3, patient)] {
-        let gateway = Gateway::start(home.path(), config, &upstream.url());
+    let (patient, hasty) = ("60s", "1ms");
+    let texts = [log("a", 3_000), log("b", 200_000), log("c", 3_000)];
+    for (count, timeout) in [(1, patient), (2, hasty), (3, patient)] {
+        let config = format!(
+            "{CONFIG}[limits]\nrewrite_timeout = '{timeout}'\n[clear]\nenabled = false\n[ladder]\nenabled = false\n[summarize]\nenabled = false\n"
+        );
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
         let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
         let body = request("claude-sonnet-4-6", &results);
         let session = [("x-plimsoll-session-id", "one")];
         assert_eq!(gateway.post("/v1/messages", &session, &body).0, 200);
         gateway.stop();
         let sent = upstream.received().pop().unwrap().text();
-        assert_eq!(sent == body, config == hasty);
+        assert_eq!(sent == body, timeout == hasty);
     }
     let last = upstream.received().pop().unwrap().text();
     assert!(last.contains("b line 050000"), "it was sent whole");
