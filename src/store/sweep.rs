@@ -16,7 +16,7 @@ use super::outputs::Outputs;
 use super::{Batch, StoreError};
 
 /// What one turn removes, or looks at in a folder, at most.
-const TURN: usize = 200;
+const TURN: usize = 50;
 
 /// What is left to remove.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Sweep {
         self.outputs.is_none() && self.logs.is_none() && self.idle.is_none()
     }
 
-    /// Takes a turn.
+    /// Takes a turn at one of them.
     pub(super) fn go_on(&mut self, connection: &mut Connection, outputs: &Outputs) {
         if let Some(old) = &mut self.outputs {
             let goes_on = old.turn(connection, outputs).unwrap_or_else(|error| {
@@ -56,14 +56,12 @@ impl Sweep {
                 old.kept.tell("old outputs could not be removed");
                 self.outputs = None;
             }
-        }
-        if let Some(old) = &mut self.logs
-            && !old.turn()
-        {
-            old.kept.tell("old logs of conversations could not be removed");
-            self.logs = None;
-        }
-        if let Some(idle) = &mut self.idle {
+        } else if let Some(old) = &mut self.logs {
+            if !old.turn() {
+                old.kept.tell("old logs of conversations could not be removed");
+                self.logs = None;
+            }
+        } else if let Some(idle) = &mut self.idle {
             let goes_on = idle.turn(connection).unwrap_or_else(|error| {
                 tracing::warn!(%error, "what was decided about idle threads could not be removed");
                 false
