@@ -25,9 +25,6 @@ impl Lineage {
 
     /// What a request relies on of what was decided before, if its thread has not said so for long.
     pub(super) fn used(&self, place: &Place, now_ms: i64) -> Option<Used> {
-        if place.applied.is_empty() && place.splice.is_none() {
-            return None;
-        }
         let last = self.memory.noted(&place.thread.id);
         if last.is_some_and(|last| now_ms - last < NOTED_EVERY.as_millis() as i64) {
             return None;
@@ -38,7 +35,8 @@ impl Lineage {
             decided.chain(spliced).filter_map(|messages| place.chains.get(messages)).copied().collect();
         // Several parts of a message stand next to each other.
         chains.dedup();
-        (!chains.is_empty()).then(|| Used { thread: place.thread.id.clone(), chains })
+        // That nothing was decided is relied on, too.
+        Some(Used { thread: place.thread.id.clone(), chains })
     }
 
     /// Whether what is remembered of a history is still in the store, as far as it ever was, when these threads have sent

@@ -99,6 +99,19 @@ fn held(place: &Place) -> (Vec<String>, Option<String>) {
     (texts(place), place.splice.as_ref().map(|splice| splice.text.to_string()))
 }
 
+/// That nothing was decided holds as long.
+#[test]
+fn what_is_left_whole_and_made_again_stays_known() {
+    let desk = Desk::new();
+    desk.sweep_at(0);
+    for day in 0..4 * KEPT_MS / DAY_MS {
+        let now_ms = day * DAY_MS + 10 * HOUR_MS;
+        let place = desk.restarted().go_on_at(now_ms, "u c1 r1:long");
+        assert_eq!(place.relation == Relation::New, day == 0, "{day}");
+        desk.sweep_at(now_ms);
+    }
+}
+
 /// A thread that is used for longer than things are kept, by gateways that remember it and by others, keeps all that it
 /// relies on; so does one that only makes the same request again and again, and one that branched from a thread that
 /// rests.
