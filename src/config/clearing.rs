@@ -62,7 +62,12 @@ impl Word for Estimate {
 /// More tokens than any window has.
 const TOKENS: usize = 1_000_000_000;
 
-pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Settings {
+/// `target` is what is come down to.
+pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
+    let trigger = share_if_set(section, "trigger", default.trigger);
+    if section.has("trigger") && trigger.is_some_and(|trigger| trigger <= target) {
+        section.problem("trigger", "must be above `window.target`", None);
+    }
     let enabled = section.value("enabled", default.enabled);
     let policy = section.value("policy", default.policy);
     let gate = section.list("gate").unwrap_or(default.gate);
@@ -80,7 +85,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings) -> Setting
         smallest: tokens(section, "smallest", default.smallest),
         minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),
-        trigger: share_if_set(section, "trigger", default.trigger),
+        trigger,
         settle: number(section, "settle", default.settle),
         patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
         ttl_turns: number(section, "ttl_turns", default.ttl_turns),

@@ -34,8 +34,8 @@ impl Tuning {
         let Policy { shape, clear, window, ladder, marks } = base.policy.clone();
         let mut shape = section.section("shape", |section| shaping::shape(section, shape));
         shape.truncate = section.section("truncate", |section| shaping::truncate(section, shape.truncate));
-        let clear = section.section("clear", |section| clearing::clear(section, clear));
         let window = section.section("window", |section| clearing::window(section, window));
+        let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
         let ladder = section.section("ladder", |section| clearing::ladder(section, ladder));
         let marks = section.section("cache", |section| clearing::marks(section, marks));
         let policy = Policy { shape, clear, window, ladder, marks };

@@ -76,7 +76,9 @@ impl Before<'_> {
         let kept = self.kept(level);
         let change = self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false);
         let change = change.and_then(|change| self.unbound(change))?;
-        (change.event.freed_bytes >= need.least).then_some(change)
+        // A step beyond the target is no reason to break the cache.
+        let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
+        (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)
     }
 
     /// Bytes that clearing could free once this request is sent too, were the window to demand it.

@@ -103,6 +103,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "truncate.max_bytes = '50K'",
         "1: `truncate.max_bytes`: expected a size such as \"50KiB\", got \"50K\"\n  hint: the units are B, KB, KiB, MB, MiB, GB and GiB",
     ),
+    ("clear.trigger = 0.6", "1: `clear.trigger`: must be above `window.target`"),
     ("truncate.max_bytes = 0", "1: `truncate.max_bytes`: expected 1B to 1GiB, got 0B"),
     (
         "limits.idle_timeout = 30",
