@@ -264,7 +264,11 @@ impl Sidecar {
     }
 
     async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Deadline) -> Prepared {
-        let rewritten = self.rewrite(protocol, &letter, None, until).await;
+        let rewritten = self.rewrite(protocol, &letter, None, until.clone()).await;
+        if until.has_left() {
+            // Nobody takes it: it is not to be booked as sent.
+            return Prepared::untouched();
+        }
         self.prepared(protocol, &letter, rewritten, Attempt::default())
     }
 

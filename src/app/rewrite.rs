@@ -42,7 +42,7 @@ pub(super) struct Request<'a> {
     /// What stands for the sender's credential.
     principal: Digest,
     caller: Caller,
-    asked: Asked<'a>,
+    pub(super) asked: Asked<'a>,
     /// What its model is, and costs.
     priced: Option<Priced>,
     compaction: Option<Compaction>,
@@ -324,6 +324,12 @@ impl<'a> Request<'a> {
         let place = self.place()?;
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
+        }
+        // What was sent in another form is sent so again, however long that takes.
+        if (!place.applied.is_empty() || place.splice.is_some())
+            && let Some(until) = self.asked.until
+        {
+            until.hold();
         }
         if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
     }

@@ -82,6 +82,8 @@ impl Request<'_> {
         let place = rewritten.facts.place.as_ref().filter(|place| !place.thread.observe);
         let Some((shadow, place)) = self.core.shadow.as_ref().zip(place) else { return };
         self.track = shadow.track();
+        // Nothing that is noted here is worth waiting for.
+        self.asked.until = None;
         let planned = match caught(self.planned(place)).await {
             Some(Err(StoreError::Raced)) => caught(self.planned(place)).await,
             done => done,

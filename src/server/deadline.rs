@@ -1,7 +1,7 @@
 //! When a request leaves, and who says so last.
 //!
 //! What is decided about a request holds for all later ones, so it must be sent once it is stored. The gateway says
-//! before it stores anything that the request is to wait for it; if the request has left by then, nothing is stored.
+//! before it stores a decision that the request is to wait for it; if the request has left by then, nothing is decided.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,6 +34,11 @@ impl Deadline {
         self.say(HELD)
     }
 
+    /// Whether the request has left.
+    pub fn has_left(&self) -> bool {
+        self.word.load(Ordering::Acquire) == LEFT
+    }
+
     /// The request leaves; `false` when it is held.
     pub(super) fn leave(&self) -> bool {
         self.say(LEFT)
@@ -53,8 +58,8 @@ mod tests {
     fn the_first_word_stands() {
         let deadline = || Deadline::new(Instant::now());
         let held = deadline();
-        assert!(held.hold() && !held.clone().leave() && held.hold());
+        assert!(held.hold() && !held.clone().leave() && held.hold() && !held.has_left());
         let left = deadline();
-        assert!(left.leave() && !left.clone().hold() && left.leave());
+        assert!(!left.has_left() && left.leave() && !left.clone().hold() && left.leave() && left.has_left());
     }
 }
