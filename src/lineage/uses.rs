@@ -42,9 +42,12 @@ impl Lineage {
     /// Whether what is remembered of a history is still in the store, as far as it ever was, when these threads have sent
     /// it.
     pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
-        let is_recent =
-            |id: &String| self.memory.thread(id).is_some_and(|known| now_ms - known.thread.at_ms < KEPT_MS);
-        if threads.iter().any(is_recent) {
+        let is_recent = |at_ms: i64| now_ms - at_ms < KEPT_MS;
+        let is_noted = |id: &String| self.memory.noted(id).is_some_and(is_recent);
+        let is_known =
+            |id: &String| self.memory.thread(id).is_some_and(|known| is_recent(known.thread.at_ms));
+        // What was noted costs no copy of a thread.
+        if threads.iter().any(is_noted) || threads.iter().any(is_known) {
             return Ok(true);
         }
         for id in threads {
