@@ -69,7 +69,7 @@ impl Stored {
         stored
     }
 
-    /// Waits at most so long; for what is being committed by then, [`COMMIT`] more.
+    /// Waits at most so long; for what is being committed by then, until it is, within reason.
     ///
     /// # Errors
     /// [`StoreError`] when it could not be stored; [`StoreError::Busy`] when the time was up, and it is withdrawn.
