@@ -16,6 +16,9 @@ use crate::conversation::Digest;
 /// Files that are kept open at most.
 const OPEN: usize = 64;
 
+/// Bytes that are written at once, if no single line has more.
+const TOGETHER: usize = 64 << 10;
+
 /// What the names of the files end with.
 const ENDING: &str = ".jsonl";
 
@@ -37,10 +40,10 @@ impl Logs {
         &self.dir
     }
 
-    /// Appends whole lines, a record each, to their conversation's file.
-    pub(super) fn append(&mut self, conversation: &str, lines: &str) -> io::Result<()> {
+    /// Appends lines without their ends, a record each, to their conversation's file.
+    pub(super) fn append(&mut self, conversation: &str, lines: &[&str]) -> io::Result<()> {
         let name = file_name(conversation);
-        let written = self.file(&name).and_then(|file| file.write_all(lines.as_bytes()));
+        let written = self.file(&name).and_then(|file| write(file, lines));
         if written.is_err() {
             self.open.remove(&name);
         }
@@ -73,6 +76,21 @@ impl Logs {
         }
         self.open.get_mut(name).map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Writes lines, each with its end and none in pieces: other gateways may write to the same file.
+fn write(file: &mut File, lines: &[&str]) -> io::Result<()> {
+    let len: usize = lines.iter().map(|line| line.len() + 1).sum();
+    let mut together = Vec::with_capacity(len.min(TOGETHER));
+    for line in lines {
+        if !together.is_empty() && together.len() + line.len() >= TOGETHER {
+            file.write_all(&together)?;
+            together.clear();
+        }
+        together.extend_from_slice(line.as_bytes());
+        together.push(b'\n');
+    }
+    file.write_all(&together)
 }
 
 /// Removes what stands in the folder, if it is a log to which nothing was added since a time. Whoever has it open notices
@@ -153,9 +171,24 @@ mod tests {
     fn records_are_appended() {
         let home = tempfile::tempdir().unwrap();
         let mut logs = Logs::new(home.path().join("logs"));
-        logs.append("c", "1\n").unwrap();
-        logs.append("c", "2\n").unwrap();
+        logs.append("c", &["1"]).unwrap();
+        logs.append("c", &["2"]).unwrap();
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "1\n2\n");
+    }
+
+    #[test]
+    fn many_records_are_appended_in_order_and_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let mut logs = Logs::new(home.path().to_owned());
+        let line = |len: usize| (0..len).map(|at| char::from(b'a' + (at % 26) as u8)).collect::<String>();
+        for lens in [vec![], vec![0], vec![10, TOGETHER, 20], vec![TOGETHER - 1, 0], vec![30_000; 7]] {
+            let lines: Vec<String> = lens.iter().map(|len| line(*len)).collect();
+            let before = fs::read_to_string(home.path().join("c.jsonl")).unwrap_or_default();
+            logs.append("c", &lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+            let ended: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+            let after = fs::read_to_string(home.path().join("c.jsonl")).unwrap();
+            assert!(after == before + &ended, "{lens:?}");
+        }
     }
 
     #[test]
@@ -168,9 +201,9 @@ mod tests {
                 std::fs::remove_dir_all(&dir)
             }];
         for remove in removals {
-            logs.append("c", "1\n").unwrap();
+            logs.append("c", &["1"]).unwrap();
             remove().unwrap();
-            logs.append("c", "2\n").unwrap();
+            logs.append("c", &["2"]).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n");
         }
     }
@@ -182,8 +215,8 @@ mod tests {
         for (before, expected) in [("", "3\n4\n"), ("1\n", "1\n3\n4\n"), ("1\n{\"to", "1\n{\"to\n3\n4\n")] {
             std::fs::write(&path, before).unwrap();
             let mut logs = Logs::new(home.path().to_owned());
-            logs.append("c", "3\n").unwrap();
-            logs.append("c", "4\n").unwrap();
+            logs.append("c", &["3"]).unwrap();
+            logs.append("c", &["4"]).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
     }
@@ -194,7 +227,7 @@ mod tests {
         let mut logs = Logs::new(home.path().to_owned());
         let line =
             |conversation: &str| format!("{{\"time\":\"t\",\"conversation\":\"{conversation}\",\"n\":1}}\n");
-        logs.append("a/b", &line("a/b")).unwrap();
+        logs.append("a/b", &[line("a/b").trim_end()]).unwrap();
         for (name, text, goes) in [
             ("c.jsonl", line("c"), true),
             ("d.jsonl", format!("{{\"ti\n{}", line("d")), true),
@@ -216,7 +249,7 @@ mod tests {
             }
         }
         assert!(!home.path().join(file_name("a/b")).exists());
-        logs.append("a/b", "2\n").unwrap();
+        logs.append("a/b", &["2"]).unwrap();
         assert_eq!(fs::read_to_string(home.path().join(file_name("a/b"))).unwrap(), "2\n");
     }
 }

@@ -223,7 +223,7 @@ mod tests {
             }
             assert!(sweep.is_done());
             for n in 0..all {
-                logs.append(&n.to_string(), &format!("{{\"conversation\":\"{n}\"}}\n")).unwrap();
+                logs.append(&n.to_string(), &[&format!("{{\"conversation\":\"{n}\"}}")]).unwrap();
             }
             assert_eq!(count(), all);
         }

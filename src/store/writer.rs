@@ -240,10 +240,10 @@ impl Desk {
     fn log(&mut self, stored: &[Batch]) {
         let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for row in stored.iter().flat_map(|batch| &batch.ledger) {
-            logs.entry(&row.conversation).or_default().extend([&*row.line, "\n"]);
+            logs.entry(&row.conversation).or_default().push(&row.line);
         }
         for (conversation, lines) in logs {
-            if let Err(error) = self.logs.append(conversation, &lines.concat()) {
+            if let Err(error) = self.logs.append(conversation, &lines) {
                 tracing::warn!(%error, conversation, "records could not be logged");
             }
         }
