@@ -219,7 +219,7 @@ mod tests {
     fn rows(count: usize) -> Vec<LedgerRow> {
         let id = |at: usize| format!("c{at}");
         let record = |at| Record { id: id(at), conversation: id(at), ..Record::default() };
-        (0..).zip(0..count).map(|(at_ms, at)| record(at).into_row(at_ms)).collect()
+        (0..).zip(0..count).map(|(at_ms, at)| Box::new(record(at)).into_row(at_ms)).collect()
     }
 
     #[test]

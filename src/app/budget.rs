@@ -266,7 +266,7 @@ mod tests {
             (record("a", Some(3), 20), DAY_MS + 5),
             (record("b", Some(2), 30), DAY_MS + 6),
         ];
-        let ledger = stored.iter().map(|(record, at_ms)| record.clone().into_row(*at_ms)).collect();
+        let ledger = stored.iter().map(|(record, at_ms)| Box::new(record.clone()).into_row(*at_ms)).collect();
         let committed = store.commit(Batch { ledger, ..Batch::default() });
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(committed).unwrap();
         let budget = Budget::new(settings(usd(1000), usd(1000)), store);

@@ -88,15 +88,20 @@ impl Core {
         };
         let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
         rewritten.prospect = request.due(&rewritten.facts).map(Box::new);
-        request.shadow(&mut rewritten).await;
-        rewritten.reading = Some(Box::new(Reading {
-            protocol: request.protocol,
-            root: request.root,
-            prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
-            conversation: request.conversation,
-            edited: rewritten.edited.take(),
-            planned: rewritten.planned.take(),
-        }));
+        if self.observes() {
+            Box::pin(request.shadow(&mut rewritten)).await;
+        }
+        rewritten.reading = Some(Box::write(
+            Box::new_uninit(),
+            Reading {
+                protocol: request.protocol,
+                root: request.root,
+                prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
+                conversation: request.conversation,
+                edited: rewritten.edited.take(),
+                planned: rewritten.planned.take(),
+            },
+        ));
         rewritten
     }
 }

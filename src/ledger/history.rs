@@ -160,7 +160,7 @@ mod tests {
     fn rows() -> Vec<LedgerRow> {
         let own = |at_ms: i64| (at_ms == 2).then(Own::default);
         let record = |at_ms| Record { conversation: "abc".to_owned(), own: own(at_ms), ..Record::default() };
-        let row = |at_ms: i64| LedgerRow { id: at_ms.to_string(), ..record(at_ms).into_row(at_ms) };
+        let row = |at_ms: i64| LedgerRow { id: at_ms.to_string(), ..Box::new(record(at_ms)).into_row(at_ms) };
         let mut rows: Vec<_> = (1..=5).map(row).collect();
         rows.push(LedgerRow { record: "{".to_owned(), ..row(6) });
         rows

@@ -443,8 +443,8 @@ impl Record {
     }
 
     /// The row that the store keeps of it.
-    pub fn into_row(self, at_ms: i64) -> LedgerRow {
-        let forms = forms(&self);
+    pub fn into_row(self: Box<Self>, at_ms: i64) -> LedgerRow {
+        let forms = forms(&*self);
         LedgerRow {
             id: self.id,
             at_ms,
@@ -652,13 +652,13 @@ mod tests {
             r#""attempt":1,"overflow":false,"compaction":null,"profile":null,"#,
             r#""own":{"purpose":"summary","messages":40,"generation":2,"bytes":9000,"score":0.5}}"#,
         );
-        assert_eq!(full().into_row(0).line, expected);
+        assert_eq!(Box::new(full()).into_row(0).line, expected);
     }
 
     #[test]
     fn records_come_back_as_they_were() {
         for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
-            let row = record.clone().into_row(1_000);
+            let row = Box::new(record.clone()).into_row(1_000);
             assert!(row.record.len() < row.line.len());
             for form in [&row.record, &row.line] {
                 assert_eq!(serde_json::from_str::<Record>(form).unwrap(), record);

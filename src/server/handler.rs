@@ -17,6 +17,7 @@ use crate::upstream::{Clients, SendError, Upstream};
 
 use super::Settings;
 use super::body::{self, Replay};
+use super::boxed::boxed;
 use super::client::Upload;
 use super::decode::{self, Coding};
 use super::exchange::{
@@ -94,11 +95,11 @@ impl<G: Gateway> Handler<G> {
             Route::Forward(target) => {
                 let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
                 // What happens on the way is kept in one place: the futures around it are moved several times.
-                Box::pin(self.forward(&head, &target, outgoing, Tap::none())).await
+                boxed(|| self.forward(&head, &target, outgoing, Tap::none())).await
             }
             Route::Read(target) => {
                 let received = Received { head, spelling, body, at: received_at };
-                Box::pin(self.read(received, &target)).await
+                boxed(|| self.read(received, &target)).await
             }
             Route::Refuse(fault) => {
                 self.discard(body).await;

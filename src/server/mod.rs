@@ -9,6 +9,7 @@
 
 mod accept;
 mod body;
+mod boxed;
 mod client;
 mod connection;
 mod deadline;

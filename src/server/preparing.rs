@@ -14,6 +14,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
 use super::body::Replay;
+use super::boxed::boxed;
 use super::deadline::Deadline;
 use super::decode::{self, Coding};
 use super::encode;
@@ -126,7 +127,7 @@ impl<G: Gateway> Handler<G> {
         F: Future<Output = T> + Send + 'static,
     {
         let until = Deadline::new(Instant::now() + self.settings.rewrite_timeout);
-        let work = Box::pin(work(Arc::clone(&self.gateway), until.clone()));
+        let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
         if !is_large {
             return by(&until, guard_future(&self.stats, work)).await;
         }

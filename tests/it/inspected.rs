@@ -34,7 +34,8 @@ fn keep(home: &Path, batch: Batch) {
 
 /// A second apart.
 fn rows(records: &[Record]) -> Batch {
-    let rows = (0..).step_by(1000).zip(records).map(|(at_ms, record)| record.clone().into_row(at_ms));
+    let rows =
+        (0..).step_by(1000).zip(records).map(|(at_ms, record)| Box::new(record.clone()).into_row(at_ms));
     Batch { ledger: rows.collect(), ..Batch::default() }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budge
             budget.book(record, now_ms);
             tally.book(record);
         });
-        let ledger = booked.map(|record| record.into_row(now_ms)).collect();
+        let ledger = booked.map(|record| Box::new(record).into_row(now_ms)).collect();
         let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
         tally.stored(store.later(batch));
