@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod memory;
 mod overlaid;
+mod threads;
 mod uses;
 
 use std::collections::{BTreeMap, HashMap};
@@ -215,7 +216,8 @@ impl Lineage {
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
-        let (known, relation) = self.thread_of(threads, &chains, sent, sender)?;
+        let answered = answered(&conversation.messages);
+        let (known, relation) = self.thread_of(threads, &chains, (sent, answered), sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
         Ok(Place {
@@ -223,7 +225,7 @@ impl Lineage {
             thread: known.thread,
             relation,
             sent,
-            answered: answered(&conversation.messages),
+            answered,
             event: event.min(chains.len() - 1),
             ends: ends(conversation, &chains, sent),
             chains,
@@ -427,69 +429,6 @@ impl Lineage {
             (end == stored.splice.end()).then_some((end, since, stored.splice))
         });
         Ok(held.max_by_key(|(end, since, _)| (*end, *since)).map(|(.., splice)| splice))
-    }
-
-    /// The thread that a request belongs to, of those that sent its first `sent` messages: one of its own session
-    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or
-    /// in another session, begins one.
-    fn thread_of(
-        &self,
-        threads: &[String],
-        chains: &[Chain],
-        sent: usize,
-        sender: &Sender<'_>,
-    ) -> Result<(Known, Relation), StoreError> {
-        let mut candidates = Vec::new();
-        for id in threads {
-            candidates.extend(self.known(id)?);
-        }
-        let ends_here = |known: &Known| known.thread.head == chains[sent];
-        let goes_on = |known: &Known| ends_here(known) || known.stems.contains(&chains[sent]);
-        candidates.sort_by_key(|known| {
-            let same_session = known.thread.session == sender.caller.session;
-            (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
-        });
-        let Some(best) = candidates.pop() else {
-            let thread = self.new_thread(None, sender)?;
-            return Ok((Known::of(thread), Relation::New));
-        };
-        let same_session = best.thread.session == sender.caller.session;
-        if same_session && sent + 1 == chains.len() {
-            return Ok((best, Relation::Retry));
-        }
-        if same_session && goes_on(&best) {
-            return Ok((best, Relation::Continue));
-        }
-        let thread = self.new_thread(Some(best.thread), sender)?;
-        Ok((Known::of(thread), Relation::Fork))
-    }
-
-    /// A thread that begins with this request: booked with its session, else with the thread it branched from,
-    /// else on its own.
-    fn new_thread(&self, parent: Option<Thread>, sender: &Sender<'_>) -> Result<Thread, StoreError> {
-        let session = &sender.caller.session;
-        let sibling = match session {
-            Some(session) => self.store.session(session)?,
-            None => None,
-        };
-        let id = (sender.new_id)();
-        // The label may be anyone's: only a history of its own is set aside with its thread.
-        let observe = parent.as_ref().is_some_and(|parent| parent.observe);
-        let parent = parent.or(sibling);
-        let conversation = match (session, &parent) {
-            (Some(session), _) => session.clone(),
-            (None, Some(parent)) => parent.conversation.clone(),
-            (None, None) => id.clone(),
-        };
-        Ok(Thread {
-            id,
-            conversation,
-            session: session.clone(),
-            observe,
-            parent: parent.map(|parent| parent.id),
-            head: sender.root,
-            at_ms: sender.now_ms,
-        })
     }
 }
 

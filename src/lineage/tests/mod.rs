@@ -2,6 +2,7 @@
 
 mod gateways;
 mod idle;
+mod runs;
 mod splices;
 
 use std::cell::Cell;

@@ -1,0 +1,83 @@
+//! One conversation and the next that begins with the same words.
+
+use super::*;
+
+const MINUTE_MS: i64 = 60_000;
+const NIGHT_MS: i64 = 24 * 60 * MINUTE_MS;
+
+/// Sends a request, and gives its place.
+fn send(desk: &Desk, caller: &Caller, now_ms: i64, request: &str) -> Place {
+    let request = talk(request);
+    let id = || {
+        desk.ids.set(desk.ids.get() + 1);
+        format!("thread-{}", desk.ids.get())
+    };
+    let place = desk.lineage.place(&request, desk.root, caller, &id, now_ms).unwrap();
+    desk.commit(desk.lineage.batch(&place, desk.root, &place.applied, 0, now_ms));
+    desk.lineage.sent(&request, &place, Arc::clone(&place.applied), None, now_ms);
+    place
+}
+
+/// A job that runs every night in the same words is a conversation each time; whoever tries again is not.
+#[test]
+fn a_new_run_is_a_conversation_of_its_own() {
+    let (nobody, somebody) = (Caller::default(), session("s"));
+    for (caller, before, minutes, request, is_new) in [
+        (&nobody, &["u:goal"][..], 59, "u:goal", false),
+        (&nobody, &["u:goal"], 60, "u:goal", true),
+        (&nobody, &["u:goal", "u:goal c1 r1 a"], 59, "u:goal", false),
+        (&nobody, &["u:goal", "u:goal c1 r1 a"], 60, "u:goal", true),
+        (&nobody, &["s:10h u:goal u:now", "s:10h u:goal u:now c1 r1"], 90, "s:11h u:goal u:now", true),
+        // Something else than the beginning.
+        (&nobody, &["u:goal c1 r1"], 90, "u:goal c1 r1", false),
+        (&nobody, &["u:goal c1 r1"], 90, "u:goal c1 r1 a u", false),
+        (&nobody, &["u:goal c1 r1"], 90, "u:goal c2 r2", false),
+        // The client says what is one.
+        (&somebody, &["u:goal", "u:goal c1 r1 a"], 90, "u:goal", false),
+    ] {
+        for restarts in [false, true] {
+            let mut desk = Desk::new();
+            let first = before.iter().map(|request| send(&desk, caller, 0, request)).next_back().unwrap();
+            if restarts {
+                desk = desk.restarted();
+            }
+            let place = send(&desk, caller, minutes * MINUTE_MS, request);
+            let case = format!("{request} {minutes} minutes after {before:?}, restarted: {restarts}");
+            assert_eq!(place.thread.conversation != first.thread.conversation, is_new, "{case}");
+            if is_new {
+                assert_eq!(place.thread.conversation, place.thread.id, "{case}");
+                assert_eq!(place.thread.parent, Some(first.thread.id), "{case}");
+            }
+        }
+    }
+}
+
+/// Each night's run stays one conversation to its end, whoever tries again in between.
+#[test]
+fn runs_do_not_mix() {
+    let (desk, nobody) = (Desk::new(), Caller::default());
+    let mut conversations = Vec::new();
+    for night in 0..3 {
+        let at = |minutes: i64| night * NIGHT_MS + minutes * MINUTE_MS;
+        let goes_on = format!("u:goal c{night} r{night}");
+        let run =
+            [(0, "u:goal"), (1, "u:goal"), (2, &*goes_on), (50, &*goes_on), (120, &format!("{goes_on} a u"))];
+        let run =
+            run.map(|(minutes, request)| send(&desk, &nobody, at(minutes), request).thread.conversation);
+        assert!(run.iter().all(|conversation| *conversation == run[0]), "{night}: {run:?}");
+        conversations.push(run[0].clone());
+    }
+    conversations.dedup();
+    assert_eq!(conversations.len(), 3);
+}
+
+/// What was decided about a run's first words holds for the next run's: the bytes are the same.
+#[test]
+fn what_was_decided_about_first_words_holds_for_the_next_run() {
+    let (desk, nobody) = (Desk::new(), Caller::default());
+    let first = talk("r1:report");
+    let place = desk.send(&nobody, &first, &[decided(&first, 0, "cut")]);
+    let next = send(&desk, &nobody, NIGHT_MS, "r1:report");
+    assert_eq!(texts(&next), ["0:cut"]);
+    assert_ne!(next.thread.conversation, place.thread.conversation);
+}

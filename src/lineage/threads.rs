@@ -1,0 +1,87 @@
+//! Which of the threads that sent a history goes on with a request, and which thread begins with it.
+
+use super::memory::Known;
+use super::{Lineage, Relation, Sender};
+use crate::conversation::Chain;
+use crate::store::{StoreError, Thread};
+
+/// How long after anything of a conversation was sent its first words begin another, where no client says what is one: a
+/// job that runs every night asks in the same words. Longer than clients go on trying, and than providers keep a prompt.
+const RESTS_MS: i64 = 3_600_000;
+
+impl Lineage {
+    /// The thread that a request belongs to, of those that sent its first `sent` messages: one of its own session
+    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or
+    /// in another session, begins one. So do the first words of one that has rested, in a conversation of its own.
+    pub(super) fn thread_of(
+        &self,
+        threads: &[String],
+        chains: &[Chain],
+        (sent, answered): (usize, usize),
+        sender: &Sender<'_>,
+    ) -> Result<(Known, Relation), StoreError> {
+        let mut candidates = Vec::new();
+        for id in threads {
+            candidates.extend(self.known(id)?);
+        }
+        let ends_here = |known: &Known| known.thread.head == chains[sent];
+        let goes_on = |known: &Known| ends_here(known) || known.stems.contains(&chains[sent]);
+        candidates.sort_by_key(|known| {
+            let same_session = known.thread.session == sender.caller.session;
+            (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
+        });
+        let Some(best) = candidates.pop() else {
+            let thread = self.new_thread(None, sender)?;
+            return Ok((Known::of(thread), Relation::New));
+        };
+        let same_session = best.thread.session == sender.caller.session;
+        let newest_ms = candidates.iter().map(|known| known.thread.at_ms).fold(best.thread.at_ms, i64::max);
+        let is_new_run =
+            answered == 0 && best.thread.session.is_none() && sender.now_ms - newest_ms >= RESTS_MS;
+        if same_session && sent + 1 == chains.len() {
+            if is_new_run {
+                let thread = self.new_thread(Some(best.thread), sender)?;
+                let thread = Thread { conversation: thread.id.clone(), ..thread };
+                return Ok((Known::of(thread), Relation::Fork));
+            }
+            return Ok((best, Relation::Retry));
+        }
+        if same_session && goes_on(&best) {
+            return Ok((best, Relation::Continue));
+        }
+        let thread = self.new_thread(Some(best.thread), sender)?;
+        Ok((Known::of(thread), Relation::Fork))
+    }
+
+    /// A thread that begins with this request: booked with its session, else with the thread it branched from,
+    /// else on its own.
+    pub(super) fn new_thread(
+        &self,
+        parent: Option<Thread>,
+        sender: &Sender<'_>,
+    ) -> Result<Thread, StoreError> {
+        let session = &sender.caller.session;
+        let sibling = match session {
+            Some(session) => self.store.session(session)?,
+            None => None,
+        };
+        let id = (sender.new_id)();
+        // The label may be anyone's: only a history of its own is set aside with its thread.
+        let observe = parent.as_ref().is_some_and(|parent| parent.observe);
+        let parent = parent.or(sibling);
+        let conversation = match (session, &parent) {
+            (Some(session), _) => session.clone(),
+            (None, Some(parent)) => parent.conversation.clone(),
+            (None, None) => id.clone(),
+        };
+        Ok(Thread {
+            id,
+            conversation,
+            session: session.clone(),
+            observe,
+            parent: parent.map(|parent| parent.id),
+            head: sender.root,
+            at_ms: sender.now_ms,
+        })
+    }
+}
