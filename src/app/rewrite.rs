@@ -200,10 +200,8 @@ impl<'a> Request<'a> {
         let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
         let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.track.lineage.standing(place));
-        let gauge = outcome.level.and_then(|level| level.gauge).filter(|_| !outcome.spliced);
-        let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
-        match summaries {
-            Some(summaries) if is_full && waits && summaries.wait(terms, place).await => plan(None),
+        match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
+            Some(summaries) if summaries.wait(terms, place).await => plan(None),
             _ => outcome,
         }
     }
