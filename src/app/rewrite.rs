@@ -205,10 +205,8 @@ impl<'a> Request<'a> {
         let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
         let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.track.lineage.standing(place));
-        let gauge = outcome.level.and_then(|level| level.gauge).filter(|_| !outcome.spliced);
-        let is_full = gauge.is_some_and(|gauge| gauge.excess(&policy.window) > 0);
-        match summaries {
-            Some(summaries) if is_full && waits && summaries.wait(terms, place).await => plan(None),
+        match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
+            Some(summaries) if summaries.wait(terms, place).await => plan(None),
             _ => outcome,
         }
     }
@@ -330,13 +328,21 @@ impl<'a> Request<'a> {
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
         }
-        // What was sent in another form is sent so again, however long that takes.
-        if (!place.applied.is_empty() || place.splice.is_some())
-            && let Some(until) = self.asked.until
-        {
-            until.hold();
+        if !self.may_be_decided(&place) {
+            return Ok(self.left_alone(place, State::Unchanged));
         }
         if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
+    }
+
+    /// Whether anything is to be decided about the request, now that its place is known: it may be late. What was sent in
+    /// another form is sent so again, however long that takes.
+    fn may_be_decided(&self, place: &Place) -> bool {
+        let Some(until) = self.asked.until else { return true };
+        if place.applied.is_empty() && place.splice.is_none() {
+            return until.release();
+        }
+        until.hold();
+        true
     }
 
     /// Plans the request and carries that out.

@@ -7,6 +7,7 @@
 use super::rewrite::Request;
 use super::rewritten::Rewritten;
 use crate::lineage::Place;
+use crate::server::Deadline;
 use crate::store::StoreError;
 
 /// Bytes that two forms may differ by without a change to the history: cache marks come and go.
@@ -16,6 +17,10 @@ impl Request<'_> {
     /// The request with more room than it was refused with, if [`Rewritten::has_room`] says so.
     pub(super) async fn make_room(&self) -> Result<Rewritten, StoreError> {
         let head = self.place()?.head();
+        // Others may take long.
+        if !self.asked.until.is_none_or(Deadline::release) {
+            return Err(StoreError::Busy);
+        }
         let _alone = self.core.windows.alone(head).await;
         if let Some(refused) = self.core.windows.refused(head)
             && let Some(made) = self.made_meanwhile(&self.place()?, refused).await

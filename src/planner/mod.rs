@@ -26,6 +26,7 @@ use std::sync::Arc;
 use crate::conversation::{Conversation, Marks, Part, PartId, PartKind, Role};
 use crate::plan::{Op, Plan};
 use crate::shape::Settings;
+use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
 use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
@@ -150,6 +151,15 @@ impl Outcome {
     /// Whether nothing was decided before this request.
     pub fn is_new(&self) -> bool {
         self.fresh == self.applied.len() && self.replaced.is_empty() && self.old_splice().is_none()
+    }
+
+    /// Whether there is no room, or messages are dropped to make it, where a summary could stand for them.
+    pub fn lacks_summary(&self, settings: &window::Settings) -> bool {
+        let gauge = self.level.and_then(|level| level.gauge);
+        let is_full = gauge.is_some_and(|gauge| gauge.excess(settings) > 0);
+        self.event
+            .as_ref()
+            .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))
     }
 
     /// The splice that was in force before this request.

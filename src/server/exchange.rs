@@ -25,8 +25,9 @@ pub trait Gateway: Send + Sync + 'static {
     /// Called with the whole decoded body of a request that [`Route::Read`] asked for.
     ///
     /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
-    /// body, on one beside it. What is not done in time, and has not held the request ([`Deadline::hold`]), is dropped
-    /// where it next waits for something.
+    /// body, on one beside it. As soon as the request is read, it is to be held ([`Deadline::hold`]) or released
+    /// ([`Deadline::release`]). What is not done in time then, and has not held the request, is dropped where it next
+    /// waits for something.
     fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
     /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.

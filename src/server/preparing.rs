@@ -2,7 +2,6 @@
 //! beside it.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +10,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::error::Elapsed;
-use tokio::time::timeout_at;
 
 use super::body::Replay;
 use super::boxed::boxed;
@@ -126,14 +124,14 @@ impl<G: Gateway> Handler<G> {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let until = Deadline::new(Instant::now() + self.settings.rewrite_timeout);
+        let until = Deadline::new(Instant::now(), self.settings.rewrite_timeout);
         let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
         if !is_large {
-            return by(&until, guard_future(&self.stats, work)).await;
+            return until.by(guard_future(&self.stats, work)).await;
         }
         let stats = Arc::clone(&self.stats);
         let beside = self.beside.work(async move { guard_future(&stats, work).await });
-        by(&until, beside).await.map(Option::flatten)
+        until.by(beside).await.map(Option::flatten)
     }
 
     async fn compute<T: Send + 'static>(
@@ -146,15 +144,5 @@ impl<G: Gateway> Handler<G> {
         }
         let stats = Arc::clone(&self.stats);
         self.beside.compute(move || guard(&stats, work).flatten()).await.ok()?
-    }
-}
-
-/// Waits for some work until its time is up, and longer where it holds the request.
-async fn by<T>(until: &Deadline, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let mut work = pin!(work);
-    match timeout_at(until.at().into(), &mut work).await {
-        Err(elapsed) if until.leave() => Err(elapsed),
-        Err(_elapsed) => Ok(work.await),
-        done => done,
     }
 }

@@ -97,6 +97,12 @@ const TABLES: &[Table] = &[
 const ORPHAN: &str = "DELETE FROM replacements WHERE id = ?1
                       AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.replacement = replacements.id)";
 
+/// Removes what decisions that are gone were sent as, as far as no other ones are.
+pub(super) fn forget_texts(connection: &Connection, replacements: &[Value]) -> rusqlite::Result<()> {
+    let mut orphan = connection.prepare_cached(ORPHAN)?;
+    replacements.iter().try_for_each(|replacement| orphan.execute([replacement]).map(drop))
+}
+
 /// What was decided about threads whose last request came before a time.
 pub(super) struct Idle {
     before: i64,
@@ -188,10 +194,7 @@ impl Idle {
         while let Some(row) = removed.next()? {
             replacements.push(row.get(0)?);
         }
-        let mut orphan = transaction.prepare_cached(ORPHAN)?;
-        for replacement in replacements {
-            orphan.execute([replacement])?;
-        }
+        forget_texts(transaction, &replacements)?;
         if let Some(keep) = table.keep {
             transaction.prepare_cached(keep)?.execute(range)?;
         }

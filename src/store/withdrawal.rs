@@ -1,22 +1,30 @@
 //! Takes out again what was committed for a request that was sent without it.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::StoreError;
+use super::idle::forget_texts;
 use super::row::Batch;
 
-/// Takes out a batch's decisions and splices. Its threads and histories stay: the request was sent. So does what
-/// overruled decisions that had been refused: they are not there any more to be put back.
+/// Takes out a batch's decisions and splices, and what they were to be sent as. Its threads and histories stay: the
+/// request was sent. So does what overruled decisions that had been refused: they are not there any more to be put back.
 pub(super) fn take_out(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     if batch.overrule || !batch.decides() {
         return Ok(());
     }
     let transaction = connection.unchecked_transaction()?;
+    let mut replacements = Vec::new();
     for decision in &batch.decisions {
-        transaction
-            .prepare_cached("DELETE FROM decisions WHERE chain = ?1 AND part = ?2 AND since = ?3")?
-            .execute(params![decision.chain.0.0, decision.part, decision.since.0.0])?;
+        let key = params![decision.chain.0.0, decision.part, decision.since.0.0];
+        let removed = transaction
+            .prepare_cached(
+                "DELETE FROM decisions WHERE chain = ?1 AND part = ?2 AND since = ?3 RETURNING replacement",
+            )?
+            .query_row(key, |row| row.get(0))
+            .optional()?;
+        replacements.extend(removed);
     }
+    forget_texts(&transaction, &replacements)?;
     for splice in &batch.splices {
         transaction
             .prepare_cached("DELETE FROM splices WHERE chain = ?1 AND since = ?2")?

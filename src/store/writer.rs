@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
+use super::idle::forget_texts;
 use super::logs::Logs;
 use super::missing::Missing;
 use super::outputs::Outputs;
 use super::place::Place;
 use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
-use super::row::Batch;
+use super::row::{Batch, StoredDecision};
 use super::sqlite::leaves_to;
 use super::sweep::Sweep;
 use super::{StoreError, splices, uses, withdrawal};
@@ -332,15 +334,20 @@ fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError>
     Ok(())
 }
 
-/// A text that is decided on again, in another history, is stored once.
+/// A text that is decided on again, in another history, is stored once, and goes when all that were sent as it are
+/// overruled.
 ///
 /// A decision is made once: if another gateway was first, its decision stands and the batch fails, so that the
 /// request is planned again from what is stored.
 fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    let mut overruled = Vec::new();
     for stored in &batch.decisions {
         let decision = &stored.decision;
         let leaves = leaves_to(&decision.leaves);
         let replacement = Digest::of(&[leaves.as_bytes()]);
+        if batch.overrule {
+            overruled.extend(text_of(connection, stored)?);
+        }
         connection
             .prepare_cached("INSERT OR IGNORE INTO replacements (id, leaves) VALUES (?1, ?2)")?
             .execute(params![replacement.0, leaves])?;
@@ -371,7 +378,15 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
             return Err(StoreError::Raced);
         }
     }
-    Ok(())
+    Ok(forget_texts(connection, &overruled)?)
+}
+
+/// What a decision that holds where this one will is sent as.
+fn text_of(connection: &Connection, stored: &StoredDecision) -> rusqlite::Result<Option<Value>> {
+    connection
+        .prepare_cached("SELECT replacement FROM decisions WHERE chain = ?1 AND part = ?2 AND since = ?3")?
+        .query_row(params![stored.chain.0.0, stored.part, stored.since.0.0], |row| row.get(0))
+        .optional()
 }
 
 #[cfg(test)]
@@ -382,7 +397,6 @@ mod tests {
     use super::*;
     use crate::conversation::Chain;
     use crate::planner::Decision;
-    use crate::store::row::StoredDecision;
 
     fn desk(home: &Path) -> Desk {
         let connection = Connection::open_in_memory().unwrap();
@@ -411,22 +425,34 @@ mod tests {
     /// However late a batch is withdrawn, either it is known to be stored or it is not.
     #[test]
     fn what_is_withdrawn_is_not_stored() {
-        let decided = |desk: &Desk| -> u32 {
-            desk.connection.query_row("SELECT COUNT(*) FROM decisions", [], |row| row.get(0)).unwrap()
+        let stored = |desk: &Desk| {
+            ["decisions", "replacements"].map(|table| -> u32 {
+                let count = format!("SELECT COUNT(*) FROM {table}");
+                desk.connection.query_row(&count, [], |row| row.get(0)).unwrap()
+            })
         };
         let home = tempfile::tempdir().unwrap();
         let mut desk = desk(home.path());
-        let (mut late, stored) = job();
+        let (mut late, promise) = job();
         desk.transaction(std::slice::from_ref(&late)).unwrap();
-        drop(stored);
-        assert_eq!(decided(&desk), 1, "committed");
+        drop(promise);
+        assert_eq!(stored(&desk), [1, 1], "committed");
         desk.tell_stored(&mut late);
-        assert_eq!(decided(&desk), 0);
+        assert_eq!(stored(&desk), [0, 0]);
 
-        let ((early, stored), (kept, _stored)) = (job(), job());
-        drop(stored);
+        let ((early, promise), (kept, _promise)) = (job(), job());
+        drop(promise);
         desk.write(vec![early, kept]);
-        assert_eq!(decided(&desk), 1, "the same was decided by another");
+        assert_eq!(stored(&desk), [1, 1], "the same was decided by another");
+
+        let (mut late, promise) = job();
+        let elsewhere = Chain(Digest::of(&[b"elsewhere"]));
+        late.batch.decisions[0].chain = elsewhere;
+        desk.transaction(std::slice::from_ref(&late)).unwrap();
+        drop(promise);
+        assert_eq!(stored(&desk), [2, 1], "committed");
+        desk.tell_stored(&mut late);
+        assert_eq!(stored(&desk), [1, 1], "what another is sent as stays");
     }
 
     #[test]

@@ -177,6 +177,43 @@ fn what_is_observed_is_what_rewriting_does() {
     }
 }
 
+/// The messages of a body, cache marks aside.
+fn messages(dialect: &Dialect, body: &str) -> Vec<Value> {
+    let body: Value =
+        serde_json::from_str(&body.replace(r#","cache_control":{"type":"ephemeral"}"#, "")).unwrap();
+    let list = ["messages", "input", "contents"].iter().find_map(|name| body[*name].as_array());
+    let mut messages = list.unwrap_or_else(|| panic!("{}: {body}", dialect.path)).clone();
+    // A text that is marked stands in a list.
+    if let Some(text) = messages[0]["content"][0].get("text").cloned() {
+        messages[0]["content"] = text;
+    }
+    messages
+}
+
+/// What was shortened and cleared before a gateway only observes stays so while the conversation grows, and all that is
+/// new leaves as it came.
+#[test]
+fn what_was_cleared_stays_so_however_long_it_is_only_observed() {
+    for dialect in &DIALECTS {
+        let results: Vec<String> = (0..40).map(result).collect();
+        let bodies: Vec<String> =
+            (0..=results.len()).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
+        let (before, after) = bodies.split_at(bodies.len() - 5);
+        let home = tempfile::tempdir().unwrap();
+        let (rewritten, sent) = records(home.path(), "rewrite", dialect, before);
+        assert!(rewritten.iter().any(|record| !record["edits"]["event"].is_null()), "{}", dialect.path);
+        let (_, observed) = records(home.path(), "observe", dialect, after);
+        let mut expected = messages(dialect, &sent[sent.len() - 1]);
+        assert_ne!(expected, messages(dialect, &before[before.len() - 1]), "it is changed");
+        for (came, left) in after.iter().zip(&observed) {
+            let came = messages(dialect, came);
+            expected.extend_from_slice(&came[expected.len()..]);
+            assert_eq!(messages(dialect, left), expected, "{}", dialect.path);
+        }
+        assert_eq!(observed.len(), 5);
+    }
+}
+
 /// What it would have saved is what it saves: a provider that keeps prompts for itself bills both ways.
 #[test]
 fn what_it_would_have_saved_is_what_it_saves() {

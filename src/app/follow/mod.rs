@@ -128,9 +128,10 @@ impl Follow {
         shadow.meter.learn(place.head(), (model, messages), planned_read, tokens);
     }
 
-    /// Whether room could be made, and the request sent again.
+    /// Whether room could be made, and the request sent again. Where its place is not known it left before that was found,
+    /// and may be found now.
     fn recovers(&self) -> bool {
-        self.core.recovers() && self.facts.place.as_ref().is_some_and(|place| !place.thread.observe)
+        self.core.recovers() && self.facts.place.as_ref().is_none_or(|place| !place.thread.observe)
     }
 
     /// Whether the prompt is near the window, or large where the window is not known.

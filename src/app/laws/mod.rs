@@ -4,6 +4,7 @@
 mod client;
 mod faulty;
 mod idle;
+mod late;
 mod observing;
 mod rig;
 mod room;

@@ -170,6 +170,11 @@ impl Rig {
         self.runtime.block_on(core.rewrite(protocol, headers, body, Self::asked()))
     }
 
+    /// Does some work.
+    pub(super) fn within<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     /// What paths say.
     pub(super) fn asked() -> Asked<'static> {
         Asked { model: Some("gemini-2.5-pro"), ..Asked::default() }

@@ -389,11 +389,23 @@ fn a_refused_decision_is_overruled() {
     let bench = Bench::new();
     let store = bench.open();
     let texts = |store: &Sqlite| -> Vec<StoredDecision> { store.decisions(&[chain("m")]).unwrap() };
+    let kept = || -> u32 {
+        let count = "SELECT COUNT(*) FROM replacements";
+        bench.database().query_row(count, [], |row| row.get(0)).unwrap()
+    };
     wait(store.commit(decided(vec![stored("m", 0, "m", "long")], 1))).unwrap();
     let shorter = vec![stored("m", 0, "m", "short")];
     assert!(matches!(wait(store.commit(decided(shorter.clone(), 2))), Err(StoreError::Raced)));
     wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 2) })).unwrap();
-    assert_eq!(texts(&store), shorter);
+    assert_eq!((texts(&store), kept()), (shorter.clone(), 1), "nothing is left of what was refused");
+    // The same again, and what another decision is sent as too.
+    wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 3) })).unwrap();
+    assert_eq!((texts(&store), kept()), (shorter, 1));
+    wait(store.commit(decided(vec![stored("n", 0, "n", "short")], 4))).unwrap();
+    let shortest = vec![stored("m", 0, "m", "")];
+    wait(store.commit(Batch { overrule: true, ..decided(shortest.clone(), 5) })).unwrap();
+    assert_eq!((texts(&store), kept()), (shortest, 2));
+    assert_eq!(store.decisions(&[chain("n")]).unwrap(), [stored("n", 0, "n", "short")]);
 }
 
 /// The first splice under a history and since a request stands.

@@ -19,10 +19,12 @@ use crate::app::laws::client::{Client, Script};
 use crate::app::laws::faulty::Faulty;
 use crate::app::laws::keys;
 use crate::app::laws::rig::{self, Rig, headers};
-use crate::planner::Overflow;
-use crate::protocol::Protocol;
+use crate::planner::{Overflow, Policy};
 use crate::protocol::conformance::{Subject, for_all};
-use crate::store::{Batch, Store};
+use crate::protocol::{self, Protocol};
+use crate::store::{Batch, Store, Summary};
+use crate::strategy::ladder::Rung;
+use crate::strategy::{clear, ladder, window};
 use crate::upstream::{self, Upstream};
 
 /// How a request fares.
@@ -130,4 +132,87 @@ fn no_request_waits_longer_than_it_may() {
     };
     play(|| for_all(32, strategy, law), || waited.get() >= 3);
     assert!(waited.get() >= 3, "hardly a request has waited: {waited:?}");
+}
+
+/// A talk of so many short turns.
+fn talk(turns: usize) -> Bytes {
+    let says = |role: &str, at: usize| {
+        let text = format!("{at} of the turns {}", "and a word ".repeat(20));
+        format!(r#"{{"role":"{role}","content":"{text}"}}"#)
+    };
+    let turn = |at: usize| format!("{},{},", says("user", at), says("assistant", at));
+    let said: String = (0..turns).map(turn).collect();
+    format!(r#"{{"model":"m","messages":[{said}{}]}}"#, says("user", turns)).into()
+}
+
+/// A gateway that makes room among what was said, by notes where there is no summary, at half of a small window or
+/// where there are more messages than it may send.
+fn noting(rig: &Rig, name: &str, messages: Option<u32>, most: Duration) -> Core {
+    let rig_policy = rig::policy(rig::QUIET);
+    let policy = Policy {
+        clear: clear::Settings { enabled: false, ..rig_policy.clear },
+        window: window::Settings {
+            trigger: if messages.is_some() { 1.0 } else { 0.5 },
+            target: 0.3,
+            size: Some(16_000),
+            ..window::Settings::default()
+        },
+        ladder: ladder::Settings { keep_turns: 1, least: 0.01, messages, ..ladder::Settings::default() },
+        ..rig_policy
+    };
+    let mut summarize = crate::config::Summarize { max_wait: most, ..crate::config::Summarize::default() };
+    let settings = &mut summarize.settings;
+    (settings.trigger, settings.keep_tokens, settings.length, settings.minimum_gain) = (0.05, 50, 20, 1);
+    rig.summarising(rig.store(name), policy, rig::prices(rig::QUIET), &summarize, Some(Wants::limits()))
+}
+
+/// Where messages would be dropped for a note, a summary that is being made is waited for, and used when it is there.
+#[test]
+fn a_note_waits_for_the_summary_that_is_being_made() {
+    let (rig, most) = (Rig::new(), Duration::from_secs(9));
+    let protocol = protocol::named("openai-chat").unwrap();
+    let mut number = 0;
+    for messages in [None, Some(70)] {
+        for (begins, gets_ready, waits, rung) in [
+            (true, true, true, Rung::Ready),
+            (true, false, true, Rung::Turns),
+            (false, false, false, Rung::Turns),
+        ] {
+            number += 1;
+            rig::set_clock(0);
+            let core = noting(&rig, &format!("{number}.db"), messages, most);
+            let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            let (silence, headers) = (Silence::new(), headers("key", "s"));
+            let asked = Asked::default();
+            let summaries = core.summaries.as_ref().expect("they are on");
+            let (short, long) = (talk(30), talk(45));
+            let (took, sent) = runtime.block_on(async {
+                let first = core.rewrite(protocol, &headers, &short, asked).await;
+                assert!(first.facts.event.is_none(), "there is room");
+                core.store.commit(Batch::default()).await.unwrap();
+                let prospect = *first.prospect.expect("a summary is due");
+                let made: Option<Summary> = prospect.written("what was done");
+                let like = Some("/v1/any".to_owned());
+                let job = summaries.job(prospect, &silence.upstream, like, &headers).expect("it may be made");
+                if begins {
+                    summaries.begin(job);
+                }
+                let began = Instant::now();
+                let in_the_meantime = async {
+                    summaries.file(made.filter(|_| gets_ready)?);
+                    Some(())
+                };
+                // The request comes first: what gets ready then gets ready while it waits.
+                let (sent, _) = tokio::join!(core.rewrite(protocol, &headers, &long, asked), in_the_meantime);
+                (began.elapsed(), sent)
+            });
+            let event = sent.facts.event.expect("room is made");
+            assert!(event.dropped > 0);
+            assert_eq!(
+                (event.rung, took),
+                (rung, if waits { most } else { Duration::ZERO }),
+                "{messages:?} {begins}"
+            );
+        }
+    }
 }

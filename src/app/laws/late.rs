@@ -1,0 +1,124 @@
+//! Requests whose time is over while they are read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+
+use super::rig::{self, QUIET, Rig, headers, policy, prices};
+use crate::app::Sidecar;
+use crate::app::asked::Asked;
+use crate::planner::Policy;
+use crate::protocol;
+use crate::server::{Deadline, Gateway, Inbound, Rejection, Remedy, Unprepared};
+use crate::store::Batch;
+use crate::strategy::{ladder, window};
+use crate::upstream::{Settings, Upstream};
+
+/// The marker of what is cut.
+const CUT: &str = "bytes removed here";
+
+/// A talk in which a tool has given these results.
+fn talk(results: &[String]) -> Bytes {
+    let called = |(at, result): (usize, &String)| {
+        format!(
+            r#",{{"role":"assistant","tool_calls":[{{"id":"c{at}","type":"function","function":{{"name":"run","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c{at}","content":"{result}"}}"#
+        )
+    };
+    let called: String = results.iter().enumerate().map(called).collect();
+    format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Go on"}}{called}]}}"#).into()
+}
+
+/// What was sent in another form before is sent so again, however late it is known; what is new leaves as it came, and
+/// stays so.
+#[test]
+fn what_is_late_leaves_as_it_left_before() {
+    let protocol = protocol::named("openai-chat").unwrap();
+    let short = |at: usize| format!("{at}");
+    let long = |at: usize| {
+        (0..60).map(|line| format!(r"{at}, line {}\n", line * 7 % 61)).collect::<Vec<_>>().concat()
+    };
+    let wants = || Policy { clear: policy(QUIET).clear, ..policy(0) };
+    for (number, (before, late, cuts)) in [
+        // A history that was edited before, one that was not, and none.
+        (vec![long(0)], vec![long(0), short(1)], 1),
+        (vec![short(0)], vec![short(0), long(1)], 0),
+        (vec![], vec![long(0)], 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        rig::set_clock(0);
+        let rig = Rig::new();
+        let core = rig.core(rig.store(&format!("{number}.db")), wants(), prices(0));
+        let headers = headers("key", "s");
+        let after = [late.clone(), vec![short(9)]].concat();
+        let left = |results: &[String], is_late: bool| {
+            let body = talk(results);
+            let until = Deadline::new(Instant::now(), Duration::from_secs(9));
+            assert!(!is_late || !until.leave(), "it is still read");
+            let asked = Asked { until: Some(&until), ..Asked::default() };
+            let sent = rig.within(async {
+                let sent = core.rewrite(protocol, &headers, &body, asked).await;
+                core.store.commit(Batch::default()).await.unwrap();
+                sent
+            });
+            // Who has left by now is sent as it came.
+            let wire = sent.body.filter(|_| !until.has_left()).unwrap_or(body);
+            let cuts = std::str::from_utf8(&wire).unwrap().matches(CUT).count();
+            (cuts, until.has_left())
+        };
+        if !before.is_empty() {
+            assert!(!left(&before, false).1);
+        }
+        assert_eq!(left(&late, true), (cuts, cuts == 0), "{number}");
+        assert_eq!(left(&after, false), (cuts, false), "{number}: what left whole stays so");
+    }
+}
+
+/// A request that nothing came of in time is shortened like any other when the provider finds it too long, if it can be
+/// read then.
+#[test]
+fn what_left_too_long_and_late_is_sent_again() {
+    const TOO_LONG: &[u8] = br#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
+    let long = |at: usize| format!("{at} {}", "many words ".repeat(900));
+    let results: Vec<String> = (0..9).map(long).collect();
+    let unread = Bytes::from_static(b"no request");
+    let upstream = Arc::new(Upstream::new(Settings::new("u", "http://127.0.0.1:9".parse().unwrap())));
+    for (number, (before, body, is_recovered)) in
+        [(Some(8), talk(&results), true), (None, talk(&results), true), (None, unread, false)]
+            .into_iter()
+            .enumerate()
+    {
+        rig::set_clock(0);
+        let rig = Rig::new();
+        let wants = Policy {
+            window: window::Settings { size: Some(8_000), ..window::Settings::default() },
+            ladder: ladder::Settings::default(),
+            ..policy(QUIET)
+        };
+        let core = rig.core(rig.store(&format!("{number}.db")), wants, prices(QUIET));
+        let sidecar = Sidecar { core: Arc::new(core) };
+        let inbound = |body: Bytes| {
+            let (mut head, ()) = Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
+            head.headers = headers("key", "s");
+            let (upstream, received_at) = (Arc::clone(&upstream), Instant::now());
+            Inbound { head: Arc::new(head), body, upstream, received_at }
+        };
+        let until = || Deadline::new(Instant::now(), Duration::from_secs(9));
+        if let Some(before) = before {
+            let before = inbound(talk(&results[..before]));
+            assert!(rig.within(sidecar.prepare(before, until())).refusal.is_none());
+        }
+        let late = inbound(body.clone());
+        let mut left = sidecar.unprepared(late.clone(), Unprepared::TimedOut).expect("it is followed");
+        let rejection = Rejection { status: StatusCode::BAD_REQUEST, body: Bytes::from_static(TOO_LONG) };
+        let remedy = left.rejected(rejection.status, &HeaderMap::new(), &rejection.body);
+        assert_eq!(remedy, Remedy::Again);
+        let again = rig.within(sidecar.again(late, rejection, 1, until()));
+        let sent = again.and_then(|again| again.body);
+        assert_eq!(sent.is_some(), is_recovered, "{number}");
+        assert!(sent.is_none_or(|sent| sent.len() < body.len() * 3 / 4), "{number}");
+    }
+}
