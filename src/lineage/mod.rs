@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod memory;
 mod overlaid;
+mod relation;
 mod uses;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
+pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
@@ -27,31 +29,6 @@ use memory::{Decided, Known, Senders};
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
 const MOST_LAST_WORDS: usize = 4;
-
-/// How a request relates to its thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    /// Nothing of it was seen before.
-    New,
-    /// It goes on where the thread's newest request ended.
-    Continue,
-    /// The very same history was sent before.
-    Retry,
-    /// It goes on from an earlier request of the thread.
-    Fork,
-}
-
-impl Relation {
-    /// Its name in the books.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Continue => "continue",
-            Self::Retry => "retry",
-            Self::Fork => "fork",
-        }
-    }
-}
 
 /// Where a request belongs.
 #[derive(Debug, Clone)]
@@ -73,7 +50,7 @@ pub struct Place {
     /// The request's end is not what counts, as clients leave the last words out of the next one; but where it is not
     /// known how it was sent first, that is it.
     pub event: usize,
-    /// The histories that are sent for the first time now, as far as a request may end with them.
+    /// The histories that its thread has not sent before, as far as a request may end with them.
     pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
     pub applied: Arc<[Applied]>,
@@ -218,6 +195,8 @@ impl Lineage {
         let (known, relation) = self.thread_of(threads, &chains, sent, sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
+        // What a thread shares with the one that it branches from is its own when that is gone.
+        let own = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
             thread: known.thread,
@@ -225,7 +204,7 @@ impl Lineage {
             sent,
             answered: answered(&conversation.messages),
             event: event.min(chains.len() - 1),
-            ends: ends(conversation, &chains, sent),
+            ends: ends(conversation, &chains, own),
             chains,
             applied,
             splice,
