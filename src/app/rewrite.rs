@@ -22,7 +22,7 @@ use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::{Deadline, Fault};
-use crate::store::StoreError;
+use crate::store::{Batch, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::Stable;
@@ -298,24 +298,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What it is to begin with besides its own words. Who only observes begins nothing.
-    pub(super) fn begins_with(
-        &self,
-        headers: &http::HeaderMap,
-        place: &Place,
-    ) -> Option<Result<String, Fault>> {
-        let known = (&self.conversation, place);
-        if self.core.observes() { None } else { opening::of(&self.core.checkpoints, headers, known) }
-    }
-
-    /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
-    /// before.
-    fn without_opening(&self) -> Option<Rewritten> {
-        let Some(Err(fault)) = &self.opening else { return None };
-        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
-        Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
-    }
-
     /// The request as it came, if it is not to be sent at all.
     fn over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
@@ -326,7 +308,7 @@ impl<'a> Request<'a> {
     }
 
     pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
-        let place = self.place()?;
+        let mut place = self.place()?;
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
         }
@@ -335,6 +317,11 @@ impl<'a> Request<'a> {
             && let Some(until) = self.asked.until
         {
             until.hold();
+        }
+        if let Some(batch) = self.track.lineage.resumed(&place, self.now_ms)? {
+            // While nothing can be stored, nothing can be removed.
+            let _ = self.stored(batch).await;
+            place = self.place()?;
         }
         if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
     }
@@ -386,16 +373,23 @@ impl<'a> Request<'a> {
             .splices
             .extend(fresh.and_then(|splice| self.track.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
-        let stored = self.track.store.commit(batch);
-        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
-        let Some(patience) = self.core.patience.into_iter().chain(left).min() else { return stored.await };
-        let done = stored.within(patience).await;
+        let done = self.stored(batch).await;
         if matches!(done, Err(StoreError::Busy)) {
             tracing::warn!(
                 "the store takes too long: a request leaves without what was to be decided about it"
             );
         }
         done
+    }
+
+    /// Stores something, or learns in time that it is not stored.
+    async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
+        let stored = self.track.store.commit(batch);
+        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
+        match self.core.patience.into_iter().chain(left).min() {
+            Some(patience) => stored.within(patience).await,
+            None => stored.await,
+        }
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
@@ -464,7 +458,13 @@ impl<'a> Request<'a> {
         Rewritten::of(facts)
     }
 
-    fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
+    pub(super) fn facts(
+        &self,
+        place: Option<Place>,
+        state: State,
+        why: Option<String>,
+        decided: InForce,
+    ) -> Facts {
         let InForce { applied, fresh, kinds, splice, spliced } = decided;
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
