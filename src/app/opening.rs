@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName};
 
+use super::rewrite::Request;
+use super::rewritten::{InForce, Rewritten};
+use super::state::State;
 use crate::conversation::Conversation;
 use crate::lineage::Place;
 use crate::planner;
@@ -54,6 +57,26 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
     let json = checkpoints.read(name).map_err(|error| fault(name, &error.to_string()))?;
     let checkpoint = Checkpoint::from_json(&json).map_err(|unusable| fault(name, &unusable.to_string()))?;
     Ok(checkpoint.to_prompt())
+}
+
+impl Request<'_> {
+    /// What it is to begin with besides its own words. Who only observes begins nothing.
+    pub(super) fn begins_with(
+        &self,
+        headers: &http::HeaderMap,
+        place: &Place,
+    ) -> Option<Result<String, Fault>> {
+        let known = (&self.conversation, place);
+        if self.core.observes() { None } else { of(&self.core.checkpoints, headers, known) }
+    }
+
+    /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
+    /// before.
+    pub(super) fn without_opening(&self) -> Option<Rewritten> {
+        let Some(Err(fault)) = &self.opening else { return None };
+        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
+        Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
+    }
 }
 
 #[cfg(test)]

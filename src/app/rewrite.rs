@@ -22,7 +22,7 @@ use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::{Deadline, Fault};
-use crate::store::StoreError;
+use crate::store::{Batch, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::Stable;
@@ -296,24 +296,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What it is to begin with besides its own words. Who only observes begins nothing.
-    pub(super) fn begins_with(
-        &self,
-        headers: &http::HeaderMap,
-        place: &Place,
-    ) -> Option<Result<String, Fault>> {
-        let known = (&self.conversation, place);
-        if self.core.observes() { None } else { opening::of(&self.core.checkpoints, headers, known) }
-    }
-
-    /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
-    /// before.
-    fn without_opening(&self) -> Option<Rewritten> {
-        let Some(Err(fault)) = &self.opening else { return None };
-        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
-        Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
-    }
-
     /// The request as it came, if it is not to be sent at all.
     fn over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
@@ -324,25 +306,19 @@ impl<'a> Request<'a> {
     }
 
     pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
-        let place = self.place()?;
+        let mut place = self.place()?;
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
         }
-        if !self.may_be_decided(&place) {
+        if !self.asked.until.is_none_or(|until| until.found(place.is_edited())) {
             return Ok(self.left_alone(place, State::Unchanged));
         }
-        if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
-    }
-
-    /// Whether anything is to be decided about the request, now that its place is known: it may be late. What was sent in
-    /// another form is sent so again, however long that takes.
-    fn may_be_decided(&self, place: &Place) -> bool {
-        let Some(until) = self.asked.until else { return true };
-        if place.applied.is_empty() && place.splice.is_none() {
-            return until.release();
+        if let Some(batch) = self.track.lineage.resumed(&place, self.now_ms)? {
+            // While nothing can be stored, nothing can be removed.
+            let _ = self.stored(batch).await;
+            place = self.place()?;
         }
-        until.hold();
-        true
+        if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
     }
 
     /// Plans the request and carries that out.
@@ -392,16 +368,23 @@ impl<'a> Request<'a> {
             .splices
             .extend(fresh.and_then(|splice| self.track.lineage.spliced(&self.conversation, place, splice)));
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
-        let stored = self.track.store.commit(batch);
-        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
-        let Some(patience) = self.core.patience.into_iter().chain(left).min() else { return stored.await };
-        let done = stored.within(patience).await;
+        let done = self.stored(batch).await;
         if matches!(done, Err(StoreError::Busy)) {
             tracing::warn!(
                 "the store takes too long: a request leaves without what was to be decided about it"
             );
         }
         done
+    }
+
+    /// Stores something, or learns in time that it is not stored.
+    async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
+        let stored = self.track.store.commit(batch);
+        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
+        match self.core.patience.into_iter().chain(left).min() {
+            Some(patience) => stored.within(patience).await,
+            None => stored.await,
+        }
     }
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
@@ -470,7 +453,13 @@ impl<'a> Request<'a> {
         Rewritten::of(facts)
     }
 
-    fn facts(&self, place: Option<Place>, state: State, why: Option<String>, decided: InForce) -> Facts {
+    pub(super) fn facts(
+        &self,
+        place: Option<Place>,
+        state: State,
+        why: Option<String>,
+        decided: InForce,
+    ) -> Facts {
         let InForce { applied, fresh, kinds, splice, spliced } = decided;
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);

@@ -93,7 +93,7 @@ impl Facts {
     /// Whether something that was sent before was sent in another form than it came.
     pub(super) fn was_edited(&self) -> bool {
         let place = self.place.as_ref().filter(|place| place.sent > 0);
-        place.is_some_and(|place| !place.applied.is_empty() || place.splice.is_some())
+        place.is_some_and(Place::is_edited)
     }
 
     /// Bytes of text that the decisions and the splice spare.

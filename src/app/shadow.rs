@@ -57,7 +57,7 @@ impl Request<'_> {
     /// The request as who only observes sends it: nothing new is decided. A thread that was edited before stays as it was
     /// sent, whatever the mode is now.
     pub(super) fn as_before(&self, place: Place) -> Rewritten {
-        if place.applied.is_empty() && place.splice.is_none() {
+        if !place.is_edited() {
             return self.left_alone(place, State::Unchanged);
         }
         let tuning = self.tuning(&place);

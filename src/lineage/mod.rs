@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod memory;
 mod overlaid;
+mod relation;
 mod threads;
 mod uses;
 
@@ -21,6 +22,7 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
+pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
@@ -28,31 +30,6 @@ use memory::{Decided, Known, Senders};
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
 const MOST_LAST_WORDS: usize = 4;
-
-/// How a request relates to its thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    /// Nothing of it was seen before.
-    New,
-    /// It goes on where the thread's newest request ended.
-    Continue,
-    /// The very same history was sent before.
-    Retry,
-    /// It goes on from an earlier request of the thread.
-    Fork,
-}
-
-impl Relation {
-    /// Its name in the books.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Continue => "continue",
-            Self::Retry => "retry",
-            Self::Fork => "fork",
-        }
-    }
-}
 
 /// Where a request belongs.
 #[derive(Debug, Clone)]
@@ -74,7 +51,7 @@ pub struct Place {
     /// The request's end is not what counts, as clients leave the last words out of the next one; but where it is not
     /// known how it was sent first, that is it.
     pub event: usize,
-    /// The histories that are sent for the first time now, as far as a request may end with them.
+    /// The histories that its thread has not sent before, as far as a request may end with them.
     pub ends: Vec<Chain>,
     /// The decisions in force for what was sent.
     pub applied: Arc<[Applied]>,
@@ -86,6 +63,11 @@ impl Place {
     /// The history of the whole request.
     pub fn head(&self) -> Chain {
         self.chains.last().copied().unwrap_or(self.thread.head)
+    }
+
+    /// Whether the history was sent in another form than it came.
+    pub fn is_edited(&self) -> bool {
+        !self.applied.is_empty() || self.splice.is_some()
     }
 
     /// What has become of the end of the request that this one goes on from.
@@ -220,6 +202,8 @@ impl Lineage {
         let (known, relation) = self.thread_of(threads, &chains, (sent, answered), sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
+        // What a thread shares with the one that it branches from is its own when that is gone.
+        let own = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
             thread: known.thread,
@@ -227,7 +211,7 @@ impl Lineage {
             sent,
             answered,
             event: event.min(chains.len() - 1),
-            ends: ends(conversation, &chains, sent),
+            ends: ends(conversation, &chains, own),
             chains,
             applied,
             splice,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Lineage, Place};
+use super::{Lineage, Place, Relation};
 use crate::conversation::Chain;
 use crate::store::{Batch, StoreError, Used};
 
@@ -21,6 +21,24 @@ impl Lineage {
     pub fn again(&self, place: &Place, now_ms: i64) -> Option<Batch> {
         let used = self.used(place, now_ms)?;
         Some(Batch { used: Some(used), at_ms: now_ms, ..Batch::default() })
+    }
+
+    /// What to store before anybody goes by what was decided about a request's history, and the place looked up again
+    /// after that: its threads have rested for so long that the store may be removing it just now, a little at a time.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn resumed(&self, place: &Place, now_ms: i64) -> Result<Option<Batch>, StoreError> {
+        if !place.is_edited() {
+            return Ok(None);
+        }
+        let last = match (place.relation, &place.thread.parent) {
+            (Relation::Continue | Relation::Retry, _) => Some(place.thread.at_ms),
+            (Relation::Fork, Some(parent)) => self.known(parent)?.map(|known| known.thread.at_ms),
+            (Relation::Fork | Relation::New, _) => None,
+        };
+        let is_rested = last.is_none_or(|last| now_ms - last >= KEPT_MS);
+        Ok(if is_rested { self.again(place, now_ms) } else { None })
     }
 
     /// What a request relies on of what was decided before, if its thread has not said so for long.

@@ -59,6 +59,16 @@ impl Deadline {
         self.say(turn) != LEFT
     }
 
+    /// The request was read, and it is known whether it was sent in another form before: then it is sent so again, however
+    /// long that takes. Whether anything is to be decided about it.
+    pub fn found(&self, was_edited: bool) -> bool {
+        if !was_edited {
+            return self.release();
+        }
+        self.hold();
+        true
+    }
+
     /// Whether the request has left.
     pub fn has_left(&self) -> bool {
         self.word.load(Ordering::Acquire) == LEFT

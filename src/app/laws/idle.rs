@@ -1,21 +1,98 @@
 //! What is sent again and again for longer than things are kept.
 
 use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 
 use proptest::prelude::*;
 
 use super::client::{Client, sittings};
 use super::keys;
 use super::rig::{self, Rig, headers, policy, prices};
+use crate::app::Core;
+use crate::conversation::Chain;
 use crate::lineage::NOTED_EVERY;
+use crate::planner::PartKey;
 use crate::protocol::conformance::for_all;
-use crate::store::Batch;
+use crate::store::{
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
+};
 
 const HOUR_MS: i64 = 3_600_000;
 /// How long things are kept.
 const KEPT_MS: i64 = 48 * HOUR_MS;
 /// Turns that the store is given for a sweep: a few for each table.
 const TURNS: usize = 40;
+
+/// A sweep, as of now.
+fn sweep() -> Batch {
+    let before = rig::clock() - KEPT_MS - NOTED_EVERY.as_millis() as i64;
+    Batch { forget_threads: Some(before), at_ms: rig::clock(), ..Batch::default() }
+}
+
+/// A store that is swept, once it is told to, right behind a reading of decisions.
+struct Swept {
+    inner: Arc<dyn Store>,
+    is_due: AtomicBool,
+}
+
+impl Swept {
+    fn store_now(&self, batch: Batch) {
+        let mut stored = pin!(self.inner.commit(batch));
+        while stored.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Store for Swept {
+    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
+        self.inner.boundaries(chains)
+    }
+
+    fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
+        let found = self.inner.decisions(chains);
+        if self.is_due.swap(false, Ordering::Relaxed) {
+            self.store_now(sweep());
+            (0..TURNS).for_each(|_| self.store_now(Batch::default()));
+        }
+        found
+    }
+
+    fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
+        self.inner.splices(chains)
+    }
+
+    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        self.inner.recover(root, keys)
+    }
+
+    fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
+        self.inner.thread(id)
+    }
+
+    fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
+        self.inner.session(session)
+    }
+
+    fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {
+        self.inner.summary(thread)
+    }
+
+    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
+        self.inner.spent(conversation, since_ms)
+    }
+
+    fn commit(&self, batch: Batch) -> Stored {
+        self.inner.commit(batch)
+    }
+
+    fn later(&self, batch: Batch) -> bool {
+        self.inner.later(batch)
+    }
+}
 
 /// A request that is made again and again is sent the same, whatever the store removes meanwhile, which gateway sends it
 /// and what that would decide now; and when it was not made for long, nothing fails.
@@ -24,9 +101,7 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
     let store = rig.store("laws.db");
     let sweep = || {
-        let before = rig::clock() - KEPT_MS - NOTED_EVERY.as_millis() as i64;
-        let batch = Batch { forget_threads: Some(before), at_ms: rig::clock(), ..Batch::default() };
-        rig.store_now(&*store, batch);
+        rig.store_now(&*store, sweep());
         (0..TURNS).for_each(|_| rig.store_now(&*store, Batch::default()));
     };
     for_all(
@@ -38,7 +113,7 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
             let mut client = Client::new(subject, script, 0);
             let Some(body) = client.requests(requests).last() else { return Ok(()) };
             let (first, other) = (gateway(0), gateway(1));
-            let send = |gateway| rig.send(gateway, subject.protocol(), &headers, &body);
+            let send = |gateway: &Core| rig.send(gateway, subject.protocol(), &headers, &body);
             let sent = send(&first);
             edited.set(edited.get() + u32::from(!sent.facts.applied.is_empty()));
             for _ in 0..3 * KEPT_MS / (12 * HOUR_MS) {
@@ -54,6 +129,41 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
             for gateway in [&first, &other] {
                 let late = send(gateway);
                 prop_assert!(late.facts.why.is_none(), "{:?}", late.facts.why);
+            }
+            Ok(())
+        },
+    );
+    assert!(edited.get() > 5, "hardly anything is decided: {}", edited.get());
+}
+
+/// What is removed while a thread that has rested is taken up again holds no more, in this gateway as in any other.
+#[test]
+fn law_07_append_only_while_what_rested_goes() {
+    let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
+    let store = Arc::new(Swept { inner: rig.store("laws.db"), is_due: AtomicBool::new(false) });
+    for_all(
+        6,
+        |_| sittings().boxed(),
+        |subject, (script, requests)| {
+            let gateway = |variant| rig.core(store.clone(), policy(variant), prices(variant));
+            let headers = headers(&key(), "s");
+            let mut client = Client::new(subject, script, 0);
+            let Some(body) = client.requests(requests).last() else { return Ok(()) };
+            let send = |gateway: &Core| rig.send(gateway, subject.protocol(), &headers, &body);
+            let first = gateway(0);
+            let sent = send(&first);
+            edited.set(edited.get() + u32::from(!sent.facts.applied.is_empty()));
+            for anew in [gateway(1), first] {
+                for _ in 0..3 {
+                    store.store_now(sweep());
+                    (0..TURNS).for_each(|_| store.store_now(Batch::default()));
+                    rig::wait(24 * HOUR_MS);
+                }
+                store.is_due.store(true, Ordering::Relaxed);
+                let late = send(&anew);
+                store.is_due.store(false, Ordering::Relaxed);
+                let again = send(&gateway(2));
+                prop_assert_eq!(&again.facts.applied, &late.facts.applied);
             }
             Ok(())
         },

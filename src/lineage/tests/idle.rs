@@ -258,3 +258,31 @@ fn what_older_gateways_go_on_with_stays() {
         first.sweep_at(day * DAY_MS);
     }
 }
+
+/// What a branch shares with a thread that is gone stays known to be sent: whoever goes back there changes nothing of it.
+#[test]
+fn what_a_branch_shares_stays_known() {
+    let first = Desk::new();
+    first.sweep_at(0);
+    let shared = "u c1 r1:long a u:more";
+    for request in ["u", "u c1 r1:long", shared, &format!("{shared} a u:end")] {
+        first.go_on_at(0, request);
+    }
+    let mut branch = format!("{shared} b u:else");
+    let mut now_ms = 0;
+    for day in 0..2 * KEPT_MS / DAY_MS {
+        now_ms = day * DAY_MS + 10 * HOUR_MS;
+        first.go_on_at(now_ms, &branch);
+        branch.push_str(" a u:on");
+        first.sweep_at(now_ms);
+    }
+    assert_eq!(first.store.thread("thread-1").unwrap(), None);
+    for back in ["u c1 r1:long", shared] {
+        let body = talk(&format!("{back} c u:back"));
+        let event = [decided(&body, 2, "event")];
+        let desk = first.restarted();
+        let place = desk.send_at(now_ms, &body, &Fresh { decided: &event, splice: None }).unwrap();
+        assert_eq!(place.sent, talk(back).messages.len(), "{back}");
+        assert_eq!(texts(&first.restarted().place_at(now_ms, &talk(&branch))), [""; 0], "{back}");
+    }
+}

@@ -1,0 +1,26 @@
+//! How requests stand to what was sent before.
+
+/// How a request relates to its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// Nothing of it was seen before.
+    New,
+    /// It goes on where the thread's newest request ended.
+    Continue,
+    /// The very same history was sent before.
+    Retry,
+    /// It goes on from an earlier request of the thread.
+    Fork,
+}
+
+impl Relation {
+    /// Its name in the books.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Continue => "continue",
+            Self::Retry => "retry",
+            Self::Fork => "fork",
+        }
+    }
+}
