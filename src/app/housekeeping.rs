@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::{Core, clock, metrics};
+use super::{Core, clock, metrics, touched};
 use crate::admin::{self, Pages};
 use crate::config::Config;
 use crate::lineage;
@@ -95,7 +95,8 @@ impl Ages {
         let before =
             |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         Batch {
-            forget_outputs: Some(before(self.outputs)),
+            // The store may know that late that a text was in use.
+            forget_outputs: Some(before(self.outputs + touched::REPORTED_EVERY)),
             forget_ledger: self.ledger.map(before),
             forget_threads: self.threads.map(before),
             at_ms: now_ms,
@@ -110,6 +111,19 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+
+    /// What a request used just within its time stays, though the store was told of a use an hour before.
+    #[test]
+    fn ages_allow_for_late_reports() {
+        let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        let text = "outputs.retention = '1h'\nlineage.retention = '1d'";
+        let ages = Ages::of(&Config::from_toml(text, &home).unwrap());
+        let batch = ages.batch(100 * 3_600_000);
+        assert_eq!(
+            (batch.forget_outputs, batch.forget_threads),
+            (Some(98 * 3_600_000), Some(75 * 3_600_000))
+        );
+    }
 
     #[test]
     fn an_admin_listener_that_ends_ends_nothing_else() {

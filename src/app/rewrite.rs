@@ -343,6 +343,7 @@ impl<'a> Request<'a> {
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
+                self.keep_alive(&place, &decided);
                 Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),

@@ -1,13 +1,15 @@
 //! When each thread's texts were last reported to be in use.
 
+use std::time::Duration;
+
 use super::rewrite::Request;
 use super::rewritten::InForce;
 use crate::lineage::Place;
-use crate::planner::Save;
+use crate::planner::{self, Save};
 use crate::store::{Batch, Recent};
 
-/// How often a thread reports, in milliseconds. Far below any sensible retention.
-const INTERVAL_MS: i64 = 3_600_000;
+/// How often a thread reports: the store may know of a use so much later.
+pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(3600);
 
 /// A bounded memory of reports.
 pub(super) struct Touched(Recent<String, i64>);
@@ -19,7 +21,8 @@ impl Touched {
 
     /// Whether a thread should report now; if so, it is taken to have done it.
     pub(super) fn is_due(&self, thread: &str, now_ms: i64) -> bool {
-        let due = self.0.get(thread).is_none_or(|last| now_ms - last >= INTERVAL_MS);
+        let due =
+            self.0.get(thread).is_none_or(|last| now_ms.abs_diff(last) >= REPORTED_EVERY.as_millis() as u64);
         if due {
             self.0.insert(thread.to_owned(), now_ms);
         }
@@ -35,15 +38,41 @@ impl Request<'_> {
             return;
         }
         let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
-        batch.touch.extend(decided.splice.as_ref().and_then(|splice| splice.output.clone()));
+        let is_gone = |id: &str| !self.core.outputs.path(id).exists();
+        if let Some(splice) = &decided.splice
+            && let Some(id) = &splice.output
+        {
+            if is_gone(id) {
+                let text = planner::left_out(&self.conversation, splice, &decided.applied);
+                batch.saves.push(Save { id: id.clone(), text });
+            } else {
+                batch.touch.push(id.clone());
+            }
+        }
         for applied in decided.applied.iter() {
             let Some(id) = &applied.decision.output else { continue };
             let texts = self.conversation.texts(applied.part);
-            match texts.filter(|_| !self.core.outputs.path(id).exists()) {
+            match texts.filter(|_| is_gone(id)) {
                 Some(texts) => batch.saves.push(Save { id: id.clone(), text: texts.concat() }),
                 None => batch.touch.push(id.clone()),
             }
         }
         self.core.tally.stored(self.track.store.later(batch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_due_each_hour_whatever_becomes_of_the_clock() {
+        const MINUTE: i64 = 60_000;
+        let touched = Touched::new();
+        for (minutes, expected) in
+            [(600, true), (659, false), (660, true), (610, false), (600, true), (601, false)]
+        {
+            assert_eq!(touched.is_due("t", minutes * MINUTE), expected, "{minutes}");
+        }
     }
 }

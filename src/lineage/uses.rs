@@ -44,7 +44,8 @@ impl Lineage {
     /// What a request relies on of what was decided before, if its thread has not said so for long.
     pub(super) fn used(&self, place: &Place, now_ms: i64) -> Option<Used> {
         let last = self.memory.noted(&place.thread.id);
-        if last.is_some_and(|last| now_ms - last < NOTED_EVERY.as_millis() as i64) {
+        // Clocks are set back, too.
+        if last.is_some_and(|last| now_ms.abs_diff(last) < NOTED_EVERY.as_millis() as u64) {
             return None;
         }
         let decided = place.applied.iter().map(|applied| applied.part.message as usize + 1);

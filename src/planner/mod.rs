@@ -38,6 +38,7 @@ pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
 pub use splice::{Layout, Splice};
 pub use standing::Standing;
+pub use transcript::left_out;
 
 /// What the user wants.
 #[derive(Debug, Clone, Default)]

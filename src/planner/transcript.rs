@@ -11,6 +11,7 @@ use crate::plan::LeafEdit;
 use crate::strategy::summary::text::{is_binding, is_wrapped, says_a_decision};
 
 use super::decision::{Applied, Decision};
+use super::splice::Splice;
 
 /// The most bytes of what was said that a note repeats: one in so many of what it stands for, within these bounds,
 /// and of one message.
@@ -18,6 +19,12 @@ const SAID_OF: usize = 50;
 const SAID_LEAST: usize = 4096;
 const SAID_MOST: usize = 16_384;
 const SAID_EACH: usize = 300;
+
+/// The messages that a splice leaves out, whole.
+pub fn left_out(conversation: &Conversation, splice: &Splice, applied: &[Applied]) -> String {
+    let messages = (0..conversation.messages.len()).filter(|at| splice.drops(*at));
+    whole(conversation, messages, applied)
+}
 
 /// The messages as they were sent, with who said what.
 pub(super) fn whole(

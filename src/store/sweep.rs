@@ -17,11 +17,15 @@ use super::{Batch, StoreError};
 
 /// What one turn removes, or looks at in a folder, at most.
 const TURN: usize = 50;
+/// Records that one turn removes at most.
+const RECORDS: usize = 500;
 
 /// What is left to remove.
 #[derive(Default)]
 pub(super) struct Sweep {
     outputs: Option<OldOutputs>,
+    /// Before when records are forgotten.
+    records: Option<i64>,
     logs: Option<OldLogs>,
     idle: Option<Idle>,
 }
@@ -33,6 +37,7 @@ impl Sweep {
             self.outputs = Some(OldOutputs { before, ..OldOutputs::default() });
         }
         if let Some(before) = batch.forget_ledger {
+            self.records = Some(before);
             self.logs = Some(OldLogs::new(before, logs.dir().to_owned()));
         }
         // What takes long is not begun anew.
@@ -42,11 +47,17 @@ impl Sweep {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.outputs.is_none() && self.logs.is_none() && self.idle.is_none()
+        self.outputs.is_none() && self.records.is_none() && self.logs.is_none() && self.idle.is_none()
     }
 
     /// Takes a turn at one of them.
     pub(super) fn go_on(&mut self, connection: &mut Connection, outputs: &Outputs) {
+        self.records = self.records.filter(|before| {
+            forget_records(connection, *before).unwrap_or_else(|error| {
+                tracing::warn!(%error, "old records could not be removed");
+                false
+            })
+        });
         if let Some(old) = &mut self.outputs {
             let goes_on = old.turn(connection, outputs).unwrap_or_else(|error| {
                 tracing::warn!(%error, "old outputs could not be removed");
@@ -71,6 +82,16 @@ impl Sweep {
             }
         }
     }
+}
+
+/// Removes some records from before a time; whether there may be more.
+pub(super) fn forget_records(connection: &Connection, before: i64) -> rusqlite::Result<bool> {
+    let removed = connection
+        .prepare_cached(
+            "DELETE FROM ledger WHERE rowid IN (SELECT rowid FROM ledger WHERE at_ms < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before, RECORDS as u64])?;
+    Ok(removed == RECORDS)
 }
 
 /// Files that could not be removed: how many, and why the first of them.
@@ -202,6 +223,38 @@ mod tests {
             sweep.go_on(&mut connection, &outputs);
         }
     }
+
+    /// Records go a few at a time, from the commit on that says so.
+    #[test]
+    fn records_go_in_turns() {
+        let home = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::prepare(&connection).unwrap();
+        let (outputs, logs) =
+            (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
+        let all = 3 * RECORDS + 2;
+        for n in 0..all {
+            // The last one is young.
+            let at_ms = if n + 1 == all { 7 } else { 6 };
+            connection
+                .execute(
+                    "INSERT INTO ledger (id, at_ms, conversation, record) VALUES (?1, ?2, 'c', '{}')",
+                    params![n, at_ms],
+                )
+                .unwrap();
+        }
+        let mut sweep = Sweep::default();
+        sweep.begin(&Batch { forget_ledger: Some(7), ..Batch::default() }, &logs);
+        for (left, is_done) in
+            [all, all - RECORDS, all - 2 * RECORDS, 2, 1].into_iter().zip([false, false, false, false, true])
+        {
+            let count: usize =
+                connection.query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
+            assert_eq!((count, sweep.is_done()), (left, is_done));
+            sweep.go_on(&mut connection, &outputs);
+        }
+    }
+
     /// Logs go with the records, whatever else is in their folder, and come back when their conversation goes on.
     #[test]
     fn logs_go_in_turns() {

@@ -22,7 +22,7 @@ use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
 use super::row::{Batch, StoredDecision};
 use super::sqlite::leaves_to;
-use super::sweep::Sweep;
+use super::sweep::{self, Sweep};
 use super::{StoreError, splices, uses, withdrawal};
 use crate::conversation::Digest;
 
@@ -303,7 +303,8 @@ fn put<'c>(
     uses::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
-        connection.execute("DELETE FROM ledger WHERE at_ms < ?1", [before])?;
+        // The rest has its turns.
+        sweep::forget_records(connection, before)?;
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {

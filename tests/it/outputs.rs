@@ -165,3 +165,67 @@ fn a_running_gateways_texts_are_read() {
     assert_eq!(text(home.path(), &id_of(&listed[0])[..6]), log.as_bytes());
     gateway.stop();
 }
+
+/// Texts that were removed while a conversation rested are there again when it goes on: of what was cut, and of messages
+/// that were left out.
+#[test]
+fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
+    const CONFIG: &str = "[listen]\nadmin = 'off'\n[truncate]\nmax_lines = 10\n[ladder]\n";
+    let call = |at: usize| {
+        let function = json!({"name": "Bash", "arguments": "{}"});
+        let lines: Vec<String> =
+            (0..99).map(|line| format!("{at}: {} of a line", line * 7919 % 1009)).collect();
+        let id = at.to_string();
+        [
+            json!({"role": "assistant", "tool_calls": [{"id": id, "type": "function", "function": function}]}),
+            json!({"role": "tool", "tool_call_id": id, "content": lines.join("\n")}),
+            json!({"role": "assistant", "content": "done"}),
+            json!({"role": "user", "content": "on"}),
+        ]
+    };
+    let body = |turns: usize| {
+        let goal = json!({"role": "user", "content": "Find the bug"});
+        let messages: Vec<Value> = std::iter::once(goal).chain((0..turns).flat_map(call)).collect();
+        json!({"model": "m", "messages": messages}).to_string()
+    };
+    // Each turn's result is seen as it comes.
+    let seen = |turns: usize| {
+        let whole = body(turns);
+        let mut begun: Value = serde_json::from_str(&whole).unwrap();
+        begun["messages"].as_array_mut().unwrap().truncate(4 * turns - 1);
+        [begun.to_string(), whole]
+    };
+    // The same is said again, or more, about which something is decided.
+    for (ladder, goes_on, told_of) in [("messages = 6\n", 3, 2), ("enabled = false\n", 4, 3)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|_| (200, "{}".to_owned()));
+        let folder = home.path().join("plimsoll/outputs");
+        let texts = || -> Vec<(String, String)> {
+            let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+            let text =
+                |path: std::path::PathBuf| (path.display().to_string(), fs::read_to_string(path).unwrap());
+            let mut texts: Vec<_> = files.map(text).collect();
+            texts.sort();
+            texts
+        };
+        let send = |bodies: &[String]| {
+            let gateway = Gateway::start(home.path(), &format!("{CONFIG}{ladder}"), &upstream.url());
+            for body in bodies {
+                assert_eq!(gateway.post("/v1/chat/completions", &[], body).0, 200);
+            }
+            gateway.stop();
+        };
+        send(&[1, 2, 3].map(seen).concat());
+        let kept = texts();
+        for (path, _) in &kept {
+            fs::remove_file(path).unwrap();
+        }
+        send(&seen(goes_on)[..1]);
+        let sent = upstream.received().last().unwrap().text();
+        let told: Vec<_> = kept.into_iter().filter(|(path, _)| sent.contains(path)).collect();
+        let leaves_out = told.iter().any(|(_, text)| text.contains("=== message 1: "));
+        assert_eq!((told.len(), leaves_out), (told_of, ladder.contains("messages")), "{told:?}");
+        let again = texts();
+        assert!(told.iter().all(|one| again.contains(one)), "{again:?}");
+    }
+}

@@ -223,6 +223,20 @@ fn what_rests_goes() {
     }
 }
 
+/// A clock that was set back says nothing of what was noted since.
+#[test]
+fn what_is_used_is_noted_whatever_becomes_of_the_clock() {
+    let desk = Desk::new();
+    let request = talk("u c1 r1:long");
+    let fresh = [decided(&request, 2, "new")];
+    desk.send_at(100 * DAY_MS, &request, &Fresh { decided: &fresh, splice: None }).unwrap();
+    for (ago, expected) in [(HOUR_MS / 2, false), (2 * HOUR_MS, true), (90 * DAY_MS, true)] {
+        let now_ms = 100 * DAY_MS - ago;
+        let place = desk.place_at(now_ms, &request);
+        assert_eq!(desk.lineage.again(&place, now_ms).is_some(), expected, "{ago}");
+    }
+}
+
 /// Nothing goes before it is known what is in use: when uses have been noted for as long as things are kept.
 #[test]
 fn nothing_goes_that_older_gateways_may_use() {
