@@ -82,6 +82,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),
         protected_tools: tools(section, "protected_tools", default.protected_tools),
         errors: section.value("errors", default.errors),
+        reasoning: section.value("reasoning", default.reasoning),
         smallest: tokens(section, "smallest", default.smallest),
         minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),

@@ -360,7 +360,7 @@ pub struct Event {
     pub dropped: u32,
     /// How many results of the step in progress were cut.
     pub cut: u32,
-    /// Blocks of reasoning that are no longer sent: they were bound to what changed.
+    /// Blocks of reasoning that are no longer sent: those of earlier turns, or all, where it was bound to what changed.
     pub reasoning: u32,
 }
 

@@ -14,7 +14,7 @@ use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::level::Level;
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
-use super::{Policy, Recall};
+use super::{Policy, Recall, reasoning};
 
 /// What the caller knows of the world at the time of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +46,8 @@ pub struct Facts {
     /// The history holds reasoning that is bound to what stands before it: that is changed only when it must be, or
     /// costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
+    /// What the model thought in earlier turns is read again, and paid, and may be left out.
+    pub reads_reasoning: bool,
     /// The provider has refused this very request because its prompt is too long: room must be made.
     pub overflow: Option<Overflow>,
     /// The client asks for a summary of the whole history: nothing of it may be taken away meanwhile.
@@ -77,6 +79,7 @@ impl Default for Facts {
             least_tokens: 0,
             keeps_unmarked: false,
             bound: None,
+            reads_reasoning: false,
             overflow: None,
             compacting: false,
             saves: true,
@@ -116,7 +119,7 @@ pub struct Event {
     pub rewritten_bytes: u64,
     /// The first message that changes.
     pub first_message: u32,
-    /// Blocks of reasoning that were left out, since it was bound to what changed.
+    /// Blocks of reasoning that were left out: those of earlier turns, or all, where it was bound to what changed.
     pub reasoning: u32,
 }
 
@@ -157,12 +160,20 @@ impl Change {
     /// The first part that changes.
     pub(super) fn first(&self) -> PartId {
         let first = self.decided.iter().map(|applied| applied.part).min();
-        let message = |at: usize| PartId { message: at as u32, part: 0 };
-        let spliced = self.splice.as_ref().map(|splice| match splice.layout {
+        first.into_iter().chain(self.spliced()).min().unwrap_or(PartId { message: 0, part: 0 })
+    }
+
+    /// The first part that changes of what is said, reasoning aside.
+    pub(super) fn first_said(&self) -> Option<PartId> {
+        let said = self.decided.iter().filter(|applied| !applied.decision.is_omission());
+        said.map(|applied| applied.part).chain(self.spliced()).min()
+    }
+
+    fn spliced(&self) -> Option<PartId> {
+        self.splice.as_ref().map(|splice| match splice.layout {
             Layout::Appended => splice.at,
-            _ => message(splice.first_changed()),
-        });
-        first.into_iter().chain(spliced).min().unwrap_or_else(|| message(0))
+            _ => PartId { message: splice.first_changed() as u32, part: 0 },
+        })
     }
 }
 
@@ -173,6 +184,8 @@ pub(super) struct Choice {
     parts: Vec<(PartId, u32)>,
     freed: u64,
     rewritten: u64,
+    /// Blocks of reasoning among them.
+    reasoning: u32,
 }
 
 /// What the gate says.
@@ -295,7 +308,7 @@ impl Before<'_> {
         let cleared = self.cleared();
         for (at, item) in self.history().items().iter().enumerate() {
             // In a history that is not known as a whole, what was cleared before stands behind what was sent, too.
-            let bytes = if cleared(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+            let bytes = if cleared(at) { item.bytes_gone() } else { item.bytes };
             sizes[item.part.message as usize + 1] += u64::from(bytes);
         }
         let mut sum = 0;
@@ -341,10 +354,13 @@ impl Before<'_> {
         if clear.at_turns && !turn_begins {
             return Verdict::default();
         }
-        let candidates = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
+        let results = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
+        let thoughts = self.old_reasoning(clear);
+        // With a result all reasoning goes that is bound to it, and within a turn some models want what it began with.
+        let results = if is_free || turn_begins { results } else { Vec::new() };
+        let candidates = reasoning::among(results, thoughts);
         let whole = [
-            // Within a turn some models want the reasoning that it began with.
-            (Reason::Cold, facts.cold && (is_free || turn_begins)),
+            (Reason::Cold, facts.cold),
             (Reason::Budget, facts.over_budget && is_free),
             (Reason::Uncached, rates.is_uncached() && is_free),
             (Reason::Eager, is_free),
@@ -398,9 +414,9 @@ impl Before<'_> {
     ) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
-        let tokens = |candidate: &Candidate| {
-            let result = items[candidate.item].result.as_ref();
-            result.map_or(0, |result| u64::from(result.tokens))
+        let tokens = |candidate: &Candidate| match &items[candidate.item].result {
+            Some(result) => u64::from(result.tokens),
+            None => u64::from(candidate.frees) / clear::BYTES_PER_TOKEN,
         };
         let too_few = || chosen.iter().map(tokens).sum::<u64>() <= clear.minimum_tokens;
         if freed == 0 || (reason != Reason::Window && too_few()) {
@@ -410,7 +426,7 @@ impl Before<'_> {
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
         let rewritten = self.written_again(chosen[0].item, &tails).saturating_sub(freed);
-        Some(Choice { reason, parts, freed, rewritten })
+        Some(Choice { reason, parts, freed, rewritten, reasoning: 0 })
     }
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
@@ -419,6 +435,12 @@ impl Before<'_> {
             self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
         choice.parts.retain(|(part, _)| {
+            if reasoning::is_thought(self.conversation, *part) {
+                let before = decided.len();
+                decided.extend(self.without_reasoning());
+                choice.reasoning = (decided.len() - before) as u32;
+                return true;
+            }
             let made = placeholder(self.conversation, *part, sent.get(part).copied(), recall);
             made.is_some_and(|(applied, save)| {
                 decided.push(applied);
@@ -437,13 +459,13 @@ impl Choice {
         Event {
             reason: self.reason,
             rung: Rung::Clear,
-            cleared: decided.len() as u32,
+            cleared: decided.len() as u32 - self.reasoning,
             cut: 0,
             dropped: 0,
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,
             first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),
-            reasoning: 0,
+            reasoning: self.reasoning,
         }
     }
 }

@@ -1,11 +1,15 @@
-//! Reasoning that is bound to what stands before it: what an event must leave out.
+//! Reasoning: what an event may leave out, and what it must.
 //!
-//! A provider that binds reasoning refuses a block behind a change, and one behind a gap among the blocks. So it is
-//! all of it that goes, from the first on, or the event is not made. What is thought afterwards stays.
+//! What was thought in turns that are over goes as a whole, from the first on, and never without its price having been
+//! weighed. A provider that binds reasoning to what stands before it refuses a block behind a change, and one behind a
+//! gap among the blocks: there all of it goes with a change, that of the present turn too, or the change is not made.
+//! What is thought afterwards stays.
 
 use std::collections::HashSet;
 
 use crate::conversation::{Conversation, Digest, PartId, PartKind};
+use crate::strategy::gate::Candidate;
+use crate::strategy::{Item, clear};
 use crate::usage::Binding;
 
 use super::Outcome;
@@ -18,7 +22,9 @@ impl Before<'_> {
         if self.facts.bound != Some(Binding::Refused) {
             return Some(change);
         }
-        let changed = change.first();
+        // What was thought is bound to what was said before, not to what was thought.
+        let Some(changed) = change.first_said() else { return Some(change) };
+        let began = change.first();
         let splice = change.splice.as_ref().or(self.splice);
         let is_sent = |message: usize| splice.is_none_or(|splice| !splice.drops(message));
         let thoughts: Vec<PartId> =
@@ -26,15 +32,61 @@ impl Before<'_> {
         if thoughts.last().is_none_or(|last| *last < changed) {
             return Some(change);
         }
-        let gone = self.omitted();
+        let mut gone = self.omitted();
+        gone.extend(change.decided.iter().map(|applied| applied.part));
         let left: Vec<PartId> = thoughts.into_iter().filter(|id| !gone.contains(id)).collect();
         if !left.iter().all(|id| can_go(self.conversation, *id)) {
             return None;
         }
         change.decided.extend(left.iter().filter_map(|part| omission(self.conversation, *part)));
-        change.event.reasoning = left.len() as u32;
-        self.begin_before(changed, &mut change);
+        change.event.reasoning += left.len() as u32;
+        self.begin_before(began, &mut change);
         Some(change)
+    }
+
+    /// What the model thought in earlier turns, of all that is sent, as something that may go: as a whole, or not at all.
+    /// It has cost what reading it has cost since its turns were over.
+    pub(super) fn old_reasoning(&self, settings: &clear::Settings) -> Option<Candidate> {
+        if !self.facts.reads_reasoning || !settings.reasoning {
+            return None;
+        }
+        let history = self.history();
+        let places: Vec<usize> = self.past_thoughts().filter_map(|id| history.place(id)).collect();
+        let items = || places.iter().map(|at| &history.items()[*at]);
+        let rent = |item: &Item| f64::from(item.bytes) * f64::from(history.since_turn(item.turn));
+        Some(Candidate {
+            item: *places.first()?,
+            frees: items().map(|item| item.bytes).sum(),
+            rent: items().map(rent).sum::<f64>() * self.rates.read,
+        })
+    }
+
+    /// The same where it is bound to nothing, and all of it stands in messages that it may be taken from.
+    pub(super) fn unbound_reasoning(
+        &self,
+        settings: &clear::Settings,
+        may: &dyn Fn(usize) -> bool,
+    ) -> Option<Candidate> {
+        let thoughts = self.old_reasoning(settings).filter(|_| self.facts.bound.is_none())?;
+        self.past_thoughts().all(|id| may(id.message as usize)).then_some(thoughts)
+    }
+
+    /// The decisions that carry that out.
+    pub(super) fn without_reasoning(&self) -> impl Iterator<Item = Applied> + '_ {
+        self.past_thoughts().filter_map(|part| omission(self.conversation, part))
+    }
+
+    /// The reasoning of earlier turns that is sent, up to the first that has to stay.
+    fn past_thoughts(&self) -> impl Iterator<Item = PartId> + '_ {
+        let (gone, history) = (self.omitted(), self.history());
+        let is_sent = |message: usize| self.splice.is_none_or(|splice| !splice.drops(message));
+        let is_past = |id: PartId| {
+            let place = history.place(id).map(|at| &history.items()[at]);
+            place.is_some_and(|item| item.turn < history.turn()) && (id.message as usize) < self.sent
+        };
+        let sent =
+            thoughts(self.conversation).filter(move |id| is_sent(id.message as usize) && !gone.contains(id));
+        sent.take_while(move |id| is_past(*id) && can_go(self.conversation, *id))
     }
 
     /// Messages with reasoning that would have to go if anything before it changed, and cannot.
@@ -49,6 +101,20 @@ impl Before<'_> {
     fn omitted(&self) -> HashSet<PartId> {
         self.applied.iter().filter(|applied| applied.decision.is_omission()).map(|a| a.part).collect()
     }
+}
+
+/// The candidates with what the model thought among them, in order.
+pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>) -> Vec<Candidate> {
+    if let Some(thoughts) = thoughts {
+        let at = candidates.partition_point(|candidate| candidate.item < thoughts.item);
+        candidates.insert(at, thoughts);
+    }
+    candidates
+}
+
+/// Whether a part is what the model thought.
+pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
+    conversation.part(id).is_some_and(|part| part.kind == PartKind::Thinking)
 }
 
 /// Clients may send less of what was thought than they did, and what is left then stands elsewhere in its message:

@@ -3,7 +3,6 @@
 //! An estimate, in bytes. A provider keeps no beginning of a prompt that is shorter than its least: a cut that leaves
 //! less in front of it has all of the prompt paid anew, and one that leaves less in all has it paid anew each time.
 
-use crate::strategy::clear;
 use crate::strategy::gate::Candidate;
 
 use super::PartId;
@@ -74,7 +73,7 @@ impl Before<'_> {
         for (at, item) in items.iter().enumerate().rev() {
             let is_old = (item.part.message as usize) < self.sent;
             if is_old {
-                let bytes = if gone(at) { item.bytes.min(clear::PLACEHOLDER) } else { item.bytes };
+                let bytes = if gone(at) { item.bytes_gone() } else { item.bytes };
                 sum += u64::from(bytes);
             }
             tails[at] = sum;

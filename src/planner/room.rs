@@ -90,7 +90,8 @@ impl Before<'_> {
         let (items, cleared, kept) = (self.history().items(), self.cleared(), self.kept(level));
         let may = |candidate: &&Candidate| (items[candidate.item].part.message as usize) < kept;
         let order = clear::order(self.history(), &cleared, &policy.clear);
-        order.iter().filter(may).map(|candidate| u64::from(candidate.frees)).sum()
+        let thoughts = self.unbound_reasoning(&policy.clear, &|message| message < kept);
+        order.iter().filter(may).chain(&thoughts).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
     /// The message from which on results stay as long as there is another way: an agent that loses what it has just
@@ -142,7 +143,7 @@ impl Before<'_> {
     }
 
     /// Clears results of messages that it may, and that do not go, in the policy's order, until `wanted` bytes are
-    /// free.
+    /// free. What the model thought in earlier turns goes first.
     fn clear_for(
         &self,
         wanted: u64,
@@ -174,7 +175,9 @@ impl Before<'_> {
         let gone = |at: usize| cleared(at) || goes(message(at));
         let (mut chosen, mut freed) = (Vec::new(), 0);
         let order = self.sent_before(clear::order(self.history(), &gone, &policy.clear));
-        for candidate in order.into_iter().filter(|candidate| may(message(candidate.item))) {
+        let results = order.into_iter().filter(|candidate| may(message(candidate.item)));
+        let thoughts = self.unbound_reasoning(&policy.clear, &|message| may(message) && !goes(message));
+        for candidate in thoughts.into_iter().chain(results) {
             if freed >= wanted {
                 break;
             }
@@ -192,13 +195,17 @@ impl Before<'_> {
         let missing = need.wanted.saturating_sub(event.freed_bytes);
         let more =
             (missing > 0).then(|| self.clear_for(missing, policy, recall, &|_| true, &|at| splice.drops(at)));
-        let Change { decided, mut saves, .. } =
+        let Change { decided, mut saves, event: cleared, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let sent = self.sent_sizes();
         // What each new decision spares beyond what is sent now.
-        let spares = |one: &Applied| self.size(one.part, &sent).saturating_sub(one.decision.bytes_after);
+        let spares = |one: &Applied| {
+            let place = self.history().place(one.part).filter(|_| one.decision.is_omission());
+            let stays = || self.size(one.part, &sent).saturating_sub(one.decision.bytes_after);
+            place.map_or_else(stays, |at| self.history().items()[at].bytes.into())
+        };
         let freed: u64 = decided.iter().map(spares).sum();
-        event.cleared = decided.len() as u32;
+        (event.cleared, event.reasoning) = (cleared.cleared, cleared.reasoning);
         event.freed_bytes += freed;
         saves.extend(save);
         let dropped = PartId { message: event.first_message, part: 0 };

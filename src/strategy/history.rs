@@ -162,6 +162,15 @@ pub struct History {
     edits: VecDeque<u32>,
     step: u32,
     turn: u32,
+    /// The requests that turns began with, from the second turn on.
+    turns: Vec<u32>,
+}
+
+impl Item {
+    /// Its bytes where it is not sent as it is: a line stands for a result, and nothing for what the model thought.
+    pub fn bytes_gone(&self) -> u32 {
+        if self.result.is_some() { self.bytes.min(clear::PLACEHOLDER) } else { 0 }
+    }
 }
 
 impl History {
@@ -238,7 +247,21 @@ impl History {
 
     /// The user speaks.
     pub fn turn_begins(&mut self) {
-        self.turn += u32::from(!self.items.is_empty());
+        if !self.items.is_empty() {
+            self.turn += 1;
+            self.turns.push(self.step);
+        }
+    }
+
+    /// How many requests have carried what was said in a turn after it was over, the one that is made now included.
+    pub fn since_turn(&self, turn: u32) -> u32 {
+        self.turns.get(turn as usize).map_or(0, |began| 1 + self.step - began)
+    }
+
+    /// A part, if it is in the history.
+    pub fn place(&self, part: PartId) -> Option<usize> {
+        let at = self.items.partition_point(|item| item.part < part);
+        self.items.get(at).is_some_and(|item| item.part == part).then_some(at)
     }
 
     /// A part that is no tool result.

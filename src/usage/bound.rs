@@ -1,4 +1,5 @@
-//! Models whose reasoning is bound to what stands before it.
+//! What providers do with what a model has thought before: whether it is bound to what stands before it, and whether it
+//! is read again.
 
 use std::iter::Peekable;
 
@@ -9,6 +10,12 @@ const CLAUDE: &[(&str, Version)] =
 const CLAUDE_OTHER: Version = (6, 0);
 /// The same of GPT.
 const GPT: Version = (6, 2);
+
+/// From which version on Claude's families read again what they have thought in earlier turns. Older ones, and their
+/// bills, leave it out.
+const CLAUDE_READS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 6)), ("haiku", (4, 6))];
+/// The same of all other families.
+const CLAUDE_OTHER_READS: Version = (5, 0);
 
 /// Major and minor.
 type Version = (u32, u32);
@@ -29,21 +36,34 @@ pub fn binding(model: &str) -> Option<Binding> {
     binds_reasoning(model).then_some(if is_claude { Binding::Refused } else { Binding::Dropped })
 }
 
+/// Whether what a model has thought in earlier turns is read again, and paid, with every request that carries it, and may
+/// be left out as far as its provider is concerned: all of it up to a turn.
+pub fn reads_old_reasoning(model: &str) -> bool {
+    let name = model.to_ascii_lowercase();
+    behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS, CLAUDE_OTHER_READS))
+}
+
 fn binds_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    if let Some(at) = name.find("claude-") {
-        return claude_binds(&name[at + "claude-".len()..]);
+    if let Some(name) = behind_claude(&name) {
+        return claude_is(name, CLAUDE, CLAUDE_OTHER);
     }
     let version = name.strip_prefix("gpt-").and_then(|rest| version(&mut rest.split('.').peekable()));
     version.is_some_and(|version| version >= GPT)
 }
 
 /// What a name says behind `claude-`: family and version, or in older names, and with some sellers, the version first.
-fn claude_binds(name: &str) -> bool {
+fn behind_claude(name: &str) -> Option<&str> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    Some(&name[name.find("claude-")? + "claude-".len()..])
+}
+
+/// Whether what stands behind `claude-` names a model that is at least of its family's version, or of any `other`'s.
+fn claude_is(name: &str, families: &[(&str, Version)], other: Version) -> bool {
     let mut words = name.split(['-', '.', '@']).peekable();
     let first = version(&mut words);
     let family = words.next().unwrap_or_default();
-    let least = CLAUDE.iter().find(|(known, _)| *known == family).map_or(CLAUDE_OTHER, |(_, least)| *least);
+    let least = families.iter().find(|(known, _)| *known == family).map_or(other, |(_, least)| *least);
     first.or_else(|| version(&mut words)).is_some_and(|version| version >= least)
 }
 
@@ -125,6 +145,32 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(binds_reasoning(model), bound, "{model}");
+        }
+    }
+
+    #[test]
+    fn who_reads_what_was_thought_in_earlier_turns() {
+        for (model, reads) in [
+            ("claude-opus-4-1-20250805", false),
+            ("claude-opus-4-5-20251101", true),
+            ("anthropic/claude-opus-4.8", true),
+            ("us.anthropic.claude-opus-5-5-v1:0", true),
+            ("claude-sonnet-4-5-20250929", false),
+            ("claude-sonnet-4-20250514", false),
+            ("claude-sonnet-4-6", true),
+            ("claude-haiku-4-5-20251001", false),
+            ("claude-haiku-5-5", true),
+            ("claude-3-7-sonnet-20250219", false),
+            ("anthropic--claude-4.5-opus", true),
+            ("claude-fable-5", true),
+            ("claude-mythos-5-1", true),
+            ("claude-saga-4", false),
+            ("gpt-6.2", false),
+            ("deepseek-v4", false),
+            ("kimi-k3", false),
+            ("", false),
+        ] {
+            assert_eq!(reads_old_reasoning(model), reads, "{model}");
         }
     }
 }

@@ -26,7 +26,7 @@ mod ratio;
 mod tokens;
 mod vendor;
 
-pub use bound::{Binding, binding};
+pub use bound::{Binding, binding, reads_old_reasoning};
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Listed, Priced, Stated};
 pub use charge::Charge;
 pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost};

@@ -147,7 +147,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
 /// How much reasoning is not sent.
 pub(super) fn left_out(blocks: u32) -> String {
     let blocks = figures::counted(blocks.into(), "block", "blocks");
-    format!("{blocks} of reasoning left out: bound to what was changed")
+    format!("{blocks} of reasoning left out")
 }
 
 fn show_gone(gone: &Gone) -> Vec<String> {

@@ -15,7 +15,7 @@ use crate::planner::{self, Applied, Ending, Facts, Past, Policy, Recall, Splice,
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
-use crate::usage::{Binding, Price, binding};
+use crate::usage::{self, Binding, Price};
 
 /// What came of some requests.
 #[derive(Default)]
@@ -82,6 +82,7 @@ pub(super) struct Session<'a> {
     price: Option<Arc<Price>>,
     /// What binds its reasoning to what stands before it.
     binding: Option<Binding>,
+    reads_reasoning: bool,
     cache: CacheKind,
     hidden: Option<u64>,
     direct: Side,
@@ -111,7 +112,8 @@ impl<'a> Session<'a> {
             memo: Messages::default(),
             facts,
             price: price.clone(),
-            binding: binding(model),
+            binding: usage::binding(model),
+            reads_reasoning: usage::reads_old_reasoning(model),
             cache: kind,
             hidden: None,
             direct: Side::new(cache.clone(), price.clone()),
@@ -180,6 +182,7 @@ impl<'a> Session<'a> {
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
         self.facts.bound = self.binding.filter(|_| original.has_reasoning());
+        self.facts.reads_reasoning = self.reads_reasoning;
         self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
         self.facts.bytes_per_token = asked.assumed;
         self.facts.measured = thread.measured;

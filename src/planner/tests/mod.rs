@@ -2,6 +2,7 @@
 
 mod epochs;
 pub(super) mod events;
+mod reasoning;
 mod splices;
 
 use std::cell::RefCell;

@@ -76,6 +76,8 @@ pub struct Settings {
     pub protected_tools: Tools,
     /// Results of errors may go like any others.
     pub errors: bool,
+    /// What the model thought in earlier turns may go too.
+    pub reasoning: bool,
     /// Results of fewer tokens stay: a placeholder would be no shorter.
     pub smallest: u64,
     /// An event clears results of more than this many tokens in all, unless the window demands it.
@@ -114,6 +116,7 @@ impl Default for Settings {
             protected_texts: vec!["DO_NOT_EVICT".to_owned()],
             protected_tools: Tools::new(PROTECTED.iter().copied()).expect("the shipped patterns are globs"),
             errors: false,
+            reasoning: true,
             smallest: 60,
             minimum_tokens: 0,
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],
@@ -124,7 +127,7 @@ impl Default for Settings {
             ttl_turns: 8,
             weights: Weights { oldest: 0.15, lru: 0.15, priority: 0.40, type_ttl: 0.30, duplicate: 0.0 },
             regret_tokens: 240_000,
-            most_loss: 0.1,
+            most_loss: 0.05,
         }
     }
 }

@@ -1,0 +1,164 @@
+//! What the model thought in earlier turns: when it goes, how much of it, and what stays as it is.
+
+use bytes::Bytes;
+
+use super::super::*;
+use super::events::{Thread, policy};
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::strategy::gate::{Rates, Reason};
+use crate::usage::Binding;
+
+/// A conversation in short: `u` the user, `a` an answer, `~` an answer of nothing but a thought, `500` a step with a
+/// call and a result of so many bytes, `4000~500` the same after a thought of 4,000 bytes.
+fn talk(short: &str) -> Conversation {
+    let mut call = 0;
+    let message = |word: &str| match word {
+        "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"done"}"#.to_owned(),
+        "~" => format!(r#"{{"role":"assistant","content":[{}]}}"#, thought(99, 200)),
+        step => {
+            let (thoughts, result) = step.split_once('~').unwrap_or(("", step));
+            let thoughts = thoughts.parse().map_or(String::new(), |bytes| thought(call, bytes) + ",");
+            let result = format!("{call} ").repeat(result.parse::<usize>().unwrap() / 2);
+            call += 1;
+            format!(
+                r#"{{"role":"assistant","content":[{thoughts}{{"type":"tool_use","id":"t{call}","name":"run","input":{{"n":{call}}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{call}","content":"{result}"}}]}}"#
+            )
+        }
+    };
+    let messages: Vec<String> = short.split_whitespace().map(message).collect();
+    let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[{}]}}"#, messages.join(","));
+    protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+/// A thought that takes so many bytes.
+fn thought(name: u32, bytes: usize) -> String {
+    let block = |seal: &str| format!(r#"{{"type":"thinking","thinking":"","signature":"{name}/{seal}"}}"#);
+    block(&"S".repeat(bytes.saturating_sub(block("").len())))
+}
+
+/// The names of the thoughts that are sent, and whether the provider would take it.
+fn thoughts(talk: &Conversation, outcome: &Outcome) -> (Vec<u32>, bool) {
+    let protocol = protocol::named("anthropic").unwrap();
+    let sent = protocol::rewrite(protocol, talk, &outcome.plan, &NoMemo).unwrap();
+    let is_valid = protocol.valid(&protocol.index(&sent, &NoMemo).unwrap()).is_ok();
+    let text = String::from_utf8(sent.to_vec()).unwrap();
+    let names = text.split("\"signature\":\"").skip(1).map(|rest| rest.split('/').next().unwrap().parse());
+    (names.collect::<Result<_, _>>().unwrap(), is_valid)
+}
+
+/// Sends a conversation with each of its requests, and gives the last one's outcome. What is decided is the same whether the thread
+/// is remembered or read anew each time.
+fn last(short: &str, policy: &Policy, facts: &Facts) -> (Conversation, Outcome) {
+    let words: Vec<&str> = short.split_whitespace().collect();
+    let [first, second] = [true, false].map(|memory| {
+        let mut thread = Thread::default();
+        let ends = (1..=words.len()).filter(|end| !matches!(words[end - 1], "a" | "~"));
+        let sent = ends.map(|end| {
+            let talk = talk(&words[..end].join(" "));
+            let outcome = thread.send(&talk, policy, facts, memory);
+            (talk, outcome)
+        });
+        sent.last().unwrap()
+    });
+    assert_eq!(first.1.applied, second.1.applied, "{short}");
+    first
+}
+
+/// What is known where the model reads its thoughts again.
+fn reads(bound: Option<Binding>) -> Facts {
+    Facts { bound, reads_reasoning: true, ..Facts::default() }
+}
+
+/// The thoughts that are still sent with the last request, the results that are cleared, and the event's own count.
+#[test]
+fn what_was_thought_in_earlier_turns_goes() {
+    const TURNS: &str = "u 900~400 900~9 a u 900~9";
+    let (reads_all, bound) = (reads(None), reads(Some(Binding::Refused)));
+    let uncached = Rates { read: 1.0, write: 1.0 };
+    let narrow = |window| Facts { window: Some(window), ..reads_all };
+    for (reason, facts, short, expected) in [
+        // The present turn's stay, whatever its length.
+        (Reason::Eager, reads_all, "u 900~9 900~9", (&[0, 1][..], 0, 0)),
+        (Reason::Eager, reads_all, "u 900~9 900~9 a u", (&[], 0, 2)),
+        (Reason::Eager, reads_all, TURNS, (&[2], 1, 2)),
+        (Reason::Eager, reads_all, &format!("{TURNS} 900~9 a u 9"), (&[], 1, 4)),
+        // Models that do not read it again pay nothing for it.
+        (Reason::Eager, Facts { reads_reasoning: false, ..reads_all }, TURNS, (&[0, 1, 2], 1, 0)),
+        (Reason::Cold, reads_all, TURNS, (&[0, 1, 2], 0, 0)),
+        (Reason::Cold, Facts { cold: true, ..reads_all }, TURNS, (&[2], 1, 2)),
+        (Reason::Budget, Facts { over_budget: true, ..reads_all }, "u 9000~9 a u 9 9 9 9 9", (&[], 0, 1)),
+        (Reason::Uncached, Facts { rates: Some(uncached), ..reads_all }, TURNS, (&[2], 1, 2)),
+        // What is bound goes where nothing is in the cache, since that loses nothing, and for no other gain.
+        (Reason::Eager, bound, TURNS, (&[0, 1, 2], 0, 0)),
+        (Reason::Eager, reads(Some(Binding::Dropped)), TURNS, (&[0, 1, 2], 0, 0)),
+        // It is not bound to earlier thoughts, but to what was said: results stay within a turn.
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u 400 900~9", (&[2], 0, 1)),
+        (Reason::Cold, Facts { cold: true, ..reads_all }, "u 900~9 a u 400 900~9", (&[2], 1, 1)),
+        // Where there are results to be had, and nobody is at work yet, all goes.
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u", (&[], 0, 1)),
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u", (&[], 1, 1)),
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u 900~9", (&[1], 1, 1)),
+        // A message of nothing else keeps its thought, and all that come later stay.
+        (Reason::Eager, reads_all, "u 900~9 a u ~ u 900~9 a u", (&[99, 1], 0, 1)),
+        // Before any result where the window demands room, and alone where that is enough.
+        (Reason::Window, narrow(20_000), "u 9000~4000 4000~4000 a u", (&[0, 1], 0, 0)),
+        (Reason::Window, narrow(9_800), "u 20000~400 a u", (&[], 0, 1)),
+        (Reason::Window, narrow(4_000), "u 9000~4000 4000~4000 a u", (&[], 2, 2)),
+    ] {
+        let (talk, outcome) = last(short, &policy(reason), &facts);
+        let cleared = outcome.applied.iter().filter(|applied| applied.decision.is_clearing()).count();
+        let omitted = outcome.applied.iter().filter(|applied| applied.decision.is_omission()).count();
+        let (left, is_valid) = thoughts(&talk, &outcome);
+        assert_eq!((&*left, cleared, omitted), expected, "{reason:?} {short}");
+        assert!(is_valid, "{reason:?} {short}");
+        let mut keeps = policy(reason);
+        keeps.clear.reasoning = false;
+        let (talk, outcome) = last(short, &keeps, &Facts { bound: None, ..facts });
+        let all = talk.body.windows(11).filter(|piece| piece == b"\"signature\"").count();
+        assert_eq!(thoughts(&talk, &outcome).0.len(), all, "{reason:?} {short}");
+    }
+}
+
+/// The event's record tells blocks of reasoning from results, and what both free.
+#[test]
+fn an_event_says_how_much_of_what_was_thought_went() {
+    let (_, outcome) = last("u 900~400 900~9 a u", &policy(Reason::Eager), &reads(None));
+    let event = outcome.event.unwrap();
+    // Two fifths of what is sealed count.
+    assert_eq!((event.reasoning, event.cleared, event.freed_bytes, event.first_message), (2, 0, 720, 1));
+    assert_eq!(outcome.saves, []);
+    // Among results.
+    let (policy, mut thread) = (policy(Reason::Cold), Thread::default());
+    thread.send(&talk("u 400 900~400 900~9"), &policy, &reads(None), true);
+    let cold = Facts { cold: true, ..reads(None) };
+    let event = thread.send(&talk("u 400 900~400 900~9 a u"), &policy, &cold, true).event.unwrap();
+    assert_eq!((event.reasoning, event.cleared, event.first_message), (2, 2, 2));
+}
+
+/// It pays once what reading the old thoughts has cost reaches what is written again without them. Two fifths of what
+/// is sealed count.
+#[test]
+fn old_thoughts_go_when_they_have_cost_what_leaving_them_out_costs() {
+    let mut policy = policy(Reason::BreakEven);
+    (policy.clear.patience, policy.clear.most_loss) = (1.0, 1.0);
+    policy.clear.protected_tools = crate::shape::settings::Tools::new(["run"]).unwrap();
+    let steps = |count: usize| format!("u 12000~4000 a u{}", " 9".repeat(count));
+    let gone = |count: &usize| {
+        let (talk, outcome) = last(&steps(*count), &policy, &reads(None));
+        thoughts(&talk, &outcome).0.is_empty()
+    };
+    let pays = |count: &usize| {
+        let (talk, rates) = (talk(&steps(*count)), Rates::USUAL);
+        // What came with the last request is not written again: it is written now.
+        let sent = if *count == 0 { 3 } else { 2 * count + 3 };
+        let parts = (0..sent).flat_map(|message| talk.parts_of(message));
+        let behind: usize = parts.skip(2).map(|(_, part)| part.read_len()).sum();
+        let rent = 12_000.0 * 0.4 * rates.read * (1 + count) as f64;
+        rent >= behind as f64 * rates.rewrite()
+    };
+    let due = (0..30).find(pays);
+    assert_eq!((0..30).find(gone), due);
+    assert!(due.is_some_and(|due| due > 5), "{due:?}");
+}
