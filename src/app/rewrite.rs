@@ -196,8 +196,8 @@ impl<'a> Request<'a> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may; one
-    /// that another gateway has had made is there.
+    /// Plans with what is there. Where there is no room without a summary and one is being made, waits for it a little, if
+    /// it may; one that another gateway has had made is there.
     pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
@@ -206,7 +206,7 @@ impl<'a> Request<'a> {
         let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.track.lineage.standing(place));
         match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
-            Some(summaries) if summaries.wait(terms, place).await => plan(None),
+            Some(summaries) if summaries.wait(terms, place, outcome.needs_summary).await => plan(None),
             _ => outcome,
         }
     }
