@@ -383,6 +383,15 @@ impl<G: Gateway> Handler<G> {
 
     /// Answers in place of an upstream.
     fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        let refusal = self.word(head, fault);
+        let mut response = Response::new(Answer::own(refusal.body));
+        *response.status_mut() = fault.status;
+        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        response
+    }
+
+    /// What such an answer says.
+    pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
         self.stats.refusals.increment();
         let (status, message) = (fault.status.as_u16(), &fault.message);
         match fault.at_fault {
@@ -390,14 +399,10 @@ impl<G: Gateway> Handler<G> {
             Party::Upstream | Party::Gateway => tracing::warn!(status, %message, "not answered"),
         }
         let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
-        let refusal = worded.unwrap_or_else(|| Refusal {
+        worded.unwrap_or_else(|| Refusal {
             content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
             body: Bytes::from(fault.message.clone().into_owned()),
-        });
-        let mut response = Response::new(Answer::own(refusal.body));
-        *response.status_mut() = fault.status;
-        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
-        response
+        })
     }
 
     /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
