@@ -469,6 +469,7 @@ impl<'a> Request<'a> {
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         Facts {
             caller: self.caller.clone(),
+            series: None,
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,

@@ -101,6 +101,13 @@ impl Fold for Completion {
 
     fn whole(&mut self, document: &Value<'_>) {
         self.take(document);
+        // A list of embeddings is whole, and all that is counted is its prompt.
+        if document.get("data").is_some_and(|data| data.as_list().is_some()) {
+            self.answer.complete = true;
+            if self.usage.prompt.is_some() || self.usage.total.is_some() {
+                self.usage.output.get_or_insert(0);
+            }
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -433,6 +440,32 @@ mod tests {
             let text: String = chunks.iter().map(event).collect();
             let tokens = answer(Framing::Events, &text).usage.unwrap().tokens;
             assert_eq!((tokens.prompt(), tokens.output, tokens.reasoning), (9, output, reasoning), "{text}");
+        }
+    }
+
+    /// Texts alone, and embeddings of them.
+    #[test]
+    fn answers_without_messages() {
+        const LIST: &str = r#""object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1,-2e-3]}],"model":"e""#;
+        for (text, expected) in [
+            (
+                r#"{"id":"c","object":"text_completion","choices":[{"text":"x","index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}"#.to_owned(),
+                Some((9, 5)),
+            ),
+            (
+                "data: {\"id\":\"c\",\"object\":\"text_completion\",\"choices\":[{\"text\":\"x\",\"index\":0,\"finish_reason\":null}],\"usage\":null}\n\n\
+                 data: {\"id\":\"c\",\"choices\":[{\"text\":\"\",\"index\":0,\"finish_reason\":\"stop\"}]}\n\n\
+                 data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n".to_owned(),
+                Some((9, 5)),
+            ),
+            (format!(r#"{{{LIST},"usage":{{"prompt_tokens":9,"total_tokens":9}}}}"#), Some((9, 0))),
+            (format!(r#"{{{LIST},"usage":{{"total_tokens":9}}}}"#), Some((9, 0))),
+            (format!("{{{LIST}}}"), None),
+        ] {
+            let answer = answer(Framing::Document, &text);
+            let usage = answer.usage.filter(|usage| !usage.prompt_is_unknown && !usage.output_is_unknown);
+            let tokens = usage.map(|usage| (usage.tokens.prompt(), usage.tokens.output));
+            assert_eq!((tokens, answer.complete), (expected, true), "{text}");
         }
     }
 
