@@ -2,6 +2,8 @@
 
 mod epochs;
 pub(super) mod events;
+mod losses;
+mod room;
 mod splices;
 
 use std::cell::RefCell;
