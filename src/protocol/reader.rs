@@ -223,14 +223,15 @@ pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 
-/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the
-/// caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
+/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, xAI, and Perplexity, by its parts.
+/// With a key of the caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
     let usd = |value: &Value<'_>| Money::from_usd_str(&number(value)?.to_string()).ok();
-    let cost = usd(figures.get("cost")?)?;
+    let stated = figures.get("cost")?;
+    let cost = usd(stated.get("total_cost").unwrap_or(stated))?;
     if figures.get("is_byok") != Some(&Value::Bool(true)) {
         return Some(cost);
     }
@@ -279,9 +280,16 @@ mod tests {
             let text = format!(r#"{{"a":{{"b":{written}}}}}"#);
             assert_eq!(count(&read(text.as_bytes()).unwrap(), &["a", "b"]), expected, "{written}");
         }
-        for (written, expected) in
-            [("0.0125", Some(12_500_000_000)), (r#""0.0125""#, Some(12_500_000_000)), (r#""free""#, None)]
-        {
+        for (written, expected) in [
+            ("0.0125", Some(12_500_000_000)),
+            (r#""0.0125""#, Some(12_500_000_000)),
+            (
+                r#"{"input_tokens_cost":0.0025,"request_cost":0.005,"total_cost":0.0125}"#,
+                Some(12_500_000_000),
+            ),
+            (r#"{"input_tokens_cost":0.0025}"#, None),
+            (r#""free""#, None),
+        ] {
             let text = format!(r#"{{"cost":{written}}}"#);
             let cost = stated_cost(&read(text.as_bytes()).unwrap());
             assert_eq!(cost.map(Money::picodollars), expected, "{written}");
