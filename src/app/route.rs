@@ -375,6 +375,19 @@ mod tests {
 
     #[test]
     fn resellers() {
+        let own = "/v1/projects/p/locations/l/endpoints/7";
+        for (path, how) in [
+            (format!("{own}:generateContent"), "read"),
+            (format!("{own}:streamGenerateContent?alt=sse"), "read"),
+            (format!("{own}:countTokens"), "read"),
+            (format!("{own}:predict"), "forward"),
+            ("/v1beta1/projects/p/locations/l/endpoints/openapi/chat/completions".to_owned(), "read"),
+            ("/openai/deployments/d/chat/completions?api-version=1".to_owned(), "read"),
+            ("/openai/v1/responses?api-version=preview".to_owned(), "read"),
+        ] {
+            let routes = Routes::Single(served("up", &["gemini", "openai-chat", "openai-responses"]));
+            check(&routes, "POST", &path, "", &format!("{how} up {path}"));
+        }
         let routes = Routes::Single(served("up", &["anthropic"]));
         let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models";
         let signed = "authorization: AWS4-HMAC-SHA256 Credential=x";
