@@ -38,6 +38,10 @@ impl Completion {
             let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
             self.answer.error = message.or_else(|| Some(error.to_string()));
         }
+        // MiniMax's are no refusals by their status.
+        if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
+            self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));
+        }
         let choices = document.get("choices").map(Value::items).unwrap_or_default();
         // Moonshot states them inside the last chunk of each choice. What stands at the top goes before it.
         if !document.get("usage").is_some_and(Value::is_object) {
@@ -440,6 +444,20 @@ mod tests {
             let text: String = chunks.iter().map(event).collect();
             let tokens = answer(Framing::Events, &text).usage.unwrap().tokens;
             assert_eq!((tokens.prompt(), tokens.output, tokens.reasoning), (9, output, reasoning), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_may_stand_elsewhere() {
+        for (text, expected) in [
+            (
+                r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#,
+                Some("insufficient balance"),
+            ),
+            (r#"{"choices":null,"base_resp":{"status_code":1008}}"#, Some(r#"{"status_code":1008}"#)),
+            (r#"{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":""}}"#, None),
+        ] {
+            assert_eq!(answer(Framing::Document, text).error.as_deref(), expected, "{text}");
         }
     }
 
