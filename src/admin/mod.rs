@@ -41,7 +41,10 @@ pub struct Pages {
     pub books: PathBuf,
     /// The metrics, in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    /// Whether a host's name, in small letters, is one that the user has said leads here.
+    pub is_own_name: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
+
 /// A socket that listens, but is not served yet.
 #[derive(Debug)]
 pub struct Bound {

@@ -28,7 +28,7 @@ const ALWAYS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost";
+const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost, or name it in `listen.admin_names`";
 const FOREIGN: &str = "asked by a page of another origin";
 
 /// What answers.
@@ -86,7 +86,7 @@ impl Desk {
 
     /// Whether who asks may have what only the user's own programs are to see; else why not.
     fn guarded(&self, head: &Parts, is_link: bool) -> Result<(), &'static str> {
-        if !visitor::is_addressed_here(head, self.listening) {
+        if !visitor::is_addressed_here(head, self.listening, &self.pages.is_own_name) {
             return Err(ELSEWHERE);
         }
         if visitor::is_foreign(&head.headers) && !is_link { Err(FOREIGN) } else { Ok(()) }
@@ -169,6 +169,7 @@ mod tests {
             outputs: Outputs::new(home.path()),
             books: home.path().join("none.db"),
             metrics: Box::new(String::new),
+            is_own_name: Box::new(|_| false),
         };
         let desk = Arc::new(Desk::new(pages, "127.0.0.1:1".parse().unwrap()));
         let reading = Arc::clone(&desk.readers).acquire_many_owned(READERS as u32).await.unwrap();

@@ -2,9 +2,9 @@
 //!
 //! No answer says that another origin may read it. But a page whose name is made to lead to this machine (DNS
 //! rebinding) is of no other origin to a browser, and still asks by that name: the books and texts are for who asks by
-//! an address, or by a name that nobody else can have. `/health` and `/metrics` answer by any name, as probes and
-//! Prometheus use those of services; they have sums, and nothing of single conversations. Programs can say what they
-//! like, and could read the files as well.
+//! an address, by a name that nobody else can have, or by one that the user has named. `/health` and `/metrics` answer by
+//! any name, as probes and Prometheus use those of services; they have sums, and nothing of single conversations.
+//! Programs can say what they like, and could read the files as well.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,19 +19,25 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Whether the request is for an address or a name that can only mean a listener on this address: an IP address,
-/// `localhost`, and where others than this machine may connect, a name which nobody can register, such as a container's.
-pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr) -> bool {
+/// `localhost`, and where others than this machine may connect, a name which nobody can register, such as a container's; or
+/// one that is `named`.
+pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr, named: &dyn Fn(&str) -> bool) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     let Ok(host) = Authority::try_from(host.as_bytes()) else { return false };
-    [Some(&host), head.uri.authority()].into_iter().flatten().all(|name| is_own(name, listening.ip()))
+    [Some(&host), head.uri.authority()].into_iter().flatten().all(|name| is_own(name, listening.ip(), named))
 }
 
-fn is_own(name: &Authority, listening: IpAddr) -> bool {
+fn is_own(name: &Authority, listening: IpAddr, named: &dyn Fn(&str) -> bool) -> bool {
+    let is_named = || {
+        let host = name.host();
+        let host = host.strip_suffix('.').unwrap_or(host);
+        !name.as_str().contains('@') && named(&host.to_ascii_lowercase())
+    };
     match HostName::of(name) {
         HostName::Address | HostName::Localhost => true,
-        HostName::Private => !listening.is_loopback(),
-        HostName::Public => false,
+        HostName::Private => !listening.is_loopback() || is_named(),
+        HostName::Public => is_named(),
     }
 }
 
@@ -94,7 +100,11 @@ mod tests {
         ] {
             for (listening, expected) in [(own, here), (network, on_a_network)] {
                 let head = head("/", &[("host", host)]);
-                assert_eq!(is_addressed_here(&head, listening), expected, "{host} at {listening}");
+                assert_eq!(
+                    is_addressed_here(&head, listening, &|_| false),
+                    expected,
+                    "{host} at {listening}"
+                );
             }
         }
         for (uri, headers) in [
@@ -102,9 +112,21 @@ mod tests {
             ("/", &[("host", "127.0.0.1"), ("host", "evil.example")]),
             ("http://evil.example/", &[("host", "127.0.0.1")]),
         ] {
-            assert!(!is_addressed_here(&head(uri, headers), own), "{uri} {headers:?}");
+            assert!(!is_addressed_here(&head(uri, headers), own, &|_| false), "{uri} {headers:?}");
         }
-        assert!(is_addressed_here(&head("http://127.0.0.1/", &[("host", "127.0.0.1")]), own));
+        assert!(is_addressed_here(&head("http://127.0.0.1/", &[("host", "127.0.0.1")]), own, &|_| false));
+        let named = |name: &str| name == "books.example" || name == "plimsoll";
+        for (host, expected) in [
+            ("books.example", true),
+            ("Books.Example.:8788", true),
+            ("plimsoll:8788", true),
+            ("evil.books.example", false),
+            ("books.example.evil.example", false),
+            ("evil.example@books.example", false),
+            ("books.example@evil.example", false),
+        ] {
+            assert_eq!(is_addressed_here(&head("/", &[("host", host)]), own, &named), expected, "{host}");
+        }
     }
 
     #[test]

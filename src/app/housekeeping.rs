@@ -33,10 +33,12 @@ pub(super) fn start(
     let ages = Ages::of(config);
     let bodies = Bodies::below(&config.state.dir);
     let counted = Arc::clone(&core);
+    let names = config.listen.admin_names.clone();
     let pages = Pages {
         outputs: core.outputs.clone(),
         books: config.state.dir.join(FILE_NAME),
         metrics: Box::new(move || metrics::text(&counted, &stats)),
+        is_own_name: Box::new(move |name| names.matches(name)),
     };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
         runtime.block_on(async {

@@ -139,6 +139,17 @@ impl Core {
         named.or_else(|| letter.model(protocol).map(str::to_owned))
     }
 
+    /// A request that nothing is done to but to book it: with others of its kind and day, unless its session is known.
+    fn unchanged(&self, protocol: &dyn Protocol, letter: &Letter) -> Rewritten {
+        let Inbound { head, body, .. } = &letter.inbound;
+        let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let day = clock::rfc3339((self.now_ms)());
+        let series = format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())]);
+        let named = letter.model(protocol).map(str::to_owned);
+        let model = named.or_else(|| protocol::model_of_body(body).map(String::from));
+        Rewritten::unchanged(&head.headers, model, series)
+    }
+
     fn keeps_outputs(&self) -> bool {
         !matches!(self.recall, Recall::None)
     }
@@ -172,6 +183,11 @@ impl Gateway for Sidecar {
                 let body = self.core.preview(protocol, &head.headers, &letter.inbound.body, asked);
                 Prepared { body: body.map(|body| letter.sealed(body)), ..Prepared::default() }
             }
+            Purpose::Other => {
+                let letter = Letter::open(protocol, purpose, inbound);
+                let rewritten = self.core.unchanged(protocol, &letter);
+                self.prepared(protocol, &letter, rewritten, Attempt::default())
+            }
             Purpose::Generate | Purpose::Compact => {
                 self.generate(protocol, Letter::open(protocol, purpose, inbound), until).await
             }
@@ -201,7 +217,8 @@ impl Gateway for Sidecar {
         until: Deadline,
     ) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
-        if purpose == Purpose::Count || !self.core.recovers() || attempt > self.core.recover.max_attempts {
+        let may = matches!(purpose, Purpose::Generate | Purpose::Compact) && self.core.recovers();
+        if !may || attempt > self.core.recover.max_attempts {
             return None;
         }
         let letter = Letter::open(protocol, purpose, inbound);

@@ -196,8 +196,8 @@ impl<'a> Request<'a> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is there. Where there is no room and a summary is being made, waits for it a little, if it may; one
-    /// that another gateway has had made is there.
+    /// Plans with what is there. Where there is no room without a summary and one is being made, waits for it a little, if
+    /// it may; one that another gateway has had made is there.
     pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
@@ -206,7 +206,7 @@ impl<'a> Request<'a> {
         let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.track.lineage.standing(place));
         match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
-            Some(summaries) if summaries.wait(terms, place).await => plan(None),
+            Some(summaries) if summaries.wait(terms, place, outcome.needs_summary).await => plan(None),
             _ => outcome,
         }
     }
@@ -471,6 +471,7 @@ impl<'a> Request<'a> {
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         Facts {
             caller: self.caller.clone(),
+            series: None,
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,

@@ -42,6 +42,8 @@ pub(super) struct Rewritten {
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) caller: Caller,
+    /// What it is booked on where no session is known; `None`: a conversation of its own.
+    pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
@@ -105,7 +107,8 @@ impl Facts {
     /// The conversation that the request with this record is booked on.
     pub(super) fn conversation(&self, record: &str) -> String {
         let thread = self.place.as_ref().map(|place| &place.thread.conversation);
-        thread.or(self.caller.session.as_ref()).map_or_else(|| record.to_owned(), String::clone)
+        let known = thread.or(self.caller.session.as_ref()).or(self.series.as_ref());
+        known.map_or_else(|| record.to_owned(), String::clone)
     }
 }
 
@@ -160,6 +163,12 @@ impl Rewritten {
     pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
         Self::of(Facts { caller, model, why: Some(why), ..Facts::default() })
+    }
+
+    /// A request in which there is nothing to change.
+    pub(super) fn unchanged(headers: &http::HeaderMap, model: Option<String>, series: String) -> Self {
+        let (caller, state) = (lineage::caller(headers, None), State::Unchanged);
+        Self::of(Facts { caller, model, state, series: Some(series), ..Facts::default() })
     }
 
     pub(super) fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {

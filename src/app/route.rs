@@ -245,6 +245,15 @@ mod tests {
             ("POST", "/v1/messages/batches", "x-api-key", "forward anthropic /v1/messages/batches"),
             ("GET", "/v1/messages", "anthropic-version", "forward anthropic /v1/messages"),
             ("POST", "/v1/chat/completions", "", "read openai /v1/chat/completions"),
+            ("POST", "/v1/completions", "", "read openai /v1/completions"),
+            ("POST", "/v1/embeddings", "authorization", "read openai /v1/embeddings"),
+            ("GET", "/v1/embeddings", "authorization", "forward openai /v1/embeddings"),
+            (
+                "POST",
+                "/v1beta/openai/embeddings",
+                "authorization",
+                "forward gemini /v1beta/openai/embeddings",
+            ),
             ("POST", "/v1/responses", "", "read openai /v1/responses"),
             ("POST", "/v1/responses/input_tokens", "", "read openai /v1/responses/input_tokens"),
             ("POST", "/v1/responses/compact", "", "read openai /v1/responses/compact"),
@@ -366,6 +375,19 @@ mod tests {
 
     #[test]
     fn resellers() {
+        let own = "/v1/projects/p/locations/l/endpoints/7";
+        for (path, how) in [
+            (format!("{own}:generateContent"), "read"),
+            (format!("{own}:streamGenerateContent?alt=sse"), "read"),
+            (format!("{own}:countTokens"), "read"),
+            (format!("{own}:predict"), "forward"),
+            ("/v1beta1/projects/p/locations/l/endpoints/openapi/chat/completions".to_owned(), "read"),
+            ("/openai/deployments/d/chat/completions?api-version=1".to_owned(), "read"),
+            ("/openai/v1/responses?api-version=preview".to_owned(), "read"),
+        ] {
+            let routes = Routes::Single(served("up", &["gemini", "openai-chat", "openai-responses"]));
+            check(&routes, "POST", &path, "", &format!("{how} up {path}"));
+        }
         let routes = Routes::Single(served("up", &["anthropic"]));
         let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models";
         let signed = "authorization: AWS4-HMAC-SHA256 Credential=x";

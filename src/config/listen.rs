@@ -15,6 +15,8 @@ pub struct Listen {
     pub address: SocketAddr,
     /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
+    /// Names of hosts by which the books may be asked for, besides those that nobody else can have.
+    pub admin_names: Tools,
     /// Origins of web pages that may use what `upstream.NAME.headers` adds, besides those of this machine.
     pub origins: Tools,
 }
@@ -53,7 +55,19 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Listen {
         let key = if section.has("admin") { "admin" } else { "address" };
         section.problem(key, "`listen.address` and `listen.admin` are the same address", None);
     }
-    Listen { address, admin, origins: origins(section) }
+    Listen { address, admin, admin_names: admin_names(section), origins: origins(section) }
+}
+
+fn admin_names(section: &mut Section<'_, '_>) -> Tools {
+    let names = tools(section, "admin_names", Tools::default());
+    for pattern in names.patterns() {
+        // Those of addresses are asked for by anyway.
+        if pattern.contains(['/', ':', '@']) || pattern.chars().any(char::is_uppercase) {
+            let hint = "a name is that of a host, in small letters and without a port: \"books.example.com\"";
+            section.problem("admin_names", format!("no name is like {pattern:?}"), Some(hint.to_owned()));
+        }
+    }
+    names
 }
 
 fn origins(section: &mut Section<'_, '_>) -> Tools {

@@ -83,13 +83,6 @@ impl Memory {
         self.insert(chain, threads.unwrap_or_default(), thread, other.unwrap_or(decided));
     }
 
-    /// From now on nothing of a thread is edited.
-    pub(super) fn set_aside(&self, chain: Chain, known: Known) {
-        let id = known.thread.id.clone();
-        self.insert(chain, self.threads(chain).unwrap_or_default(), &id, Decided::default());
-        self.know(known);
-    }
-
     /// A history that these threads are known to have sent, and this one now.
     fn insert(&self, chain: Chain, threads: Senders, thread: &String, decided: Decided) {
         let is_known = threads.contains(thread);

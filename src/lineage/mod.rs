@@ -312,8 +312,7 @@ impl Lineage {
     /// From now on nothing of this thread is edited.
     pub fn set_aside(&self, place: &Place, now_ms: i64) {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
-        let known = Known::of(thread.clone());
-        self.memory.set_aside(place.head(), known);
+        self.memory.know(Known::of(thread.clone()));
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
     }
 

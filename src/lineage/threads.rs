@@ -41,7 +41,8 @@ impl Lineage {
         if same_session && sent + 1 == chains.len() {
             if is_new_run {
                 let thread = self.new_thread(Some(best.thread), sender)?;
-                let thread = Thread { conversation: thread.id.clone(), ..thread };
+                // That the provider refused an edit of the run before says nothing of this one.
+                let thread = Thread { conversation: thread.id.clone(), observe: false, ..thread };
                 return Ok((Known::of(thread), Relation::Fork));
             }
             return Ok((best, Relation::Retry));

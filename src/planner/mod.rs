@@ -135,6 +135,8 @@ pub struct Outcome {
     former: Option<Arc<Splice>>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
+    /// Without a summary old messages go, results of the step in progress are cut, or the prompt does not fit.
+    pub needs_summary: bool,
     /// Calls that came with this request although their results had been there, and were cleared.
     pub recalls: u32,
     /// The cache marks that are added.
@@ -154,7 +156,7 @@ impl Outcome {
         self.fresh == self.applied.len() && self.replaced.is_empty() && self.old_splice().is_none()
     }
 
-    /// Whether there is no room, or messages are dropped to make it, where a summary could stand for them.
+    /// Whether room is to be made and no summary makes it, although one could.
     pub fn lacks_summary(&self, settings: &window::Settings) -> bool {
         let gauge = self.level.and_then(|level| level.gauge);
         let is_full = gauge.is_some_and(|gauge| gauge.excess(settings) > 0);
@@ -320,6 +322,7 @@ fn old_parts(
         None if may_change && !level.defers => before.clearing(policy, recall),
         None => (None, None),
     };
+    outcome.needs_summary = may_change && before.needs_summary(change.as_ref(), policy, &level);
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
     level.reading = standing.read(level.prompt_tokens);
     outcome.recalls = standing.recalls();

@@ -70,6 +70,15 @@ impl Before<'_> {
         best.filter(|_| need.must)
     }
 
+    /// Whether something is lost to make room that a summary would stand for, or there is none with all that is done.
+    pub(super) fn needs_summary(&self, change: Option<&Change>, policy: &Policy, level: &Level) -> bool {
+        let event = change.map(|change| &change.event);
+        let loses =
+            event.is_some_and(|event| event.rung != Rung::Ready && (event.dropped > 0 || event.cut > 0));
+        let freed = event.map_or(0, |event| event.freed_bytes);
+        loses || self.need(policy, level).is_some_and(|need| need.must && freed < need.least)
+    }
+
     /// The event that clears old results before the window demands room, if that is wanted and frees enough.
     fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
         let need = self.need_from(policy.clear.trigger?, policy, level)?;

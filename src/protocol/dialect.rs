@@ -38,6 +38,8 @@ pub enum Purpose {
     Compact,
     /// The length of the prompt.
     Count,
+    /// Something that is no answer to messages, and is billed all the same: such a request leaves as it came.
+    Other,
 }
 
 /// A kind of paths.

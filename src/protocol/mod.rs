@@ -184,6 +184,11 @@ pub fn read(
         .unwrap_or(Err(Unread::Shape))
 }
 
+/// The model that a body names, whatever else is in it.
+pub fn model_of_body(body: &Bytes) -> Option<Box<str>> {
+    Document::frame(body, "").ok()?.name("model")
+}
+
 /// What stands in a path behind the last segment `before` and in front of the next `behind`.
 fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
     let (found, _) = behind_segment(path, before)?.split_once(behind)?;
@@ -319,6 +324,21 @@ mod tests {
             ],
         );
         names(&openai_chat::OpenAiChat, &[("/v1/models/m:x", None)]);
+    }
+
+    #[test]
+    fn a_body_may_name_the_model() {
+        for (body, expected) in [
+            (r#"{"model":"m","prompt":"x"}"#, Some("m")),
+            (r#"{"input":["a","b"],"model":"m\u0031"}"#, Some("m1")),
+            (r#"{"model":""}"#, None),
+            (r#"{"model":7}"#, None),
+            (r#"{"model":"a","model":"b"}"#, None),
+            (r#"["model"]"#, None),
+            ("", None),
+        ] {
+            assert_eq!(model_of_body(&Bytes::from(body)).as_deref(), expected, "{body}");
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn is_saying(name: &str) -> bool {
         name,
         "arguments"
             | "content"
+            | "embedding"
             | "encrypted_content"
             | "instructions"
             | "logprobs"

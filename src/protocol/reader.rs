@@ -1,5 +1,9 @@
 //! The common part of reading answers: framing, bounded collecting, looking up figures.
 
+use std::borrow::Cow;
+
+use serde_json::Number;
+
 use super::frames::Frames;
 use super::pruned::Value;
 use super::{Answer, AnswerReader, Framing};
@@ -191,14 +195,22 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     }
 }
 
-/// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null or no
-/// whole number.
+/// A count at a path of keys, also where it is written as `1e3`, `1000.0` or `"1000"`; `None` where it is missing, null or
+/// no whole number.
 pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     /// The largest whole number up to which floats hold all of them.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    let number = at(value, path)?.as_number()?;
+    let number = number(at(value, path)?)?;
     let float = || number.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
     number.as_u64().or_else(|| float().map(|number| number as u64))
+}
+
+/// A number, also where it stands in quotes.
+fn number<'v>(value: &'v Value<'_>) -> Option<Cow<'v, Number>> {
+    match value {
+        Value::Text(text) => text.trim().parse().ok().map(Cow::Owned),
+        other => other.as_number().map(Cow::Borrowed),
+    }
 }
 
 /// What is counted under some names of the same: the first that is no zero. Some servers have names that they do not
@@ -211,14 +223,15 @@ pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 
-/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the
-/// caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
+/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, xAI, and Perplexity, by its parts.
+/// With a key of the caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
-    let usd = |value: &Value<'_>| Money::from_usd_str(&value.as_number()?.to_string()).ok();
-    let cost = usd(figures.get("cost")?)?;
+    let usd = |value: &Value<'_>| Money::from_usd_str(&number(value)?.to_string()).ok();
+    let stated = figures.get("cost")?;
+    let cost = usd(stated.get("total_cost").unwrap_or(stated))?;
     if figures.get("is_byok") != Some(&Value::Bool(true)) {
         return Some(cost);
     }
@@ -238,7 +251,79 @@ pub(crate) fn at<'v, 'd>(value: &'v Value<'d>, path: &[&str]) -> Option<&'v Valu
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::protocol::{self, Framing};
+    use crate::usage::Tokens;
+
+    /// Numbers are read however they are written.
+    #[test]
+    fn figures_are_read_as_they_are_meant() {
+        for (written, expected) in [
+            ("12", Some(12)),
+            ("12.0", Some(12)),
+            ("1.2e1", Some(12)),
+            (r#""12""#, Some(12)),
+            (r#"" 12.0 ""#, Some(12)),
+            ("0", Some(0)),
+            (r#""0""#, Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("12.5", None),
+            ("-12", None),
+            (r#""-12""#, None),
+            (r#""""#, None),
+            (r#""12 tokens""#, None),
+            (r#""1,200""#, None),
+            ("null", None),
+            ("true", None),
+            ("[12]", None),
+        ] {
+            let text = format!(r#"{{"a":{{"b":{written}}}}}"#);
+            assert_eq!(count(&read(text.as_bytes()).unwrap(), &["a", "b"]), expected, "{written}");
+        }
+        for (written, expected) in [
+            ("0.0125", Some(12_500_000_000)),
+            (r#""0.0125""#, Some(12_500_000_000)),
+            (
+                r#"{"input_tokens_cost":0.0025,"request_cost":0.005,"total_cost":0.0125}"#,
+                Some(12_500_000_000),
+            ),
+            (r#"{"input_tokens_cost":0.0025}"#, None),
+            (r#""free""#, None),
+        ] {
+            let text = format!(r#"{{"cost":{written}}}"#);
+            let cost = stated_cost(&read(text.as_bytes()).unwrap());
+            assert_eq!(cost.map(Money::picodollars), expected, "{written}");
+        }
+    }
+
+    /// In every dialect.
+    #[test]
+    fn figures_in_quotes_are_figures() {
+        for (dialect, answer) in [
+            (
+                "anthropic",
+                r#"{"usage":{"input_tokens":"5","cache_read_input_tokens":"7","output_tokens":"3"}}"#,
+            ),
+            (
+                "openai-chat",
+                r#"{"usage":{"prompt_tokens":"12","completion_tokens":"3","prompt_tokens_details":{"cached_tokens":"7"}}}"#,
+            ),
+            (
+                "openai-responses",
+                r#"{"usage":{"input_tokens":"12","output_tokens":"3","input_tokens_details":{"cached_tokens":"7"}}}"#,
+            ),
+            (
+                "gemini",
+                r#"{"usageMetadata":{"promptTokenCount":"12","candidatesTokenCount":"3","cachedContentTokenCount":"7"}}"#,
+            ),
+        ] {
+            let mut reader = protocol::named(dialect).unwrap().answer(Framing::Document);
+            reader.push(answer.as_bytes());
+            let tokens = reader.finish().usage.map(|usage| usage.tokens);
+            let expected = Tokens { input: 5, cache_read: 7, output: 3, ..Tokens::default() };
+            assert_eq!(tokens, Some(expected), "{dialect}");
+        }
+    }
 
     #[test]
     fn what_is_broken_in_what_is_said_hides_no_figures() {

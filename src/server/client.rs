@@ -64,6 +64,17 @@ impl Client {
         !self.is_sending() && self.rest().requests > 0
     }
 
+    /// Whether no request of it is under way.
+    pub(super) fn is_resting(&self) -> bool {
+        self.rest().requests == 0
+    }
+
+    /// Whether something has come from it since its last request, and is none yet.
+    pub(super) fn has_begun(&self) -> bool {
+        let rest = self.rest();
+        rest.requests == 0 && rest.since.is_none()
+    }
+
     /// Since when nothing is under way.
     pub(super) fn resting_since(&self) -> Option<Instant> {
         self.rest().since

@@ -21,6 +21,7 @@ use super::client::Client;
 use super::exchange::Gateway;
 use super::handler::{Abandoned, Handler};
 use super::socket::Socket;
+use super::unreadable;
 
 /// Header lines accepted in a request; hyper's default is 100.
 const MAX_HEADERS: usize = 256;
@@ -84,7 +85,8 @@ pub(super) async fn serve<G: Gateway>(
         () = client.dismissed() => return,
     };
     let Ok(Ok(version)) = version else { return };
-    let stream = Socket::new(stream, Arc::clone(client), version);
+    let reply = unreadable::reply(&handler);
+    let stream = Socket::new(stream, Arc::clone(client), version, reply);
     let followed = Arc::clone(client);
     let service = service_fn(move |request: Request<Incoming>| {
         let (visit, request) = (followed.visit(), followed.follow(request));

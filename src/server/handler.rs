@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
@@ -332,7 +332,13 @@ impl<G: Gateway> Handler<G> {
         let upstream = &target.upstream;
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         tap.sent(outgoing.form);
-        self.clients.send(upstream, outgoing.request(uri, head, upstream)).await
+        let response = self.clients.send(upstream, outgoing.request(uri, head, upstream)).await?;
+        // Nothing has asked for such a coding. Without a word of it the client would take it for the body.
+        let is_told = head.version == Version::HTTP_11 || response.body().is_end_stream();
+        match headers::transfer_coding(response.headers()).filter(|_| !is_told) {
+            Some(coding) => Err(SendError::Encoded(coding)),
+            None => Ok(response),
+        }
     }
 
     fn relay(
@@ -344,6 +350,10 @@ impl<G: Gateway> Handler<G> {
     ) -> Response<Answer> {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
+        if head.status == StatusCode::NO_CONTENT {
+            // It has none, whatever a server says, and clients of HTTP/2 break where one is told (RFC 9110, 8.6).
+            head.headers.remove(CONTENT_LENGTH);
+        }
         head.headers = headers::to_client(head.headers);
         tap.response(head.status, &head.headers);
         let filter = filter.filter(|_| filtered::can_be_filtered(&mut head.headers));
@@ -373,6 +383,15 @@ impl<G: Gateway> Handler<G> {
 
     /// Answers in place of an upstream.
     fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        let refusal = self.word(head, fault);
+        let mut response = Response::new(Answer::own(refusal.body));
+        *response.status_mut() = fault.status;
+        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        response
+    }
+
+    /// What such an answer says.
+    pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
         self.stats.refusals.increment();
         let (status, message) = (fault.status.as_u16(), &fault.message);
         match fault.at_fault {
@@ -380,14 +399,10 @@ impl<G: Gateway> Handler<G> {
             Party::Upstream | Party::Gateway => tracing::warn!(status, %message, "not answered"),
         }
         let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
-        let refusal = worded.unwrap_or_else(|| Refusal {
+        worded.unwrap_or_else(|| Refusal {
             content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
             body: Bytes::from(fault.message.clone().into_owned()),
-        });
-        let mut response = Response::new(Answer::own(refusal.body));
-        *response.status_mut() = fault.status;
-        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
-        response
+        })
     }
 
     /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
@@ -450,7 +465,7 @@ fn describe(error: &SendError, target: &Target) -> Fault {
         SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
         SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
         SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
-        SendError::Connect(_) | SendError::Broken(_) | SendError::RequestBody => {
+        SendError::Connect(_) | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
             (StatusCode::BAD_GATEWAY, Party::Upstream)
         }
     };

@@ -103,9 +103,14 @@ pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
 
 /// Whether a body is encoded for its connection, in another way than in chunks.
 pub(super) fn has_transfer_coding(headers: &HeaderMap) -> bool {
+    transfer_coding(headers).is_some()
+}
+
+/// What a body is encoded with for its connection, beside chunks.
+pub(super) fn transfer_coding(headers: &HeaderMap) -> Option<String> {
     let is_plain =
         |token: &str| ["chunked", "identity"].iter().any(|plain| token.eq_ignore_ascii_case(plain));
-    tokens(headers, &TRANSFER_ENCODING).any(|token| !is_plain(token))
+    tokens(headers, &TRANSFER_ENCODING).find(|token| !is_plain(token)).map(str::to_owned)
 }
 
 /// Whether the client asks to leave HTTP/1.1 on this connection for something that is not HTTP.

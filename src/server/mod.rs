@@ -28,6 +28,7 @@ mod room;
 mod socket;
 mod stats;
 mod tap;
+mod unreadable;
 
 use std::num::NonZeroUsize;
 use std::thread;

@@ -10,6 +10,8 @@
 //! A client that is still sending when the connection ends would have it reset, and could lose the answer with that.
 //! So what it sends is read and dropped for a while, as long as it has not ended its side. Of a request that nobody
 //! wanted hyper may have read the rest unseen: a client that has long been silent is not waited for.
+//!
+//! The beginning of what becomes a request is kept, for the case that hyper can make none of it.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -25,6 +28,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::client::Client;
 use super::connection::Version;
+use super::unreadable::{self, KEPT, Reply};
 
 /// How long a client that is still sending may be silent.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -32,6 +36,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(30);
 /// How many bytes it may send.
 const LINGER_BYTES: usize = 1 << 30;
+/// Bytes that are read at a time where a request may begin, as many as hyper begins with.
+const BEGINNING: usize = 8192;
 /// Bytes that are dropped at a time.
 const PIECE: usize = 16 * 1024;
 
@@ -44,6 +50,11 @@ pub(super) struct Socket {
     heard: Instant,
     is_ended: bool,
     lingering: Option<Lingering>,
+    reply: Reply,
+    /// What has come since the last request, as far as it is kept.
+    said: Vec<u8>,
+    /// An answer that is written in place of hyper's.
+    told: Bytes,
 }
 
 /// Reads on after the end.
@@ -54,9 +65,44 @@ struct Lingering {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version) -> Self {
+    pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version, reply: Reply) -> Self {
         let (stream, heard) = (TokioIo::new(stream), Instant::now());
-        Self { stream, client, version, heard, is_ended: false, lingering: None }
+        let (said, told) = (Vec::new(), Bytes::new());
+        Self { stream, client, version, heard, is_ended: false, lingering: None, reply, said, told }
+    }
+
+    /// Reads what may begin a request, and keeps the beginning of it.
+    fn poll_beginning(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if !self.client.has_begun() {
+            self.said.clear();
+        }
+        let mut piece = [0; BEGINNING];
+        let length = buffer.remaining().min(BEGINNING);
+        let mut piece = ReadBuf::new(&mut piece[..length]);
+        ready!(Pin::new(self.stream.inner_mut()).poll_read(cx, &mut piece))?;
+        let room = KEPT - self.said.len();
+        self.said.extend(piece.filled().iter().take(room));
+        buffer.put_slice(piece.filled());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes another answer where hyper would have written one that says nothing; `None`: that is not what it is.
+    fn poll_tell(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<Result<usize, Error>>> {
+        if self.told.is_empty() {
+            let is_hypers = self.version == Version::Http1 && self.client.has_begun();
+            self.told = (self.reply)(unreadable::bare(bytes).filter(|_| is_hypers)?, &self.said);
+        }
+        while !self.told.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.told) {
+                Poll::Ready(Ok(written)) => self.told.advance(written),
+                other => return Some(other),
+            }
+        }
+        Some(Poll::Ready(Ok(bytes.len())))
     }
 
     /// Whether the client has ended its side while it waits. If not, `cx` hears of it.
@@ -107,7 +153,11 @@ impl Read for Socket {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let polled = if self.version == Version::Http1 && self.client.is_resting() {
+            self.poll_beginning(cx, buffer)
+        } else {
+            Pin::new(&mut self.stream).poll_read(cx, buffer)
+        };
         // What comes over HTTP/2 need not be of a request, and one that has begun is not lost there.
         if polled.is_ready() && self.version == Version::Http1 {
             self.client.heard();
@@ -123,6 +173,9 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
+        if let Some(told) = self.poll_tell(cx, bytes) {
+            return told;
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -131,6 +184,11 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
+        if let [piece] = pieces
+            && let Some(told) = self.poll_tell(cx, piece)
+        {
+            return told;
+        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
     }
 

@@ -60,6 +60,11 @@ pub enum SendError {
     /// The connection ended before the head of an answer.
     #[error("the connection broke before an answer: {0}")]
     Broken(String),
+    /// Its body is encoded for the connection that it came by, and the next one has no words for that.
+    #[error(
+        "its answer came with `Transfer-Encoding: {0}`, and the client speaks a version of HTTP that has none"
+    )]
+    Encoded(String),
     /// The body of the request ended in an error.
     #[error("the request ended early")]
     RequestBody,

@@ -46,7 +46,10 @@ impl Recorded {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
         let config = |admin: &str| {
-            format!("[listen]\nadmin = '{admin}'\n[state]\ndir = '{}/state'\n", home.path().display())
+            format!(
+                "[listen]\nadmin = '{admin}'\nadmin_names = ['*.own.example']\n[state]\ndir = '{}/state'\n",
+                home.path().display()
+            )
         };
         let gateway = Gateway::start(home.path(), &config("off"), &upstream.url());
         for (about, client, results) in REQUESTS {
@@ -192,6 +195,10 @@ fn who_may_see_what() {
         (&[("host", "10.0.0.7:8788")], all),
         (&[("host", "plimsoll:8788")], probes),
         (&[("host", "rebound.example:8788")], probes),
+        // The user has named it.
+        (&[("host", "laptop.own.example:8788")], all),
+        (&[("host", "laptop.own.example"), ("origin", "https://laptop.own.example")], all),
+        (&[("host", "laptop.own.example"), ("origin", "https://rebound.example")], embedded),
         (&[("host", "rebound.example:8788"), ("origin", "http://rebound.example:8788")], probes),
         (&[("host", "")], probes),
         (&[("origin", &*origin), ("sec-fetch-site", "same-origin")], all),
@@ -208,7 +215,7 @@ fn who_may_see_what() {
             assert_eq!(found, status, "{path} {headers:?}: {body}");
             assert!(!head.to_lowercase().contains("access-control"), "{path}: {head}");
             if found == 403 {
-                assert!(body.contains("asked by a ") && body.len() < 120, "{path}: {body}");
+                assert!(body.contains("asked by a ") && body.len() < 160, "{path}: {body}");
             }
         }
     }

@@ -91,6 +91,72 @@ fn what_others_keep_without_marks_is_no_saving() {
     assert_eq!(records(home.path())[1]["counterfactual"]["tokens"]["cache_read"], 2000);
 }
 
+/// What has no messages is billed all the same. It leaves as it came, and is booked with others of its kind and day, or on
+/// its session.
+#[test]
+fn what_has_no_messages_is_booked() {
+    const TEXT: &str = r#"{ "model": "gpt-3.5-turbo-instruct", "prompt": ["Say"], "stream": false }"#;
+    const STREAM: &str = r#"{"model":"gpt-3.5-turbo-instruct","prompt":"Say","stream":true}"#;
+    const EMBED: &str = r#"{"model":"text-embedding-3-small","input":[{"role":"user","content":"Say"}]}"#;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let body = request.text();
+        let choice = json!({"text": "hi", "index": 0, "finish_reason": "stop"});
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+        let embedded = json!({"object": "embedding", "index": 0, "embedding": [0.1, 0.2]});
+        let answer = match &*body {
+            EMBED => json!({"object": "list", "data": [embedded], "model": "text-embedding-3-small",
+                "usage": {"prompt_tokens": 8, "total_tokens": 8}})
+            .to_string(),
+            STREAM => {
+                let said = json!({"id": "c", "choices": [choice]});
+                let end = json!({"id": "c", "choices": [], "usage": usage});
+                format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n")
+            }
+            _ => json!({"id": "c", "choices": [choice], "usage": usage}).to_string(),
+        };
+        (200, answer)
+    });
+    let config = format!(
+        "{CONFIG}[prices.model.'gpt-3.5-turbo-instruct']\ninput = 1.5\noutput = 2.0\n\
+         [prices.model.'text-embedding-3-small']\ninput = 0.02\noutput = 0\n"
+    );
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let asked = [
+        ("/v1/completions", &[][..], TEXT, "completions-", 10, 5, 25_000_000),
+        ("/v1/completions", &[], STREAM, "completions-", 10, 5, 25_000_000),
+        ("/openai/deployments/d/embeddings/?v=1", &[], EMBED, "embeddings-", 8, 0, 160_000),
+        ("/v1/embeddings", &[("x-session-id", "mine")], EMBED, "mine", 8, 0, 160_000),
+    ];
+    for (path, headers, body, ..) in asked {
+        assert_eq!(gateway.post(path, headers, body).0, 200, "{path}");
+    }
+    gateway.stop();
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!(sent, asked.map(|(_, _, body, ..)| body.to_owned()));
+    let mut records = records(home.path());
+    records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
+    assert_eq!(records.len(), asked.len());
+    for (record, (path, _, body, conversation, input, output, cost)) in records.iter().zip(asked) {
+        let found = record["conversation"].as_str().unwrap();
+        let day = record["time"].as_str().unwrap().split('T').next().unwrap();
+        let expected =
+            if conversation.ends_with('-') { conversation.to_owned() + day } else { conversation.to_owned() };
+        assert_eq!(found, expected, "{path}");
+        let model: Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&record["model_asked"], &record["model"]), (&model["model"], &model["model"]), "{path}");
+        assert_eq!(
+            (prompt(&record["tokens"]), &record["tokens"]["output"]),
+            (input, &json!(output)),
+            "{path}"
+        );
+        assert_eq!(record["cost"]["total"], cost, "{path}");
+        assert_eq!((&record["edits"]["state"], &record["net_saved"]), (&json!("unchanged"), &json!(0)));
+        assert_eq!(record["output_is_lower_bound"], json!(false), "{path}");
+        assert_eq!(record["thread"], Value::Null);
+    }
+}
+
 /// More than a busy gateway is asked while a disk stalls.
 #[test]
 fn what_is_answered_while_nothing_can_be_written_is_booked() {

@@ -122,3 +122,59 @@ fn a_recording_is_played_as_it_was_sent() {
         assert!(run(home.path(), &["replay", "-c", "read.toml", &log]).err.contains("line 2"));
     }
 }
+
+/// A conversation of an agent that calls a tool, as far as `count` results are there.
+fn chat(count: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for at in 0..count {
+        let id = format!("call_{at}");
+        let lines: Vec<String> =
+            (0..700).map(|line| format!("line {line} of step {at}: {}", line * 7919 % 1009)).collect();
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": "run", "arguments": "{}"}}]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": lines.join("\n")}));
+    }
+    json!({"model": "gpt-4", "messages": messages}).to_string()
+}
+
+/// What would have been longer than the model's window without the gateway is left out by the books and by a replay alike:
+/// what they say was saved is the same.
+#[test]
+fn what_would_not_have_fitted_is_in_no_sum() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let usage = json!({"prompt_tokens": request.body.len() / 5, "completion_tokens": 7});
+        let choice =
+            json!({"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"});
+        (200, json!({"id": "c", "model": "gpt-4", "choices": [choice], "usage": usage}).to_string())
+    });
+    let config = format!(
+        "[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n[ledger]\nrecord = 'full'\n[truncate]\nmax_bytes = '2KiB'\n\
+         [clear]\nenabled = false\n",
+        home.path().display()
+    );
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    for count in 0..6 {
+        assert_eq!(gateway.post("/v1/chat/completions", &[("x-session-id", "s")], &chat(count)).0, 200);
+    }
+    gateway.stop();
+    fs::write(home.path().join("read.toml"), config).unwrap();
+    let log = home.path().join("conversations/s.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let left_out = records.iter().filter(|record| record["counterfactual"].is_null()).count();
+    assert!((2..5).contains(&left_out), "{left_out}");
+    let nets = records.iter().filter_map(|record| record["net_saved"].as_i64());
+    let saved = nets.sum::<i64>() as f64 / 1e12;
+
+    let log = log.display().to_string();
+    let played = printed(home.path(), &["replay", "--json", "-c", "read.toml", &log]);
+    let total = &played["total"];
+    assert_eq!((&total["requests"], &total["beyond_window"]), (&json!(6), &json!(left_out)));
+    assert_eq!(total["tokens"]["gateway"]["output"], json!(7 * (6 - left_out)));
+    let usd = |side: &str| total[side].as_f64().unwrap();
+    let spared = usd("direct_usd") - usd("gateway_usd");
+    assert!(saved > 0.0 && (spared / saved - 1.0).abs() < 0.01, "{spared} and {saved}");
+    let said = run(home.path(), &["replay", "-c", "read.toml", &log]).out;
+    assert!(said.contains("longer than the window without the gateway"), "{said}");
+}

@@ -177,11 +177,12 @@ impl Summaries {
         splice_of(&*self.newest(terms, place)?, conversation, place, &terms.layout)
     }
 
-    /// Whether there may be a summary now, for a history that has no room left: waits for the one that is being made, no
-    /// longer than is allowed, and takes over what another gateway has had made. It must be looked up.
-    pub(super) async fn wait(&self, terms: &Terms, place: &Place) -> bool {
+    /// Whether there may be a summary now, for a history that has no room left: where there is none without, waits for the
+    /// one that is being made, no longer than is allowed; takes over what another gateway has had made. It must be looked
+    /// up.
+    pub(super) async fn wait(&self, terms: &Terms, place: &Place, is_needed: bool) -> bool {
         let thread = &place.thread.id;
-        if !terms.max_wait.is_zero() && self.summarizer.is_running(thread) {
+        if is_needed && !terms.max_wait.is_zero() && self.summarizer.is_running(thread) {
             self.summarizer.wait(thread, terms.max_wait).await;
             return true;
         }

@@ -72,6 +72,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
             output: output_tokens(transcript, request),
             scale: Scale::Bytes(BYTES_PER_TOKEN),
             assumed: BYTES_PER_TOKEN,
+            counted: None,
             answered: true,
             hidden: header.hidden_prefix_tokens_est,
             recall: &elsewhere,
@@ -177,19 +178,20 @@ impl Play<'_> {
         }
         let Some(thread) = self.threads.get_mut(name) else { return Ok(None) };
         let priced = priced(&mut self.sessions, self.setting, record)?;
-        let billed = record.prompt_tokens().unwrap_or(0);
+        let counted = record.prompt_tokens();
         let asked = Asked {
             sent: record.prior as usize,
             now_ms: at_ms,
             output: record.tokens.map_or(0, |tokens| tokens.output),
-            scale: priced.session.scale(&sent, billed).unwrap_or(Scale::Bytes(BYTES_PER_TOKEN)),
+            scale: priced.session.scale(&sent, counted.unwrap_or(0)).unwrap_or(Scale::Bytes(BYTES_PER_TOKEN)),
             assumed: priced.learned.value(),
+            counted,
             answered: record.status.is_some_and(|status| (200..300).contains(&status)),
             hidden: None,
             recall: self.setting.recall,
         };
         let edited = priced.session.request(&came, &asked, thread, &mut self.tally);
-        if let Some(tokens) = record.prompt_tokens().filter(|tokens| *tokens > 0) {
+        if let Some(tokens) = counted.filter(|tokens| *tokens > 0) {
             thread.measured = Some((record.messages as usize, tokens));
             priced.learned.learn(sent.len() as u64, tokens);
         } else {

@@ -31,6 +31,9 @@ JSON:
     events           changes of old parts, by reason
     invalid          edited requests that the provider would refuse, although it accepts the original
     untouched        requests that could not be read or proved, and went as they came
+    beyond_window    requests of a gateway's recording that were answered, and are longer than the model's window as they
+                     came: nobody knows what would have become of them without the gateway. They are in no sum of money or
+                     tokens
     prefixes_broken  {direct, gateway}: requests that did not go on where the one before ended
     calls            tool calls
     quoting          calls that quote an earlier result
@@ -76,6 +79,7 @@ pub(super) struct Figures {
     pub(super) events: BTreeMap<&'static str, u64>,
     pub(super) invalid: u64,
     pub(super) untouched: u64,
+    pub(super) beyond_window: u64,
     pub(super) prefixes_broken: Both<u64>,
     pub(super) calls: u64,
     pub(super) quoting: u64,
@@ -129,6 +133,7 @@ impl Report {
             events: played.tally.events,
             invalid: played.tally.invalid,
             untouched: played.tally.untouched,
+            beyond_window: played.tally.beyond_window,
             prefixes_broken: Both { direct: played.direct.broken, gateway: played.gateway.broken },
             calls: played.counts.calls,
             quoting: played.counts.quoting,
@@ -155,6 +160,7 @@ impl Total {
         }
         sum.invalid += file.invalid;
         sum.untouched += file.untouched;
+        sum.beyond_window += file.beyond_window;
         sum.prefixes_broken.direct += file.prefixes_broken.direct;
         sum.prefixes_broken.gateway += file.prefixes_broken.gateway;
         sum.calls += file.calls;
@@ -245,6 +251,11 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes.push(format!("calls that quote what was not sent any more: {lost}"));
     for (reason, count) in &figures.events {
         notes.push(format!("events, {reason}: {}", figures::count(*count)));
+    }
+    if figures.beyond_window > 0 {
+        let requests = figures::counted(figures.beyond_window, "request", "requests");
+        notes
+            .push(format!("{requests} longer than the window without the gateway: not in the sums of money"));
     }
     if figures.unreadable > 0 {
         let lines = figures::counted(figures.unreadable, "line", "lines");

@@ -26,6 +26,8 @@ pub(super) struct Tally {
     pub(super) invalid: u64,
     /// Requests that could not be read, or whose edits could not be proved: sent as they came.
     pub(super) untouched: u64,
+    /// Requests that are on neither bill: the model takes no prompt that is as long as theirs was when it came.
+    pub(super) beyond_window: u64,
 }
 
 /// What a request is, beside its body.
@@ -38,6 +40,8 @@ pub(super) struct Asked<'a> {
     /// What a token of its prompt is billed for, and what one was taken for when it was planned.
     pub(super) scale: Scale,
     pub(super) assumed: f64,
+    /// What the provider counted for the prompt that was sent, where a gateway recorded that.
+    pub(super) counted: Option<u64>,
     /// It was answered: what is refused is not billed.
     pub(super) answered: bool,
     /// Tokens of instructions and tools that the recording lacks.
@@ -156,9 +160,15 @@ impl<'a> Session<'a> {
         if asked.answered {
             let Asked { scale, output, now_ms, .. } = *asked;
             let billed = Billed { scale, hidden, output, now_ms };
-            self.direct.send(&prompt, billed, &mut thread.direct);
+            let direct = self.direct.send(&prompt, billed, &mut thread.direct);
             let sent = edited.as_ref().map(|edited| self.protocol.prompt(edited));
-            self.gateway.send(sent.as_ref().unwrap_or(&prompt), billed, &mut thread.gateway);
+            let gateway = self.gateway.send(sent.as_ref().unwrap_or(&prompt), billed, &mut thread.gateway);
+            if self.is_refused(asked, &direct) {
+                tally.beyond_window += 1;
+            } else {
+                self.direct.book(direct);
+                self.gateway.book(gateway);
+            }
         }
         if let Some(edited) = &edited {
             let refused = self.protocol.valid(edited).is_err() && self.protocol.valid(&original).is_ok();
@@ -168,6 +178,13 @@ impl<'a> Session<'a> {
         thread.last_ms = asked.now_ms;
         thread.measured = Some((original.messages.len(), self.gateway.last_prompt()));
         edited.map(|edited| edited.body)
+    }
+
+    /// Whether a prompt would be refused as it came, where what was sent in its place was not: nobody knows what the client
+    /// would have done then. Where even what was sent is longer than the window, that is another than the list says.
+    fn is_refused(&self, asked: &Asked<'_>, direct: &Bill) -> bool {
+        let counted = asked.counted.zip(self.facts.window);
+        counted.is_some_and(|(counted, window)| (counted..direct.tokens.prompt()).contains(&window))
     }
 
     /// Notes what is known of the world, for the gate.

@@ -74,22 +74,29 @@ impl Side {
         self.last_prompt
     }
 
-    /// Bills a prompt and its answer.
-    pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) {
+    /// Sends a prompt, and tells what is billed for it and its answer. It stands on no bill yet.
+    pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) -> Bill {
         let mut shape = prompt.shape(billed.scale);
         if billed.hidden > 0 {
             shape.blocks.insert(0, Block { key: 0, tokens: billed.hidden, mark: None });
         }
         let tokens = self.cache.observe(0, &shape, billed.now_ms).with_output(billed.output, 0);
-        self.bill.tokens += tokens;
         self.last_prompt = tokens.prompt();
         let usage = Usage { tokens, ..Usage::default() };
         let lines = self.price.as_ref().and_then(|price| cost(&usage, price));
-        let add = |sum: Option<Money>, more: Option<Money>| sum.zip(more).map(|(sum, more)| sum + more);
-        self.bill.output = add(self.bill.output, lines.map(|lines| lines.output));
-        self.bill.prompts = add(self.bill.prompts, lines.map(|lines| lines.total() - lines.output));
         let keys: Vec<u128> = shape.blocks.iter().map(|block| block.key).collect();
-        self.bill.broken += u64::from(!keys.starts_with(&last.0));
+        let broken = u64::from(!keys.starts_with(&last.0));
         last.0 = keys;
+        Bill {
+            prompts: lines.map(|lines| lines.total() - lines.output),
+            output: lines.map(|lines| lines.output),
+            tokens,
+            broken,
+        }
+    }
+
+    /// Puts something on the bill.
+    pub(super) fn book(&mut self, bill: Bill) {
+        self.bill = self.bill.and(bill);
     }
 }

@@ -65,6 +65,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "2: `listen.origins`: no origin is like \"app.test\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"\n2: `listen.origins`: no origin is like \"https://app.test/\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"",
     ),
     (
+        "[listen]\nadmin_names = ['books.lan', '*.ts.net', 'laptop', 'books.lan:8788', 'http://books.lan', 'Books.lan']",
+        "2: `listen.admin_names`: no name is like \"books.lan:8788\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"\n2: `listen.admin_names`: no name is like \"http://books.lan\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"\n2: `listen.admin_names`: no name is like \"Books.lan\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"",
+    ),
+    (
         "listen.origins = ['[', 5]",
         "1: `listen.origins[0]`: \"[\" is no pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got an integer",
     ),

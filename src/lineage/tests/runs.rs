@@ -81,3 +81,49 @@ fn what_was_decided_about_first_words_holds_for_the_next_run() {
     assert_eq!(texts(&next), ["0:cut"]);
     assert_ne!(next.thread.conversation, place.thread.conversation);
 }
+
+/// That the provider refused an edit of one run says nothing of the next; it holds for whatever goes on with that run.
+#[test]
+fn a_new_run_is_not_left_alone_for_the_one_before() {
+    for (first, minutes, request, expected) in [
+        ("u:goal", 60, "u:goal", false),
+        ("u:goal c1 r1", 60, "u:goal", false),
+        ("u:goal", 59, "u:goal", true),
+        ("u:goal c1 r1", 60, "u:goal c1 r1", true),
+        ("u:goal c1 r1", 60, "u:goal c1 r1 a u", true),
+        ("u:goal c1 r1", 60, "u:goal c2 r2", true),
+    ] {
+        for restarts in [false, true] {
+            let (mut desk, nobody) = (Desk::new(), Caller::default());
+            send(&desk, &nobody, 0, "u:goal");
+            let place = send(&desk, &nobody, 0, first);
+            desk.lineage.set_aside(&place, 0);
+            desk.commit(Batch::default());
+            if restarts {
+                desk = desk.restarted();
+            }
+            let place = send(&desk, &nobody, minutes * MINUTE_MS, request);
+            let case = format!("{request} {minutes} minutes after {first}, restarted: {restarts}");
+            assert_eq!(place.thread.observe, expected, "{case}");
+            let next = send(&desk, &nobody, minutes * MINUTE_MS + 1, &format!("{request} c9 r9"));
+            assert_eq!(next.thread.observe, expected, "what goes on from {case}");
+        }
+    }
+}
+
+/// What was decided about first words holds for the next run also where an edit of the first was refused, and whether
+/// the gateway remembers that or reads it.
+#[test]
+fn a_refusal_changes_nothing_of_what_was_decided() {
+    for restarts in [false, true] {
+        let (mut desk, nobody) = (Desk::new(), Caller::default());
+        let first = talk("r1:report");
+        let place = desk.send(&nobody, &first, &[decided(&first, 0, "cut")]);
+        desk.lineage.set_aside(&place, 0);
+        desk.commit(Batch::default());
+        if restarts {
+            desk = desk.restarted();
+        }
+        assert_eq!(texts(&send(&desk, &nobody, NIGHT_MS, "r1:report")), ["0:cut"], "restarted: {restarts}");
+    }
+}

@@ -2,7 +2,9 @@
 
 mod epochs;
 pub(super) mod events;
+mod losses;
 mod reasoning;
+mod room;
 mod splices;
 
 use std::cell::RefCell;

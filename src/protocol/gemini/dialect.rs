@@ -11,6 +11,10 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new(":generateContent", Generate).within("/models/"),
         Path::new(":streamGenerateContent", Generate).within("/models/"),
         Path::new(":countTokens", Count).within("/models/"),
+        // Vertex: models that are tuned, or deployed, for one's own.
+        Path::new(":generateContent", Generate).within("/endpoints/"),
+        Path::new(":streamGenerateContent", Generate).within("/endpoints/"),
+        Path::new(":countTokens", Count).within("/endpoints/"),
         // Code Assist: Google's own clients with a login.
         Path::new("/v1internal:generateContent", Generate),
         Path::new("/v1internal:streamGenerateContent", Generate),

@@ -1,8 +1,10 @@
 //! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
 //!
 //! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds. What
-//! stands in a chunk as usage goes before what else stands there. Gateways in front of other dialects tell what was
-//! written to the cache by their names, as a part of the prompt.
+//! stands in a chunk as usage goes before what else stands there; what stands in a choice is of that choice. Gateways in
+//! front of other dialects tell what was written to the cache by their names, as a part of the prompt.
+
+use std::collections::BTreeMap;
 
 use memchr::memmem;
 
@@ -20,6 +22,8 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Completion {
     answer: Answer,
     usage: Partial,
+    /// What each choice states of itself, by its number.
+    inside: BTreeMap<u64, Partial>,
 }
 
 impl Completion {
@@ -34,12 +38,14 @@ impl Completion {
             let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
             self.answer.error = message.or_else(|| Some(error.to_string()));
         }
+        // MiniMax's are no refusals by their status.
+        if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
+            self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));
+        }
         let choices = document.get("choices").map(Value::items).unwrap_or_default();
-        // Moonshot states them inside the last choice. What stands at the top goes before it.
-        let is_at_the_top = document.get("usage").is_some_and(Value::is_object);
-        let inside = choices.iter().filter(|_| !is_at_the_top).filter_map(|choice| choice.get("usage"));
-        if let Some(figures) = inside.into_iter().find(|figures| figures.is_object()) {
-            self.usage.fold(usage(figures));
+        // Moonshot states them inside the last chunk of each choice. What stands at the top goes before it.
+        if !document.get("usage").is_some_and(Value::is_object) {
+            self.take_inside(choices);
         }
         for choice in choices {
             self.usage.unpriced.extend(charges(choice));
@@ -58,6 +64,23 @@ impl Completion {
             if let Some(figures) = at(document, path).filter(|figures| figures.is_object()) {
                 self.usage.fold(usage(figures));
             }
+        }
+    }
+}
+
+impl Completion {
+    /// Takes what choices state of themselves: each has an answer of its own to one prompt.
+    fn take_inside(&mut self, choices: &[Value<'_>]) {
+        let mut is_stated = false;
+        for choice in choices {
+            if let Some(figures) = choice.get("usage").filter(|figures| figures.is_object()) {
+                let number = count(choice, &["index"]).unwrap_or(0);
+                self.inside.entry(number).or_default().fold(usage(figures));
+                is_stated = true;
+            }
+        }
+        if is_stated {
+            self.usage.fold(together(self.inside.values()));
         }
     }
 }
@@ -82,6 +105,13 @@ impl Fold for Completion {
 
     fn whole(&mut self, document: &Value<'_>) {
         self.take(document);
+        // A list of embeddings is whole, and all that is counted is its prompt.
+        if document.get("data").is_some_and(|data| data.as_list().is_some()) {
+            self.answer.complete = true;
+            if self.usage.prompt.is_some() || self.usage.total.is_some() {
+                self.usage.output.get_or_insert(0);
+            }
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -163,6 +193,27 @@ fn usage(figures: &Value<'_>) -> Partial {
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..counts(prompt, cached, written, output)
     }
+}
+
+/// What choices come to, of which each states its own answer.
+fn together<'p>(choices: impl Iterator<Item = &'p Partial>) -> Partial {
+    choices.cloned().reduce(|one, other| sum(&one, other)).unwrap_or_default()
+}
+
+fn sum(one: &Partial, other: Partial) -> Partial {
+    let both = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+    let reasoning = match (one.reasoning, other.reasoning) {
+        (Some(Reasoning::Inside(one)), Some(Reasoning::Inside(other))) => {
+            Some(Reasoning::Inside(one.saturating_add(other)))
+        }
+        (Some(Reasoning::Inside(one) | Reasoning::Beside(one)), Some(Reasoning::Beside(other)))
+        | (Some(Reasoning::Beside(one)), Some(Reasoning::Inside(other))) => {
+            Some(Reasoning::Beside(one.saturating_add(other)))
+        }
+        (one, other) => one.or(other),
+    };
+    // The total of one has a prompt in it that the other has as well.
+    Partial { output: both(one.output, other.output), total: None, reasoning, ..other }
 }
 
 /// What llama.cpp's server says beside the end of a stream, also unasked: tokens with their times.
@@ -360,6 +411,79 @@ mod tests {
             let text = format!("data: {{\"id\":\"c\",\"choices\":[]}}\n\ndata: {chunk}\n\ndata: [DONE]\n\n");
             let tokens = answer(Framing::Events, &text).usage.unwrap().tokens;
             assert_eq!((tokens.prompt(), tokens.output), (expected, 5), "{chunk}");
+        }
+    }
+
+    /// Several answers to one prompt, each with figures of its own.
+    #[test]
+    fn each_choice_may_state_its_own_figures() {
+        let choice = |index: u32, output: u32| {
+            format!(
+                r#"{{"index":{index},"finish_reason":"stop","usage":{{"prompt_tokens":9,"completion_tokens":{output},"total_tokens":{},"completion_tokens_details":{{"reasoning_tokens":2}}}}}}"#,
+                9 + output
+            )
+        };
+        let chunk = |choices: &[String]| format!(r#"{{"choices":[{}]}}"#, choices.join(","));
+        for (chunks, output, reasoning) in [
+            (vec![chunk(&[choice(0, 5)])], 5, 2),
+            (vec![chunk(&[choice(0, 5)]), chunk(&[choice(1, 7)])], 12, 4),
+            (vec![chunk(&[choice(0, 5), choice(1, 7), choice(2, 7)])], 19, 6),
+            // The last figures of each hold.
+            (vec![chunk(&[choice(1, 3)]), chunk(&[choice(0, 5)]), chunk(&[choice(1, 7)])], 12, 4),
+            // So do those of all.
+            (
+                vec![
+                    chunk(&[choice(0, 5)]),
+                    r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":13}}"#.to_owned(),
+                ],
+                13,
+                2,
+            ),
+        ] {
+            let event = |chunk: &String| format!("data: {chunk}\n\n");
+            let text: String = chunks.iter().map(event).collect();
+            let tokens = answer(Framing::Events, &text).usage.unwrap().tokens;
+            assert_eq!((tokens.prompt(), tokens.output, tokens.reasoning), (9, output, reasoning), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_may_stand_elsewhere() {
+        for (text, expected) in [
+            (
+                r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#,
+                Some("insufficient balance"),
+            ),
+            (r#"{"choices":null,"base_resp":{"status_code":1008}}"#, Some(r#"{"status_code":1008}"#)),
+            (r#"{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":""}}"#, None),
+        ] {
+            assert_eq!(answer(Framing::Document, text).error.as_deref(), expected, "{text}");
+        }
+    }
+
+    /// Texts alone, and embeddings of them.
+    #[test]
+    fn answers_without_messages() {
+        const LIST: &str = r#""object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1,-2e-3]}],"model":"e""#;
+        for (text, expected) in [
+            (
+                r#"{"id":"c","object":"text_completion","choices":[{"text":"x","index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}"#.to_owned(),
+                Some((9, 5)),
+            ),
+            (
+                "data: {\"id\":\"c\",\"object\":\"text_completion\",\"choices\":[{\"text\":\"x\",\"index\":0,\"finish_reason\":null}],\"usage\":null}\n\n\
+                 data: {\"id\":\"c\",\"choices\":[{\"text\":\"\",\"index\":0,\"finish_reason\":\"stop\"}]}\n\n\
+                 data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n".to_owned(),
+                Some((9, 5)),
+            ),
+            (format!(r#"{{{LIST},"usage":{{"prompt_tokens":9,"total_tokens":9}}}}"#), Some((9, 0))),
+            (format!(r#"{{{LIST},"usage":{{"total_tokens":9}}}}"#), Some((9, 0))),
+            (format!("{{{LIST}}}"), None),
+        ] {
+            let answer = answer(Framing::Document, &text);
+            let usage = answer.usage.filter(|usage| !usage.prompt_is_unknown && !usage.output_is_unknown);
+            let tokens = usage.map(|usage| (usage.tokens.prompt(), usage.tokens.output));
+            assert_eq!((tokens, answer.complete), (expected, true), "{text}");
         }
     }
 

@@ -150,6 +150,18 @@ async fn that_end_with_the_connection_end_well() {
     assert_eq!(client.chunked().await, b"all of it");
 }
 
+/// Nor has HTTP/1.0 a word for what a body is encoded with for its connection.
+#[tokio::test]
+async fn encoded_for_their_connection_are_none_to_old_clients() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.0\r\nhost: me\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n").await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.0 502 "), "{head}");
+}
+
 /// What comes in chunks is read as such, of whatever version it says that it is.
 #[tokio::test]
 async fn of_old_upstreams_are_whole_in_chunks() {

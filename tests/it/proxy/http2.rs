@@ -114,6 +114,51 @@ async fn have_their_bodies_read_and_edited() {
     }
 }
 
+/// What an upstream of HTTP/1.1 may say of an answer, and what of that HTTP/2 has words for: status, lines, body.
+#[tokio::test]
+async fn are_told_what_their_version_has_words_for() {
+    const NONE: &[(&str, &str)] = &[];
+    const ENCODED: &str = "/v1/x Upstream: upstream `test` (http://HOST): its answer came with `Transfer-Encoding: \
+                           gzip`, and the client speaks a version of HTTP that has none";
+    for (method, answer, status, lines, body) in [
+        ("GET", "304 Not Modified\r\netag: e\r\n", 304, &[("etag", "e")][..], ""),
+        // The length of what has not changed, and of what was not asked for.
+        ("GET", "304 Not Modified\r\ncontent-length: 12\r\n", 304, &[("content-length", "12")], ""),
+        ("HEAD", "200 OK\r\ncontent-length: 12\r\n", 200, &[("content-length", "12")], ""),
+        ("GET", "304 Not Modified\r\ntransfer-encoding: chunked\r\n", 304, NONE, ""),
+        ("GET", "304 Not Modified\r\ntransfer-encoding: gzip, chunked\r\n", 304, NONE, ""),
+        // There is none of what has no body, whatever is said.
+        ("GET", "204 No Content\r\ncontent-length: 5\r\n", 204, NONE, ""),
+        ("GET", "204 No Content\r\ncontent-length: 0\r\n", 204, NONE, ""),
+        ("GET", "200 OK\r\ntransfer-encoding: identity, chunked\r\n\r\n2\r\nok\r\n0\r\n", 200, NONE, "ok"),
+        ("GET", "200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n", 502, NONE, ENCODED),
+        ("GET", "200 OK\r\ntransfer-encoding: gzip\r\n", 502, NONE, ENCODED),
+    ] {
+        let upstream = TestUpstream::bind().await;
+        let proxy = Proxy::start(TestGateway::forwarding(upstream.url()));
+        let mut tasks = JoinSet::new();
+        let mut client = connect(&proxy, &mut tasks).await;
+        let asked = Request::builder().method(method).uri("http://me/v1/x?y=1");
+        let answered = client.send_request(asked.body(Full::default().boxed_unsync()).unwrap());
+        let play = async {
+            let mut server = upstream.accept().await;
+            server.head().await;
+            server.send(format!("HTTP/1.1 {answer}\r\n")).await;
+            server
+        };
+        let (answered, _server) = within(async { tokio::join!(answered, play) }).await;
+        let answered = answered.unwrap_or_else(|error| panic!("{answer}: {error:?}"));
+        assert_eq!(answered.status(), status, "{answer}");
+        if status != 502 {
+            let told =
+                answered.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
+            assert_eq!(told.collect::<Vec<_>>(), lines, "{answer}");
+        }
+        let expected = body.replace("HOST", &upstream.address().to_string());
+        assert_eq!(read_all(answered.into_body()).await, expected, "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn stream_bodies_of_unknown_length() {
     let upstream = TestUpstream::bind().await;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::gateway::TestGateway;
-use super::wire::TestUpstream;
+use super::wire::{Closing, TestUpstream};
 use super::{Proxy, stage};
 
 /// Sends `request` and compares what arrives. `{host}` stands for the upstream's address.
@@ -130,4 +130,53 @@ async fn are_told_to_continue() {
     client.send("hi").await;
     let (head, body) = upstream.accept().await.message().await;
     assert_eq!((head.contains("xpect"), body.as_slice()), (false, &b"hi"[..]));
+}
+
+/// What hyper cannot read is refused in the caller's dialect, with what is wrong.
+#[tokio::test]
+async fn that_cannot_be_read_are_refused_with_a_reason() {
+    const WRONG: &str = "which has to be written as";
+    let proxy = Proxy::start(TestGateway::forwarding("http://127.0.0.1:1"));
+    for (request, status, expected) in [
+        (
+            "GET /v1/<m>?q HTTP/1.1\r\nhost: me\r\n\r\n",
+            "400 Bad Request",
+            format!("/v1/%3Cm%3E Client: the path holds `<`, {WRONG} `%3C`"),
+        ),
+        (
+            "POST /x?a=>b HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}",
+            "400 Bad Request",
+            format!("/x Client: the path holds `>`, {WRONG} `%3E`"),
+        ),
+        (
+            "GET /x HTTP/1.1\r\nhost: me\r\nx\r\n\r\n",
+            "400 Bad Request",
+            "/x Client: this is no request of HTTP".to_owned(),
+        ),
+        (
+            "GET /x HTTP/7.1\r\nhost: me\r\n\r\n",
+            "400 Bad Request",
+            "/x Client: this is no request of HTTP".to_owned(),
+        ),
+        ("HEAD /< HTTP/1.1\r\nhost: me\r\n\r\n", "400 Bad Request", String::new()),
+    ] {
+        let mut client = proxy.client().await;
+        client.send(request).await;
+        let head = client.head().await;
+        let begins = format!("HTTP/1.1 {status}\r\ncontent-type: text/x-refusal\r\nconnection: close\r\n");
+        assert!(head.starts_with(&begins), "{head}");
+        client.expect(&expected).await;
+        assert_eq!(client.closed().await, Closing::Finished, "{request}");
+    }
+}
+
+/// An upstream that says nothing is passed on as it is.
+#[tokio::test]
+async fn that_are_refused_without_a_word_by_an_upstream_are_so() {
+    let (_proxy, upstream, mut client) = stage().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\nconnection: close\r\n\r\n").await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    client.expect("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
 }

@@ -1,0 +1,63 @@
+//! What conversations that just grow may lose by events for the money's sake, wherever they end.
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::events::{Thread, policy, talk, words};
+use crate::strategy::gate::Reason;
+
+/// Words of a talk that grows: results of any size, and turns.
+fn lives() -> impl Strategy<Value = Vec<Vec<String>>> {
+    let request = prop_oneof![
+        6 => (50_usize..8000).prop_map(|size| vec![size.to_string()]),
+        1 => (50_usize..8000, 50_usize..8000).prop_map(|(a, b)| vec![a.to_string(), b.to_string()]),
+        2 => Just(words("a u")),
+    ];
+    prop::collection::vec(request, 5..60)
+}
+
+fn busy(alpha: f64, loss: f64, kind: clear::Policy) -> Policy {
+    let mut policy = policy(Reason::BreakEven);
+    policy.clear.patience = alpha;
+    policy.clear.most_loss = loss;
+    policy.clear.policy = kind;
+    policy
+}
+
+const KINDS: &[clear::Policy] = &[clear::Policy::Worth, clear::Policy::Oldest, clear::Policy::Hybrid];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// At every moment, a thread with events for break-even has cost at most the allowed share more than it would
+    /// have cost untouched.
+    #[test]
+    fn losses_are_bounded(life in lives(), alpha in 0.01..2.0_f64, loss in 0.0..0.3_f64, kind in 0..3_usize) {
+        let policy = busy(alpha, loss, KINDS[kind]);
+        let (mut thread, mut so_far) = (Thread::default(), words("u"));
+        for request in life {
+            so_far.extend(request);
+            thread.send(&talk(&so_far), &policy, &Facts::default(), true);
+            let account = thread.standing.as_ref().unwrap().account();
+            prop_assert!(account.paid <= (1.0 + loss) * account.direct + 1e-6, "{:?}", account);
+        }
+    }
+
+    /// Until the first event, what is remembered of a thread is for speed only.
+    #[test]
+    fn what_is_remembered_decides_nothing(life in lives(), alpha in 0.01..2.0_f64, kind in 0..3_usize) {
+        let policy = busy(alpha, 0.1, KINDS[kind]);
+        let (mut one, mut other, mut so_far) = (Thread::default(), Thread::default(), words("u"));
+        for request in life {
+            so_far.extend(request);
+            let talk = talk(&so_far);
+            let kept = one.send(&talk, &policy, &Facts::default(), true);
+            let rebuilt = other.send(&talk, &policy, &Facts::default(), false);
+            prop_assert_eq!(&kept.event, &rebuilt.event);
+            prop_assert_eq!(&kept.plan, &rebuilt.plan);
+            if kept.event.is_some() {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How room is made in a window that fills up: how full it is, what goes first, and what stays.
+
+use bytes::Bytes;
+
+use super::super::*;
+use super::events::{Thread, event, policy, talk, words};
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::strategy::gate::Reason;
+use crate::strategy::ladder::Rung;
+
+/// What is done when the window is full: the rung, results cleared, messages dropped, results cut; and whether the
+/// target is met.
+#[test]
+fn rungs() {
+    const TURNS: &str = "u 4000 a u 4000 a u 4000 a u 4000";
+    const STEPS: &str = "u 4000 4000 4000 4000";
+    for (reason, before, then, window, expected) in [
+        (Reason::Window, TURNS, "a u", 100_000, None),
+        (Reason::Window, TURNS, "a u", 8_000, Some((Rung::Clear, 3, 0, 0))),
+        // Without clearing: turns, as few as meet the target.
+        (Reason::Cold, TURNS, "a u", 8_000, Some((Rung::Turns, 0, 11, 0))),
+        (Reason::Cold, TURNS, "a u", 3_000, Some((Rung::Turns, 0, 15, 0))),
+        // Within one turn: steps.
+        (Reason::Cold, STEPS, "4000", 8_000, Some((Rung::Half, 0, 6, 0))),
+        (Reason::Cold, STEPS, "4000", 100_000, None),
+        // What is new is cut, if all that is old is not enough.
+        (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),
+        (Reason::Cold, "u", "40000", 8_000, Some((Rung::Cut, 0, 0, 1))),
+        (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
+        // There is nothing to free.
+        (Reason::Cold, "u", "a u", 10, None),
+    ] {
+        let mut policy = policy(reason);
+        policy.ladder = ladder::Settings { keep_turns: 1, ..ladder::Settings::default() };
+        let facts = Facts { window: Some(window), ..Facts::default() };
+        let mut thread = Thread::default();
+        thread.send(&talk(&words(before)), &policy, &Facts::default(), true);
+        let request = talk(&words(&format!("{before} {then}")));
+        let outcome = thread.send(&request, &policy, &facts, true);
+        let event = outcome.event.as_ref();
+        let found = event.map(|event| (event.rung, event.cleared, event.dropped, event.cut));
+        assert_eq!(found, expected, "{before} {then} {window}");
+        let protocol = protocol::named("openai-chat").unwrap();
+        let after = protocol::rewritten(protocol, &request, &outcome.plan, &NoMemo).unwrap();
+        protocol.valid(&after).unwrap();
+        let usable = window - 4096.min(window / 2);
+        let tokens = after.body.len() as u64 / 4;
+        assert!(expected.is_none() || tokens <= usable * 65 / 100, "{tokens} of {usable}: {before} {then}");
+        let freed = request.body.len() as u64 - after.body.len() as u64;
+        assert!(
+            event.is_none_or(|event| freed.abs_diff(event.freed_bytes) <= freed / 10),
+            "{event:?} {freed}"
+        );
+        for id in
+            after.body.windows(8).enumerate().filter(|(_, piece)| piece == b"output: ").map(|(at, _)| at)
+        {
+            assert!(after.body[id..].starts_with(b"output: /o"));
+        }
+        for save in &outcome.saves {
+            assert_eq!(save.id, decision::output_id(&[save.text.as_str().into()]));
+        }
+        // Where it is switched off nothing of the kind is done.
+        policy.ladder.enabled = false;
+        let mut thread = Thread::default();
+        thread.send(&talk(&words(before)), &policy, &Facts::default(), true);
+        let off = thread.send(&request, &policy, &facts, true).event.map(|event| event.rung);
+        assert!(off.is_none_or(|rung| rung == Rung::Clear), "{off:?}");
+    }
+}
+
+#[test]
+fn what_was_cut_frees_no_more_than_is_left() {
+    let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
+    let facts = Facts { window: Some(8_000), ..Facts::default() };
+    let [remembered, read_back] = [true, false].map(|memory| {
+        let mut thread = Thread::default();
+        let mut send = |short: &str| thread.send(&talk(&words(short)), &policy, &facts, memory).event;
+        ["u", "u 40000", "u 40000 9000 9000"].map(|talk| send(talk).map(|event| event.freed_bytes))
+    });
+    assert_eq!(remembered, read_back);
+}
+
+/// A long run in a small window: room is made again and again, never too often, and what was sent stays so
+/// between events.
+#[test]
+fn a_long_run_fits_its_window() {
+    let mut policy = policy(Reason::Window);
+    policy.ladder = ladder::Settings { enabled: true, ..ladder::Settings::default() };
+    policy.clear.protect.turns = 1;
+    let facts = Facts { window: Some(20_000), ..Facts::default() };
+    let protocol = protocol::named("openai-chat").unwrap();
+    let (mut thread, mut so_far, mut events, mut before) = (Thread::default(), words("u"), 0, Vec::new());
+    for at in 0..150 {
+        so_far.push("4000".to_owned());
+        if at % 40 == 39 {
+            so_far.extend(words("a u"));
+        }
+        let request = talk(&so_far);
+        let outcome = thread.send(&request, &policy, &facts, at % 7 > 0);
+        let after = protocol::rewritten(protocol, &request, &outcome.plan, &NoMemo).unwrap();
+        protocol.valid(&after).unwrap();
+        assert!(after.body.len() < 15_904 * 4, "{} at {at}", after.body.len());
+        let sent: Vec<Vec<u8>> =
+            after.messages.iter().map(|message| message.span.of(&after.body).to_vec()).collect();
+        assert!(outcome.event.is_some() || sent.starts_with(&before), "{at}");
+        events += u32::from(outcome.event.is_some());
+        before = sent;
+    }
+    assert!((10..60).contains(&events), "{events}");
+}
+
+/// While a client sums its history up nothing is taken from it, unless the provider takes no more.
+#[test]
+fn clients_compact_without_us() {
+    let mut policy = policy(Reason::Eager);
+    policy.clear.gate = vec![Reason::Eager, Reason::Window];
+    policy.ladder.enabled = true;
+    for (compacting, overflow, expected) in
+        [(false, None, true), (true, None, false), (true, Some(Overflow::default()), true)]
+    {
+        for window in [8_000, 100_000] {
+            let facts = Facts { window: Some(window), compacting, overflow, ..Facts::default() };
+            let found = event("u 4000 4000 4000 4000", "a u", &policy, &facts).0.is_some();
+            assert_eq!(found, expected, "{compacting} {overflow:?} {window}");
+        }
+    }
+}
+
+/// A provider's refusal makes room even for a request that was made before, by what it says of its size.
+#[test]
+fn overflows_are_made_room_for() {
+    let policy = {
+        let mut policy = policy(Reason::Cold);
+        policy.ladder.enabled = true;
+        policy
+    };
+    let request = talk(&words("u 4000 4000 4000 4000 4000"));
+    for (overflow, window, expected) in [
+        (None, Some(6_000), None),
+        // It holds twice the tokens that are estimated: 10,000 for 20,500 bytes.
+        (Some(Overflow { prompt: Some(10_000) }), Some(9_000), Some(8)),
+        (Some(Overflow { prompt: None }), Some(9_000), Some(8)),
+        (Some(Overflow { prompt: None }), None, Some(8)),
+        (Some(Overflow { prompt: Some(10_000) }), Some(15_000), Some(4)),
+    ] {
+        let facts = Facts { window, overflow, ..Facts::default() };
+        let mut thread = Thread { sent: request.messages.len(), ..Thread::default() };
+        let outcome = thread.send(&request, &policy, &facts, false);
+        assert_eq!(outcome.event.map(|event| event.dropped), expected, "{overflow:?} {window:?}");
+    }
+}
+
+/// The provider's own figure holds for what it has seen; the rest is estimated, and an estimate needs a margin.
+#[test]
+fn how_full_the_window_is() {
+    let request = talk(&words("u 4000 4000"));
+    let tail: u64 = request.messages[3..].iter().map(|message| message.span.len() as u64).sum();
+    for (measured, tokens, margin) in [
+        (Some((3, 90_000)), 90_000 + tail / 4, 0),
+        (Some((9, 90_000)), request.body.len() as u64 / 4, 6_400),
+        (None, request.body.len() as u64 / 4, 6_400),
+    ] {
+        let facts = Facts { measured, window: Some(128_000), ..Facts::default() };
+        let outcome = Thread::default().send(&request, &policy(Reason::Window), &facts, true);
+        let level = outcome.level.unwrap();
+        assert_eq!((level.prompt_tokens, level.gauge.unwrap().margin), (tokens, margin), "{measured:?}");
+    }
+}
+
+/// A picture counts as a picture, wherever it stands and however it is encoded, and makes no room necessary.
+#[test]
+fn pictures_are_no_text() {
+    let data = "iVBORw0KGgo".repeat(100_000);
+    let source = format!(r#"{{"type":"base64","media_type":"image/png","data":"{data}"}}"#);
+    let image = format!(r#"{{"type":"image","source":{source}}}"#);
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]}"#;
+    let result = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{image}]}}"#);
+    let [shown, answered] = [image, result].map(|block| format!(r#"{{"role":"user","content":[{block}]}}"#));
+    let turn = r#"{"role":"user","content":"go"},{"role":"assistant","content":"done"}"#;
+    for (messages, sent) in [
+        (format!("{turn},{shown}"), 2),
+        (format!(r#"{{"role":"user","content":"go"}},{call},{answered}"#), 1),
+        (
+            format!(
+                r#"{shown},{{"role":"assistant","content":"done"}},{turn},{{"role":"user","content":"go"}}"#
+            ),
+            4,
+        ),
+    ] {
+        let body = Bytes::from(format!(r#"{{"model":"m","messages":[{messages}]}}"#));
+        let request = protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
+        for measured in [None, Some((sent, 5_000))] {
+            let facts = Facts { measured, window: Some(128_000), ..Facts::default() };
+            let past = Past { sent, ..Past::nothing() };
+            let outcome = plan(&request, past, &Policy::default(), &facts, &|_| String::new());
+            let tokens = outcome.level.unwrap().prompt_tokens;
+            assert!((1_600..7_000).contains(&tokens), "{tokens} {measured:?}");
+            assert_eq!(outcome.event, None);
+        }
+    }
+}
