@@ -62,6 +62,7 @@ pub(crate) fn json(home: &Path, arguments: &[&str]) -> Value {
 #[test]
 fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     let home = home();
+    fs::write(home.path().join("latin1.toml"), b"# caf\xe9").expect("written");
     for (arguments, code, says) in [
         (&[][..], 2, "Usage"),
         (&["sail"], 2, "unrecognized subcommand"),
@@ -81,6 +82,7 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
+        (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
     ] {
         let ran = run(home.path(), arguments);
