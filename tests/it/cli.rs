@@ -91,6 +91,20 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     }
 }
 
+/// Where no file was read, none is named as the one that is wrong.
+#[test]
+fn without_a_home_the_defaults_say_what_they_lack() {
+    let home = home();
+    for arguments in [&["report"][..], &["serve"]] {
+        let mut command = plimsoll(home.path(), arguments);
+        command.env_remove("HOME");
+        let ran = ran(command);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?} {}", ran.err);
+        let says = "no configuration file: `state.dir`: nowhere to keep state: ";
+        assert!(ran.err.starts_with(says), "{arguments:?}: {}", ran.err);
+    }
+}
+
 /// What would only be found out request by request is told with all else that is wrong, by `serve` too.
 #[test]
 fn upstreams_that_cannot_be_asked_are_named() {
