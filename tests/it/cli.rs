@@ -275,6 +275,34 @@ fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     assert_eq!(fs::read_dir(home.path()).expect("a directory").count(), 0);
 }
 
+/// A beginning of an id that is shown tells it apart from those that are not shown, too: `inspect` knows all of them.
+#[test]
+fn conversations_of_a_time_are_told_apart_from_all_others() {
+    let home = home();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let database = rusqlite::Connection::open(home.path().join("kept/plimsoll.db")).expect("a database");
+    for (id, at_ms) in [("abcdefghij-1", 1_i64), ("abcdefghij-2", 4_102_444_800_000)] {
+        database
+            .execute(
+                "INSERT INTO ledger SELECT ?1, ?2, ?1, model, client, cost,
+                   replace(record, '\"conversation\":\"demo\"', '\"conversation\":\"' || ?1 || '\"')
+                 FROM ledger LIMIT 1",
+                rusqlite::params![id, at_ms],
+            )
+            .expect("written");
+    }
+    let asked = |arguments: &[&'static str]| [arguments, &["-c", "kept/gateway.toml"]].concat();
+    for arguments in [&["report", "--by", "conversation"][..], &["conversations"]] {
+        let of_then = asked(&[arguments, &["--since", "2099-01-01"]].concat());
+        let said = done(home.path(), &of_then);
+        assert!(said.contains("\nabcdefghij-2 ") && !said.contains("\ndemo "), "{arguments:?}: {said}");
+        let of_before = asked(&[arguments, &["--until", "1960-01-01"]].concat());
+        assert_eq!(done(home.path(), &of_before), "nothing recorded in that time\n", "{arguments:?}");
+    }
+    let listed = json(home.path(), &asked(&["conversations", "--since", "2099-01-01", "--json"]));
+    assert_eq!((&listed["of"], &listed["conversations"][0]["id"]), (&1.into(), &"abcdefghij-2".into()));
+}
+
 /// Sums say what they lack, whether there is anything else to say or not.
 #[test]
 fn records_that_are_missing_are_told() {
