@@ -105,6 +105,17 @@ fn without_a_home_the_defaults_say_what_they_lack() {
     }
 }
 
+#[test]
+fn what_to_do_about_an_address_in_use_is_said() {
+    let home = home();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let ran = run(home.path(), &["serve", "--listen", &address]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    let says = format!("cannot listen on {address}: ");
+    assert!(ran.err.starts_with(&says) && ran.err.contains("\n  hint: "), "{}", ran.err);
+}
+
 /// What would only be found out request by request is told with all else that is wrong, by `serve` too.
 #[test]
 fn upstreams_that_cannot_be_asked_are_named() {
