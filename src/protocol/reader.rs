@@ -1,5 +1,7 @@
 //! The common part of reading answers: framing, bounded collecting, looking up figures.
 
+use std::ops::RangeInclusive;
+
 use super::frames::Frames;
 use super::pruned::Value;
 use super::{Answer, AnswerReader, Framing};
@@ -191,14 +193,15 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     }
 }
 
-/// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null or no
-/// whole number.
+/// A count at a path of keys, also where it is written as `1e3` or `1000.0`; `None` where it is missing, null, no whole
+/// number, or so large that nothing has been counted: sums of such figures would be none.
 pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     /// The largest whole number up to which floats hold all of them.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
     let number = at(value, path)?.as_number()?;
-    let float = || number.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
-    number.as_u64().or_else(|| float().map(|number| number as u64))
+    let is_exact = |number: &f64| (0.0..=EXACT as f64).contains(number) && number.fract() == 0.0;
+    let float = || number.as_f64().filter(is_exact).map(|number| number as u64);
+    number.as_u64().or_else(float).filter(|number| *number <= EXACT)
 }
 
 /// What is counted under some names of the same: the first that is no zero. Some servers have names that they do not
@@ -211,13 +214,20 @@ pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 
+/// What a request may have cost, in pico-dollars: nobody is paid for one, and no more than this can be booked.
+const MAY_COST: RangeInclusive<i128> = 0..=i64::MAX as i128;
+
 /// What the provider says that it cost, whatever for: OpenRouter does in every dialect, and xAI. With a key of the
 /// caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
-    let usd = |value: &Value<'_>| Money::from_usd_str(&value.as_number()?.to_string()).ok();
+    let usd = |value: &Value<'_>| {
+        Money::from_usd_str(&value.as_number()?.to_string())
+            .ok()
+            .filter(|cost| MAY_COST.contains(&cost.picodollars()))
+    };
     let cost = usd(figures.get("cost")?)?;
     if figures.get("is_byok") != Some(&Value::Bool(true)) {
         return Some(cost);
@@ -238,7 +248,45 @@ pub(crate) fn at<'v, 'd>(value: &'v Value<'d>, path: &[&str]) -> Option<&'v Valu
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::{self, Framing};
+    use super::*;
+    use crate::protocol;
+
+    #[test]
+    fn figures_that_cannot_be_are_none() {
+        for (written, expected) in [
+            ("7", Some(7)),
+            ("1e3", Some(1000)),
+            ("1000.0", Some(1000)),
+            ("9007199254740992", Some(1 << 53)),
+            ("9007199254740993", None),
+            ("18446744073709551615", None),
+            ("1e19", None),
+            ("-1", None),
+            ("1.5", None),
+            (r#""7""#, None),
+            ("null", None),
+        ] {
+            let body = format!(r#"{{"usage":{{"n":{written}}}}}"#);
+            assert_eq!(count(&read(body.as_bytes()).unwrap(), &["usage", "n"]), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_sellers_state_is_no_income() {
+        for (figures, expected) in [
+            (r#"{"cost":0.25}"#, Some("0.25")),
+            (r#"{"cost":0}"#, Some("0")),
+            (r#"{"cost":-1}"#, None),
+            (r#"{"cost":100000000}"#, None),
+            (r#"{"cost":"1"}"#, None),
+            (r#"{"cost_in_usd_ticks":2500000000}"#, Some("0.25")),
+            (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":1.5}}"#, Some("2")),
+            (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":-1.5}}"#, None),
+        ] {
+            let expected = expected.map(|usd| Money::from_usd_str(usd).unwrap());
+            assert_eq!(stated_cost(&read(figures.as_bytes()).unwrap()), expected, "{figures}");
+        }
+    }
 
     #[test]
     fn what_is_broken_in_what_is_said_hides_no_figures() {
