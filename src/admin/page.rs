@@ -70,6 +70,22 @@ mod tests {
     }
 
     #[test]
+    fn names_of_any_length_are_cut() {
+        let script = within("<script>", "</script>");
+        for name in ["one.id", "one.clients", "one.models", "found.conversation)", "record.model "] {
+            let mut shown = script
+                .lines()
+                .filter(|line| line.contains(name) && !line.contains("location.hash"))
+                .peekable();
+            assert!(shown.peek().is_some(), "{name} is shown");
+            for line in shown {
+                let cut = ["named('", "list("].iter().any(|cut| line.contains(cut));
+                assert!(cut, "{line}");
+            }
+        }
+    }
+
+    #[test]
     fn its_own_script_and_style_are_allowed_and_nothing_else() {
         // `printf abc | openssl dgst -sha256 -binary | base64`
         assert_eq!(digest("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");

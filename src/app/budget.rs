@@ -144,9 +144,9 @@ impl Budget {
         let day = now_ms.div_euclid(DAY_MS);
         let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *today {
-            Some((known, purse)) if *known == day => then(purse),
-            // A request that began before midnight and ended after it counts towards the new day.
-            Some((known, purse)) if *known > day => then(purse),
+            // A request that began before midnight and ended after it counts towards the new day. A day further back is
+            // that of a clock that was set right.
+            Some((known, purse)) if *known == day || *known == day + 1 => then(purse),
             _ => {
                 let (_, purse) = today.insert((day, self.read(None, day * DAY_MS)));
                 then(purse)
@@ -286,5 +286,8 @@ mod tests {
         assert_eq!(spent(2 * DAY_MS), [8, 0, 37, 0]);
         // A request that began before midnight.
         assert_eq!(spent(2 * DAY_MS - 1), [8, 0, 37, 0]);
+        // A clock that was far ahead keeps no later day for today.
+        budget.book(&record("b", Some(6), 8), 9 * DAY_MS);
+        assert_eq!((spent(9 * DAY_MS), spent(3 * DAY_MS)), ([8, 6, 37, 8], [8, 0, 37, 0]));
     }
 }

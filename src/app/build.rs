@@ -50,7 +50,7 @@ const DECODED: usize = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {cause}")]
+    #[error("cannot listen on {address}: {cause}{}", way_out(cause))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -81,6 +81,17 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
+}
+
+/// What to do about an address that cannot be had, where that is known.
+fn way_out(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            "\n  hint: another gateway may be running; `listen.address` or `--listen` names another address, port 0 any \
+             free port"
+        }
+        _ => "",
+    }
 }
 
 /// A gateway at work.

@@ -1,4 +1,4 @@
-//! The clock, and ids made from it: the only place that reads them.
+//! The clock, and ids made from it: no other part of a running gateway asks what time it is.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,11 +10,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
-}
-
-/// A time as RFC 3339 with milliseconds.
-pub(super) fn rfc3339(at_ms: i64) -> String {
-    Timestamp::from_millisecond(at_ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
 /// A new id: a UUID of version 7. Ids sort by time, and those of one process within a millisecond by their making. The

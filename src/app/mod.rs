@@ -45,6 +45,7 @@ use http::request::Parts;
 
 use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
+use crate::ledger::when;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
 use crate::protocol::{self, Added, Protocol, Purpose, Refused, Sieve, Wanted};
@@ -143,7 +144,7 @@ impl Core {
     fn unchanged(&self, protocol: &dyn Protocol, letter: &Letter) -> Rewritten {
         let Inbound { head, body, .. } = &letter.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let day = clock::rfc3339((self.now_ms)());
+        let day = when::rfc3339((self.now_ms)());
         let series = format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())]);
         let named = letter.model(protocol).map(str::to_owned);
         let model = named.or_else(|| protocol::model_of_body(body).map(String::from));

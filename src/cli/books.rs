@@ -6,7 +6,7 @@ use std::path::Path;
 use super::table::{Align, cut};
 use super::{Failure, Source, figures, files, say, say_document};
 use crate::ledger::{Costs, Totals};
-use crate::store::{Books, LedgerEntry, LedgerFilter, Order, ledger};
+use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 use crate::usage::{Money, Tokens};
 
 /// Columns of the terminal that tables keep to.
@@ -20,9 +20,18 @@ pub(super) fn nothing(state: &Path) -> String {
     format!("nothing recorded yet in {}", state.display())
 }
 
-/// Says that there is no record where the configuration looks for them, and how many are missing.
-pub(super) fn say_nothing(source: &Source, missing_records: u64) -> Result<(), Failure> {
-    say(&nothing(&files::load_to_read(source)?.state.dir));
+/// Says that there is no record where the configuration looks for them, or none of what was asked for, and how many are
+/// missing.
+pub(super) fn say_nothing(
+    source: &Source,
+    filter: LedgerFilter,
+    missing_records: u64,
+) -> Result<(), Failure> {
+    if filter == LedgerFilter::default() {
+        say(&nothing(&files::load_to_read(source)?.state.dir));
+    } else {
+        say("nothing recorded in that time");
+    }
     if let Some(note) = missing(missing_records) {
         say(&note);
     }
@@ -36,8 +45,18 @@ pub(super) fn read(
     asked: (LedgerFilter, Order),
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
+    at(source, |path| Books::read(path, asked, each))
+}
+
+/// The ids of all conversations: as much is shown of one as tells it apart from all others, so that `inspect` finds it.
+pub(super) fn all_ids(source: &Source) -> Result<Vec<String>, Failure> {
+    at(source, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
+}
+
+/// Asks the configured store.
+fn at<T>(source: &Source, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
     let path = files::load_to_read(source)?.state.dir.join(ledger::FILE_NAME);
-    Books::read(&path, asked, each).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
+    ask(&path).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
 /// How sums are shown: in the columns that all have, in one for what would have been saved where that was only observed,
@@ -125,11 +144,11 @@ fn total(totals: &Totals) -> Option<Money> {
 }
 
 /// How many characters tell all ids apart, the mark of a cut included.
-pub(super) fn id_width(ids: &[&str]) -> usize {
-    let longest = ids.iter().map(|id| id.chars().count()).max().unwrap_or(0);
+pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {
+    let longest = ids.iter().map(|id| id.as_ref().chars().count()).max().unwrap_or(0);
     let tells_apart = |width: &usize| {
         let mut seen = BTreeSet::new();
-        ids.iter().all(|id| seen.insert(cut(id, *width)))
+        ids.iter().all(|id| seen.insert(cut(id.as_ref(), *width)))
     };
     (SHORTEST + 1..longest).find(tells_apart).unwrap_or(longest)
 }

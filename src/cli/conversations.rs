@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use clap::Args;
 use jiff::tz::TimeZone;
 
+use super::range::Range;
 use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
-use crate::store::{LedgerFilter, Order};
+use crate::store::Order;
 
 /// The longest list of names in a column.
 const NAMES: usize = 24;
@@ -19,8 +20,8 @@ JSON:
   {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],
    \"of\", \"unreadable\", \"missing\"}
   log            the file of its records in `ledger.dir`
-  started, last  when the first and the last request came, RFC 3339 in UTC
-  of             how many conversations there are; `--limit` bounds how many are listed
+  started, last  when the first and the last request came, RFC 3339 in UTC: of those that are asked for
+  of             how many conversations there are with such requests; `--limit` bounds how many are listed
   unreadable     damaged records; they are in no conversation
   missing        records that could not be written; they are in no conversation
   TOTALS         as `plimsoll report --help` says
@@ -33,6 +34,8 @@ pub(super) struct Options {
     /// List at most this many
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
+    #[command(flatten)]
+    range: Range,
     /// Show times in UTC instead of the local time zone
     #[arg(long)]
     utc: bool,
@@ -45,8 +48,10 @@ pub(super) struct Options {
 
 /// Lists the conversations.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let zone = when::zone(options.utc);
+    let filter = options.range.filter(&zone)?;
     let mut conversations = Conversations::newest(options.limit);
-    let asked = (LedgerFilter::default(), Order::NewestFirst);
+    let asked = (filter, Order::NewestFirst);
     let missing = books::read(&options.source, asked, &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
     let (listed, all) = (conversations.newest_first(), conversations.ids());
@@ -55,9 +60,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return books::say_json(&ConversationsDocument::new(listed, all.len(), unreadable, missing));
     }
     if all.is_empty() && unreadable == 0 {
-        return books::say_nothing(&options.source, missing);
+        return books::say_nothing(&options.source, filter, missing);
     }
-    for line in lines(&listed, &all, &when::zone(options.utc)) {
+    for line in lines(&listed, &books::all_ids(&options.source)?, &zone) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
@@ -73,8 +78,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two lines for each: who and when, and below it how much.
-fn lines(listed: &[&Conversation], ids: &[&str], zone: &TimeZone) -> Vec<String> {
+/// Two lines for each: who and when, and below it how much. `ids` are those of all conversations.
+fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone) -> Vec<String> {
     let width = books::id_width(ids);
     let columns = ["conversation", "started", "last", "client", "models"];
     let mut who = Table::new(&columns.map(|title| (title, Align::Left)));

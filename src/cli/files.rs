@@ -24,14 +24,15 @@ pub(super) fn load_to_read(source: &Source) -> Result<Config, Failure> {
 fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, Failure> {
     match &source.config {
         Some(file) => read(file, |text| Config::from_toml(text, environment)),
-        None => Config::default_with(environment).map_err(Failure::Config),
+        None => Config::default_with(environment)
+            .map_err(|problems| Failure::Config(problems.named("no configuration file"))),
     }
 }
 
 fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Result<Config, Failure> {
-    let text =
-        fs::read_to_string(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
-    parse(&text).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
+    let read = fs::read(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
+    let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));
+    text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
 /// Says what is wrong with a file, or that nothing is; and what else will not be as it seems, which is no fault of the

@@ -8,7 +8,7 @@ use super::table::{Align, Table, cut};
 use super::{Failure, Source, books, figures, say};
 use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
-use crate::store::{LedgerFilter, Order};
+use crate::store::Order;
 
 /// What the JSON says.
 const SCHEMA: &str = "\
@@ -81,17 +81,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let time_zone = when::zone_name(&zone);
         return books::say_json(&ReportDocument::new(&report, options.by, time_zone, filter, missing));
     }
-    if report.total.requests == 0 && filter == LedgerFilter::default() {
-        return books::say_nothing(&options.source, missing);
-    }
     if report.total.requests == 0 {
-        say("nothing recorded in that time");
-        if let Some(note) = books::missing(missing) {
-            say(&note);
-        }
-        return Ok(());
+        return books::say_nothing(&options.source, filter, missing);
     }
-    for line in table(options.by, &report).lines_within(books::WIDTH) {
+    let ids = if options.by == By::Conversation { books::all_ids(&options.source)? } else { Vec::new() };
+    for line in table(options.by, &report, &ids).lines_within(books::WIDTH) {
         say(&line);
     }
     let mut notes = books::notes(&report.total, report.unreadable);
@@ -103,12 +97,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The groups and their sum. Requests of unknown cost have a column of their own, if there are any.
-fn table(by: By, report: &Report) -> Table {
+/// The groups and their sum. Requests of unknown cost have a column of their own, if there are any. `ids` are those of all
+/// conversations, where these are the groups.
+fn table(by: By, report: &Report, ids: &[String]) -> Table {
     let groups = report.groups_by(by);
     let sums = books::Sums::of(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));
-    let names: Vec<&str> = groups.iter().filter_map(|(name, _)| *name).collect();
-    let id_width = books::id_width(&names);
+    let id_width = books::id_width(ids);
     let has_unknown = report.total.unknown() > 0;
     let mut columns = vec![(by.as_str(), Align::Left)];
     columns.extend(sums.columns());
@@ -177,7 +171,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(table(By::Model, &report(requests)).lines(), expected);
+            assert_eq!(table(By::Model, &report(requests), &[]).lines(), expected);
         }
     }
 }

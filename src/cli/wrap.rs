@@ -31,7 +31,8 @@ type Addresses = Vec<(&'static str, String)>;
 const PLACE: &str = "{url}";
 
 /// What is said where there is nothing to bill.
-const NONE: &str = "no request came through the gateway; README.md says how agents are pointed there";
+const NONE: &str = "no request came through the gateway; for an agent that takes its address from no variable, {url} in \
+                    its arguments stands for the gateway's";
 
 /// Hosts that the agent must not ask a proxy for.
 const HERE: &str = "127.0.0.1,localhost";

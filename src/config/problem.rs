@@ -4,6 +4,7 @@
 //! often secrets.
 
 use std::fmt;
+use std::str::Utf8Error;
 
 /// One thing that is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,14 @@ impl Problems {
     pub(super) fn new(mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         Self { file: "gateway.toml".to_owned(), list }
+    }
+
+    /// What is wrong with a file that is no text from a place on.
+    pub fn not_utf8(file: &[u8], error: Utf8Error) -> Self {
+        let before = file.get(..error.valid_up_to()).unwrap_or(file);
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        let message = "this is not UTF-8, as a configuration must be".to_owned();
+        Self::new(vec![Problem { path: String::new(), line: Some(line), message, hint: None }])
     }
 
     /// The same, shown under the name that the file has for the user.

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 
 /// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
-/// a third of the word's length. Of several, the one that begins like it for longest.
+/// a third of the longer one's length. Of several, the one that begins like it for longest.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).max(1);
+    let limit = |candidate: &str| (word.chars().count().max(candidate.chars().count()) / 3).max(1);
     candidates
         .into_iter()
         .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
-        .filter(|(edits, _)| *edits <= limit)
+        .filter(|(edits, candidate)| *edits <= limit(candidate))
         .min_by_key(|(edits, candidate)| (*edits, Reverse(shared(word, candidate))))
         .map(|(_, candidate)| candidate)
 }
@@ -55,12 +55,15 @@ mod tests {
             ("mxa_lines", &["max_bytes", "max_lines"], Some("max_lines")),
             ("MODE", &["mode"], Some("mode")),
             ("mdoe", &["mode", "model"], Some("mode")),
+            ("limt", &["limits", "listen"], Some("limits")),
+            ("adres", &["admin", "address"], Some("address")),
             ("a", &["b"], Some("b")),
             ("opus-5-6", &["opus-4-6", "opus-5-5", "opus-5-7"], Some("opus-5-5")),
             ("listen", &["mode", "preset"], None),
             ("", &["mode"], None),
             ("x", &[], None),
-            ("größe", &["grösse"], None),
+            ("größe", &["grösse"], Some("grösse")),
+            ("äöüß", &["abüß"], None),
         ];
         for (word, candidates, expected) in cases {
             assert_eq!(nearest(word, candidates.iter().copied()), *expected, "{word}");

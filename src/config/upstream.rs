@@ -378,7 +378,8 @@ fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, 
 
 /// A header's value, or the variable that holds it. No message quotes either.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
-    let (text, variable) = content(value.as_str().ok_or(Fault::UNEXPECTED)?, environment)?;
+    let text = value.as_str().ok_or_else(|| Fault::no_string(value))?;
+    let (text, variable) = content(text, environment)?;
     let source =
         variable.map_or_else(|| "this".to_owned(), |variable| format!("the content of `{variable}`"));
     let mut value = HeaderValue::from_str(text.trim())

@@ -50,6 +50,11 @@ impl Fault {
         Self::Unexpected(Some(hint.into()))
     }
 
+    /// It is no string, where a string may be a secret: what it is is said, not what it says.
+    pub(super) fn no_string(value: &DeValue<'_>) -> Self {
+        Self::Said(format!("expected a string, got {}", kind(value)))
+    }
+
     /// The message, and the hint.
     pub(super) fn words(self, expected: &str, value: &DeValue<'_>) -> (String, Option<String>) {
         match self {
@@ -69,12 +74,22 @@ pub(super) fn describe(value: &DeValue<'_>) -> String {
         DeValue::String(text) => {
             format!("{:?} and more", text.chars().take(QUOTED).collect::<String>())
         }
-        DeValue::Integer(_) => "an integer".to_owned(),
-        DeValue::Float(_) => "a float".to_owned(),
-        DeValue::Boolean(_) => "a boolean".to_owned(),
-        DeValue::Datetime(_) => "a date".to_owned(),
-        DeValue::Array(_) => "an array".to_owned(),
-        DeValue::Table(_) => "a table".to_owned(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        _ => kind(value).to_owned(),
+    }
+}
+
+/// What a value is, without saying what it says.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
     }
 }
 

@@ -51,9 +51,9 @@ pub fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// What the zone is called.
+/// What the zone is called. Where the machine's is not known, as with a `TZ` that names none, its days are those of UTC.
 pub fn zone_name(zone: &TimeZone) -> &str {
-    zone.iana_name().unwrap_or("the local time zone")
+    if zone.is_unknown() { "UTC" } else { zone.iana_name().unwrap_or("the local time zone") }
 }
 
 /// The day that a time falls on: `2026-11-21`.
@@ -140,6 +140,17 @@ mod tests {
         ] {
             let got = instant(text, now, edge).map(rfc3339);
             assert_eq!(got.as_deref(), expected, "{text} {edge:?} {now}");
+        }
+    }
+
+    #[test]
+    fn zones_have_names() {
+        for (zone, expected) in [
+            (TimeZone::UTC, "UTC"),
+            (TimeZone::unknown(), "UTC"),
+            (now().time_zone().clone(), "the local time zone"),
+        ] {
+            assert_eq!(zone_name(&zone), expected);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The common part of reading answers: framing, bounded collecting, looking up figures.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde_json::Number;
 
@@ -195,14 +196,15 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     }
 }
 
-/// A count at a path of keys, also where it is written as `1e3`, `1000.0` or `"1000"`; `None` where it is missing, null or
-/// no whole number.
+/// A count at a path of keys, also where it is written as `1e3`, `1000.0` or `"1000"`; `None` where it is missing, null, no
+/// whole number, or so large that nothing has been counted: sums of such figures would be none.
 pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     /// The largest whole number up to which floats hold all of them.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
     let number = number(at(value, path)?)?;
-    let float = || number.as_f64().filter(|number| (0.0..=EXACT).contains(number) && number.fract() == 0.0);
-    number.as_u64().or_else(|| float().map(|number| number as u64))
+    let is_exact = |number: &f64| (0.0..=EXACT as f64).contains(number) && number.fract() == 0.0;
+    let float = || number.as_f64().filter(is_exact).map(|number| number as u64);
+    number.as_u64().or_else(float).filter(|number| *number <= EXACT)
 }
 
 /// A number, also where it stands in quotes.
@@ -223,13 +225,19 @@ pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
 /// Pico-dollars in one of the ticks that xAI states its costs in.
 const TICK: i128 = 100;
 
+/// What a request may have cost, in pico-dollars: nobody is paid for one, and no more than this can be booked.
+const MAY_COST: RangeInclusive<i128> = 0..=i64::MAX as i128;
+
 /// What the provider says that it cost, whatever for: OpenRouter does in every dialect, xAI, and Perplexity, by its parts.
 /// With a key of the caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
-    let usd = |value: &Value<'_>| Money::from_usd_str(&number(value)?.to_string()).ok();
+    let usd = |value: &Value<'_>| {
+        let cost = Money::from_usd_str(&number(value)?.to_string()).ok();
+        cost.filter(|cost| MAY_COST.contains(&cost.picodollars()))
+    };
     let stated = figures.get("cost")?;
     let cost = usd(stated.get("total_cost").unwrap_or(stated))?;
     if figures.get("is_byok") != Some(&Value::Bool(true)) {
@@ -322,6 +330,43 @@ mod tests {
             let tokens = reader.finish().usage.map(|usage| usage.tokens);
             let expected = Tokens { input: 5, cache_read: 7, output: 3, ..Tokens::default() };
             assert_eq!(tokens, Some(expected), "{dialect}");
+        }
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_none() {
+        for (written, expected) in [
+            ("7", Some(7)),
+            ("1e3", Some(1000)),
+            ("1000.0", Some(1000)),
+            ("9007199254740992", Some(1 << 53)),
+            ("9007199254740993", None),
+            ("18446744073709551615", None),
+            ("1e19", None),
+            ("-1", None),
+            ("1.5", None),
+            (r#""7""#, Some(7)),
+            ("null", None),
+        ] {
+            let body = format!(r#"{{"usage":{{"n":{written}}}}}"#);
+            assert_eq!(count(&read(body.as_bytes()).unwrap(), &["usage", "n"]), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_sellers_state_is_no_income() {
+        for (figures, expected) in [
+            (r#"{"cost":0.25}"#, Some("0.25")),
+            (r#"{"cost":0}"#, Some("0")),
+            (r#"{"cost":-1}"#, None),
+            (r#"{"cost":100000000}"#, None),
+            (r#"{"cost":"1"}"#, Some("1")),
+            (r#"{"cost_in_usd_ticks":2500000000}"#, Some("0.25")),
+            (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":1.5}}"#, Some("2")),
+            (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":-1.5}}"#, None),
+        ] {
+            let expected = expected.map(|usd| Money::from_usd_str(usd).unwrap());
+            assert_eq!(stated_cost(&read(figures.as_bytes()).unwrap()), expected, "{figures}");
         }
     }
 

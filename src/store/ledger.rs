@@ -355,7 +355,8 @@ mod tests {
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
         drop(connection);
-        assert!(matches!(Books::open(&path), Err(StoreError::Newer)));
+        let newer = Books::open(&path).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(newer.contains("newer version\n  hint: run that version"), "{newer}");
         let connection = Connection::open(&path).unwrap();
         connection
             .execute_batch(

@@ -133,12 +133,13 @@ pub fn file_name(conversation: &str) -> String {
 }
 
 /// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are
-/// kept; an id that loses some also gets a digest, so that two conversations never share a file.
+/// kept, and none is hidden or reads like an option; an id that loses some also gets a digest, so that two conversations
+/// never share a file.
 pub fn stem(conversation: &str) -> String {
     let harmless =
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     let kept: String = conversation.chars().filter(|character| harmless(*character)).take(100).collect();
-    let kept = kept.trim_start_matches('.');
+    let kept = kept.trim_start_matches(['.', '-']);
     if kept == conversation && !kept.is_empty() {
         return kept.to_owned();
     }
@@ -157,6 +158,7 @@ mod tests {
         for (conversation, start) in [
             ("0198-ab_c", "0198-ab_c.jsonl"),
             ("../../etc/passwd", "etcpasswd~"),
+            ("--follow", "follow~"),
             ("", "~e3b0c44298fc.jsonl"),
             (&"x".repeat(300), &*"x".repeat(100)),
         ] {

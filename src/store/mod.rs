@@ -112,7 +112,7 @@ pub enum StoreError {
     #[error("{0}")]
     File(#[from] std::io::Error),
     /// The file was made by a newer version.
-    #[error("the store was made by a newer version")]
+    #[error("the store was made by a newer version\n  hint: run that version, or name another `state.dir`")]
     Newer,
     /// It was written to while it was read as a file that nobody writes to.
     #[error("the store was changed while it was read; ask again")]

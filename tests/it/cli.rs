@@ -62,6 +62,7 @@ pub(crate) fn json(home: &Path, arguments: &[&str]) -> Value {
 #[test]
 fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     let home = home();
+    fs::write(home.path().join("latin1.toml"), b"# caf\xe9").expect("written");
     for (arguments, code, says) in [
         (&[][..], 2, "Usage"),
         (&["sail"], 2, "unrecognized subcommand"),
@@ -81,12 +82,38 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
+        (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
     ] {
         let ran = run(home.path(), arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{arguments:?} {}", ran.err);
         assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
     }
+}
+
+/// Where no file was read, none is named as the one that is wrong.
+#[test]
+fn without_a_home_the_defaults_say_what_they_lack() {
+    let home = home();
+    for arguments in [&["report"][..], &["serve"]] {
+        let mut command = plimsoll(home.path(), arguments);
+        command.env_remove("HOME");
+        let ran = ran(command);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?} {}", ran.err);
+        let says = "no configuration file: `state.dir`: nowhere to keep state: ";
+        assert!(ran.err.starts_with(says), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn what_to_do_about_an_address_in_use_is_said() {
+    let home = home();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let ran = run(home.path(), &["serve", "--listen", &address]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    let says = format!("cannot listen on {address}: ");
+    assert!(ran.err.starts_with(&says) && ran.err.contains("\n  hint: "), "{}", ran.err);
 }
 
 /// What would only be found out request by request is told with all else that is wrong, by `serve` too.
@@ -257,6 +284,34 @@ fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 0);
     assert_eq!(json(home.path(), &["conversations", "--json"])["of"], 0);
     assert_eq!(fs::read_dir(home.path()).expect("a directory").count(), 0);
+}
+
+/// A beginning of an id that is shown tells it apart from those that are not shown, too: `inspect` knows all of them.
+#[test]
+fn conversations_of_a_time_are_told_apart_from_all_others() {
+    let home = home();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let database = rusqlite::Connection::open(home.path().join("kept/plimsoll.db")).expect("a database");
+    for (id, at_ms) in [("abcdefghij-1", 1_i64), ("abcdefghij-2", 4_102_444_800_000)] {
+        database
+            .execute(
+                "INSERT INTO ledger SELECT ?1, ?2, ?1, model, client, cost,
+                   replace(record, '\"conversation\":\"demo\"', '\"conversation\":\"' || ?1 || '\"')
+                 FROM ledger LIMIT 1",
+                rusqlite::params![id, at_ms],
+            )
+            .expect("written");
+    }
+    let asked = |arguments: &[&'static str]| [arguments, &["-c", "kept/gateway.toml"]].concat();
+    for arguments in [&["report", "--by", "conversation"][..], &["conversations"]] {
+        let of_then = asked(&[arguments, &["--since", "2099-01-01"]].concat());
+        let said = done(home.path(), &of_then);
+        assert!(said.contains("\nabcdefghij-2 ") && !said.contains("\ndemo "), "{arguments:?}: {said}");
+        let of_before = asked(&[arguments, &["--until", "1960-01-01"]].concat());
+        assert_eq!(done(home.path(), &of_before), "nothing recorded in that time\n", "{arguments:?}");
+    }
+    let listed = json(home.path(), &asked(&["conversations", "--since", "2099-01-01", "--json"]));
+    assert_eq!((&listed["of"], &listed["conversations"][0]["id"]), (&1.into(), &"abcdefghij-2".into()));
 }
 
 /// Sums say what they lack, whether there is anything else to say or not.

@@ -115,8 +115,8 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     assert!(err.contains("\n       1      7           0            0       3  $0.00"), "{err}");
 }
 
-const NONE: &str =
-    "plimsoll: no request came through the gateway; README.md says how agents are pointed there\n";
+const NONE: &str = "plimsoll: no request came through the gateway; for an agent that takes its address from no variable, {url} in its \
+     arguments stands for the gateway's\n";
 
 #[test]
 fn an_agent_ends_as_it_does_alone() {

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::super::budget::Reached;
+use super::super::secrets;
 use super::super::state::State;
-use super::super::{clock, secrets};
 use super::Follow;
 use crate::ledger::record::Word;
-use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window};
+use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window, when};
 use crate::planner::Level;
 use crate::protocol::Answer;
 use crate::server::End;
+use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
 use crate::usage::{self, Catalogue, Usage};
-
-/// Bytes of text to a token, where only an estimate is asked for.
-const BYTES_PER_TOKEN: u64 = 4;
 
 impl Follow {
     /// The record of a request that has ended so. What its answer tells of the prompt and the thread is remembered.
@@ -33,7 +31,7 @@ impl Follow {
         Box::write(
             Box::new_uninit(),
             Record {
-                time: clock::rfc3339(self.at_ms),
+                time: when::rfc3339(self.at_ms),
                 conversation,
                 session: self.facts.caller.session.clone(),
                 thread: place.map(|place| place.thread.id.clone()),

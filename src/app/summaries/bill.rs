@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::app::budget::Budget;
 use crate::app::clock;
 use crate::app::tally::Tally;
-use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing};
+use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing, when};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Report};
 use crate::usage::{Tokens, Usage};
@@ -35,7 +35,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let made = done.outcome.as_ref().ok().filter(|_| is_last);
     let failure = done.outcome.as_ref().err().filter(|_| is_last);
     Record {
-        time: clock::rfc3339(now_ms),
+        time: when::rfc3339(now_ms),
         id: clock::new_id(),
         conversation: job.conversation_id.clone(),
         thread: Some(job.thread.clone()),

@@ -44,7 +44,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[profile.a]\nmatch = { modle = 'x', header = { 'a b' = 'x', c = 5 } }\npreset = 'codx'",
-        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got an integer\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
+        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got 5\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
     ),
     (
         "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",
@@ -70,14 +70,14 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "listen.origins = ['[', 5]",
-        "1: `listen.origins[0]`: \"[\" is no pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got an integer",
+        "1: `listen.origins[0]`: \"[\" is no pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got 5",
     ),
     // Keys and tables.
     ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
     ("max_lines = 5", "1: `max_lines`: unknown key\n  hint: did you mean `truncate.max_lines`?"),
     ("[trunacte]\nmax_lines = 5", "1: `trunacte`: unknown key\n  hint: did you mean `truncate`?"),
     ("'a b'.c = 1", "1: `\"a b\"`: unknown key"),
-    ("truncate = 5", "1: `truncate`: expected a table, got an integer"),
+    ("truncate = 5", "1: `truncate`: expected a table, got 5"),
     ("[[limits]]\nqueue = 0", "1: `limits`: expected a table, got an array"),
     ("upstream.openai = 'x'", "1: `upstream.openai`: expected a table, got \"x\""),
     ("mode = 'observe'\nmode = 'rewrite'", "2: `mode`: set twice, first on line 1"),
@@ -93,7 +93,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "limits.queue = '5'",
         "1: `limits.queue`: expected a whole number, got \"5\"\n  hint: write it without quotes",
     ),
-    ("limits.queue = 5.0", "1: `limits.queue`: expected a whole number, got a float"),
+    ("limits.queue = 5.0", "1: `limits.queue`: expected a whole number, got 5.0"),
     ("limits.workers = -1", "1: `limits.workers`: expected a whole number from 0 on, got -1"),
     (
         "limits.workers = 99999999999999999999",
@@ -111,7 +111,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("truncate.max_bytes = 0", "1: `truncate.max_bytes`: expected 1B to 1GiB, got 0B"),
     (
         "limits.idle_timeout = 30",
-        "1: `limits.idle_timeout`: expected a duration such as \"30s\", got an integer\n  hint: the units are ms, s, m, h and d",
+        "1: `limits.idle_timeout`: expected a duration such as \"30s\", got 30\n  hint: the units are ms, s, m, h and d",
     ),
     ("limits.rewrite_timeout = '2m'", "1: `limits.rewrite_timeout`: expected 1ms to 1m, got 2m"),
     (
@@ -162,7 +162,7 @@ const MISTAKES: &[(&str, &str)] = &[
     // Patterns.
     (
         "truncate.exempt = ['a', '[', 5]",
-        "1: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got an integer",
+        "1: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got 5",
     ),
     (
         "truncate.exempt = [\n  'a',\n  '[',\n]",
@@ -251,7 +251,7 @@ const MISTAKES: &[(&str, &str)] = &[
     // Prices.
     (
         "prices.model.'x' = { input = -1, output = 1 }",
-        "1: `prices.model.x.input`: expected a price in US dollars for a million tokens, got an integer\n  hint: write it as a plain decimal number, such as 3.75",
+        "1: `prices.model.x.input`: expected a price in US dollars for a million tokens, got -1\n  hint: write it as a plain decimal number, such as 3.75",
     ),
     (
         "prices.model.'x' = { input = 0.1234567, output = 1 }",

@@ -34,6 +34,17 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
+fn what_is_no_text_is_a_mistake_of_its_line() {
+    for (file, expected) in [
+        (&b"\xffmode = 'observe'"[..], "gateway.toml:1: this is not UTF-8, as a configuration must be"),
+        (b"mode = 'observe'\r\n# caf\xe9\n", "gateway.toml:2: this is not UTF-8, as a configuration must be"),
+    ] {
+        let error = std::str::from_utf8(file).expect_err("no text");
+        assert_eq!(Problems::not_utf8(file, error).to_string(), expected);
+    }
+}
+
+#[test]
 fn state_directory() {
     type Variables = &'static [(&'static str, &'static str)];
     let cases: &[(Variables, &str, Result<&str, &str>)] = &[

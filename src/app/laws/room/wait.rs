@@ -183,7 +183,9 @@ fn making_room(rig: &Rig, name: &str, most: Duration, change: &dyn Fn(&mut Polic
     let mut summarize = crate::config::Summarize { max_wait: most, ..crate::config::Summarize::default() };
     let settings = &mut summarize.settings;
     (settings.trigger, settings.keep_tokens, settings.length, settings.minimum_gain) = (0.05, 50, 20, 1);
-    rig.summarising(rig.store(name), policy, rig::prices(rig::QUIET), &summarize, Some(Wants::limits()))
+    // What is stored later is handed over outside of the runtime: its clock would go on by what gathers there.
+    let store = Arc::new(Faulty::new(rig.store(name)));
+    rig.summarising(store, policy, rig::prices(rig::QUIET), &summarize, Some(Wants::limits()))
 }
 
 /// Where messages would be dropped for a note, a summary that is being made is waited for, and used when it is there.
