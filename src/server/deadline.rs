@@ -69,6 +69,11 @@ impl Deadline {
         true
     }
 
+    /// Whether the request waits for what comes of it.
+    pub(super) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Acquire) == HELD
+    }
+
     /// Whether the request has left.
     pub fn has_left(&self) -> bool {
         self.word.load(Ordering::Acquire) == LEFT

@@ -26,8 +26,9 @@ pub trait Gateway: Send + Sync + 'static {
     ///
     /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
     /// body, on one beside it. As soon as the request is read, it is to be held ([`Deadline::hold`]) or released
-    /// ([`Deadline::release`]). What is not done in time then, and has not held the request, is dropped where it next
-    /// waits for something.
+    /// ([`Deadline::release`]). What is not done in time then, or when the client leaves, and has not held the request, is
+    /// dropped where it next waits for something. What has held it comes to its end; where the client has left by then,
+    /// nothing is sent, and the exchange is told why.
     fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
     /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.

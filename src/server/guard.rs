@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::stats::Stats;
@@ -17,9 +18,9 @@ pub(super) fn guard<T>(stats: &Stats, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Awaits `work`, which ends with `None` if a poll of it panics.
-pub(super) async fn guard_future<T>(stats: &Stats, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn guard_future<T>(stats: Arc<Stats>, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    std::future::poll_fn(|cx| match guard(stats, || work.as_mut().poll(cx)) {
+    std::future::poll_fn(|cx| match guard(&stats, || work.as_mut().poll(cx)) {
         Some(poll) => poll.map(Some),
         None => Poll::Ready(None),
     })

@@ -21,6 +21,7 @@ mod filtered;
 mod guard;
 mod handler;
 mod headers;
+mod held;
 mod listener;
 mod preparing;
 mod relay;

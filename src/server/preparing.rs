@@ -19,6 +19,7 @@ use super::encode;
 use super::exchange::{Gateway, Inbound, Prepared, Rejection, Unprepared};
 use super::guard::{guard, guard_future};
 use super::handler::Handler;
+use super::held::Held;
 
 /// Bytes of a body that take milliseconds to read and shorten when they are seen for the first time.
 const LARGE: usize = 1024 * 1024;
@@ -26,6 +27,7 @@ const LARGE: usize = 1024 * 1024;
 const LARGE_CODED: usize = 128 * 1024;
 
 /// Threads beside the one that serves connections.
+#[derive(Clone)]
 pub(super) struct Beside(mpsc::Sender<Infallible>);
 
 /// Comes to its end with the work beside.
@@ -37,9 +39,14 @@ impl Beside {
         (Self(sender), at_work)
     }
 
+    /// As long as this is there, something is at work.
+    pub(super) fn at_work(&self) -> mpsc::Sender<Infallible> {
+        self.0.clone()
+    }
+
     /// Does work on another thread.
     fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let at_work = self.0.clone();
+        let at_work = self.at_work();
         spawn_blocking(move || {
             let done = work();
             drop(at_work);
@@ -72,7 +79,7 @@ impl<G: Gateway> Handler<G> {
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
         let request = inbound.clone();
         let work = |gateway: Arc<G>, until| async move { gateway.prepare(request, until).await };
-        let why = match self.work(inbound.body.len() >= LARGE, work).await {
+        let why = match self.work(inbound.body.len() >= LARGE, work, Some).await {
             Ok(Some(prepared)) => return prepared,
             Ok(None) => Unprepared::Panicked,
             Err(_elapsed) => {
@@ -94,7 +101,7 @@ impl<G: Gateway> Handler<G> {
         let request = inbound.clone();
         let work =
             |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.work(inbound.body.len() >= LARGE, work).await.ok()???;
+        let prepared = self.work(inbound.body.len() >= LARGE, work, |prepared| prepared).await.ok()???;
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
@@ -114,11 +121,12 @@ impl<G: Gateway> Handler<G> {
         self.compute(is_large, move || encode::whole(coding, &plain)).await
     }
 
-    /// Has the gateway do something in time; `None` if it panics.
+    /// Has the gateway do something in time; `None` if it panics. `prepared` tells what came of it to be sent.
     async fn work<T, F>(
         &self,
         is_large: bool,
         work: impl FnOnce(Arc<G>, Deadline) -> F,
+        prepared: fn(T) -> Option<Prepared>,
     ) -> Result<Option<T>, Elapsed>
     where
         T: Send + 'static,
@@ -126,12 +134,13 @@ impl<G: Gateway> Handler<G> {
     {
         let until = Deadline::new(Instant::now(), self.settings.rewrite_timeout);
         let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
+        let work = guard_future(Arc::clone(&self.stats), work);
         if !is_large {
-            return until.by(guard_future(&self.stats, work)).await;
+            return until.by(Held::new(self, until.clone(), boxed(|| work), prepared)).await;
         }
-        let stats = Arc::clone(&self.stats);
-        let beside = self.beside.work(async move { guard_future(&stats, work).await });
-        until.by(beside).await.map(Option::flatten)
+        let beside = self.beside.clone();
+        let work = boxed(|| async move { beside.work(work).await.flatten() });
+        until.by(Held::new(self, until.clone(), work, prepared)).await
     }
 
     async fn compute<T: Send + 'static>(

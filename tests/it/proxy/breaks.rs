@@ -107,6 +107,33 @@ async fn a_client_that_leaves_while_waiting_cancels_the_request() {
     server.closed().await;
 }
 
+/// What a request is held for may be stored, and known to other gateways: it comes to its end.
+#[tokio::test]
+async fn a_client_that_leaves_before_a_request_is_prepared_cancels_it_unless_it_is_held() {
+    for (holds, told) in [(false, "dropped"), (true, "end ClientGone")] {
+        for length in [2, 1 << 20] {
+            let upstream = TestUpstream::bind().await;
+            let gateway = TestGateway::reading(upstream.url(), Preparing::Waiting(holds, "[]"));
+            let proxy = Proxy::start(gateway);
+            let mut client = proxy.client().await;
+            let body = "x".repeat(length);
+            client
+                .send(format!("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: {length}\r\n\r\n{body}"))
+                .await;
+            eventually("the request", || !proxy.gateway.shown().is_empty()).await;
+            drop(client);
+            eventually("the client to be gone", || proxy.stats.open_connections.value() == 0).await;
+            if holds {
+                assert_eq!(proxy.gateway.events(), [""; 0], "{length}");
+                proxy.gateway.go_on();
+            }
+            eventually("the end of it", || !proxy.gateway.events().is_empty()).await;
+            assert_eq!(proxy.gateway.events(), [told], "{length}");
+            assert!(upstream.is_quiet(), "{length}");
+        }
+    }
+}
+
 /// What is left of what it sent is not read before the answer, and hides its end.
 #[tokio::test]
 async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {

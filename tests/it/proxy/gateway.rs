@@ -10,6 +10,7 @@ use plimsoll::server::{
     Unprepared,
 };
 use plimsoll::upstream::{Settings, Upstream};
+use tokio::sync::Notify;
 
 /// What [`Gateway::prepare`] does.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ pub(super) enum Preparing {
     Panicking,
     /// Keeps its thread until it is released, if the body is this long; then sends this.
     Slow(usize, &'static str),
+    /// Waits until it is let go on, and the request for it, if it is held; then sends this.
+    Waiting(bool, &'static str),
 }
 
 /// What its exchanges do.
@@ -44,6 +47,7 @@ pub(super) struct TestGateway {
     shown: Mutex<Vec<Bytes>>,
     released: Mutex<mpsc::Receiver<()>>,
     release: mpsc::Sender<()>,
+    go_on: Notify,
     log: Log,
 }
 
@@ -88,6 +92,7 @@ impl TestGateway {
         let (release, released) = mpsc::channel();
         Self {
             release,
+            go_on: Notify::new(),
             released: Mutex::new(released),
             upstream: Arc::new(Upstream::new(settings)),
             reads: false,
@@ -102,6 +107,11 @@ impl TestGateway {
     /// Ends what a slow preparation waits for.
     pub(super) fn release(&self) {
         self.release.send(()).unwrap();
+    }
+
+    /// Ends what one preparation waits for.
+    pub(super) fn go_on(&self) {
+        self.go_on.notify_one();
     }
 
     pub(super) fn events(&self) -> Vec<String> {
@@ -131,7 +141,7 @@ impl Gateway for TestGateway {
         }
     }
 
-    async fn prepare(&self, inbound: Inbound, _until: Deadline) -> Prepared {
+    async fn prepare(&self, inbound: Inbound, until: Deadline) -> Prepared {
         let length = inbound.body.len();
         self.shown.lock().unwrap().push(inbound.body);
         let body = match self.preparing {
@@ -139,6 +149,13 @@ impl Gateway for TestGateway {
             Preparing::Edited(text) => Some(Bytes::from_static(text.as_bytes())),
             Preparing::Hanging => std::future::pending().await,
             Preparing::Panicking => panic!("in prepare"),
+            Preparing::Waiting(holds, text) => {
+                assert!(if holds { until.hold() } else { until.release() });
+                let mut unfinished = Unfinished(Some(&self.log));
+                self.go_on.notified().await;
+                unfinished.0 = None;
+                Some(Bytes::from_static(text.as_bytes()))
+            }
             Preparing::Slow(slow, _) if length != slow => None,
             Preparing::Slow(_, text) => {
                 self.released.lock().unwrap().recv().unwrap();
@@ -156,6 +173,17 @@ impl Gateway for TestGateway {
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
         let body = format!("{} {:?}: {}", head.uri.path(), fault.at_fault, fault.message);
         Refusal { content_type: HeaderValue::from_static("text/x-refusal"), body: body.into() }
+    }
+}
+
+/// Tells that a preparation was dropped.
+struct Unfinished<'a>(Option<&'a Log>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(log) = self.0 {
+            log.add("dropped".to_owned());
+        }
     }
 }
 
