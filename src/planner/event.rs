@@ -3,18 +3,17 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{Conversation, PartId};
-use crate::shape::Leaf;
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
 use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
 use crate::usage::Binding;
 
-use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::decision::{Applied, Decision, Save};
 use super::level::Level;
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
-use super::{Policy, Recall, reasoning};
+use super::{Policy, Recall, cleared, reasoning};
 
 /// What the caller knows of the world at the time of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -441,7 +440,7 @@ impl Before<'_> {
                 choice.reasoning = (decided.len() - before) as u32;
                 return true;
             }
-            let made = placeholder(self.conversation, *part, sent.get(part).copied(), recall);
+            let made = cleared::decide(self.conversation, *part, sent.get(part).copied(), recall);
             made.is_some_and(|(applied, save)| {
                 decided.push(applied);
                 saves.push(save);
@@ -468,39 +467,4 @@ impl Choice {
             reasoning: self.reasoning,
         }
     }
-}
-
-/// The decision that a result is sent as a placeholder, unless that would be longer than what is sent now: its
-/// text, or the `sent` bytes that a decision has left of it.
-fn placeholder(
-    conversation: &Conversation,
-    id: PartId,
-    sent: Option<u64>,
-    recall: Recall<'_>,
-) -> Option<(Applied, Save)> {
-    let part = conversation.part(id)?;
-    let content = part.content?;
-    let texts = conversation.texts(id)?;
-    let tool = conversation.tool_of(id).unwrap_or("a tool");
-    let output = decision::output_id(&texts);
-    let before: usize = texts.iter().map(|text| text.len()).sum();
-    let text = clear::placeholder(tool, &texts, part.is_error, &recall(&output));
-    let mut shaped = vec![Leaf::Replace(text)];
-    shaped.resize_with(texts.len(), || Leaf::Remove);
-    let leaves = super::newborn::leaf_edits(shaped, part, &texts);
-    let after = super::newborn::sent(&leaves, &texts);
-    if after as u64 >= sent.unwrap_or(u64::MAX).min(before as u64) {
-        return None;
-    }
-    let decision = Decision {
-        rules: decision::CLEAR.into(),
-        leaves,
-        content,
-        key: PartKey::of(part.call_id.as_deref(), content),
-        bytes_before: before as u64,
-        bytes_after: after as u64,
-        output: Some(output.clone()),
-    };
-    let save = Save { id: output, text: texts.concat() };
-    Some((Applied { part: id, decision: decision.into() }, save))
 }

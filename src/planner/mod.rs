@@ -5,6 +5,7 @@
 //! both.
 
 mod anchors;
+mod cleared;
 mod crowd;
 pub mod cuts;
 pub mod decision;
