@@ -11,6 +11,7 @@ pub mod cuts;
 pub mod decision;
 mod deed;
 mod event;
+mod least;
 mod level;
 mod newborn;
 mod opening;
@@ -254,6 +255,7 @@ pub fn plan(
     split::place(conversation, &past, policy, &mut outcome);
     let tail = conversation.tail();
     recover(conversation, &past, past.sent..tail, &mut outcome);
+    let (old, saves) = (outcome.applied.len(), outcome.saves.len());
     let mut view = newborn::View::default();
     for message in past.sent.max(tail)..conversation.messages.len() {
         for (id, part) in conversation.parts_of(message) {
@@ -261,6 +263,13 @@ pub fn plan(
                 newborn::decide(conversation, id, &policy.shape, recall, &mut view, &mut outcome);
             }
         }
+    }
+    let fresh = outcome.applied.len() - old;
+    let newborn = least::Newborn { conversation, applied: &outcome.applied, fresh, facts };
+    if fresh > 0 && newborn.falls_short() {
+        outcome.applied.truncate(old);
+        outcome.saves.truncate(saves);
+        outcome.fresh -= fresh;
     }
     let known = (past.sent, past.stable);
     if let Some(text) = past.opening.filter(|_| past.sent == 0) {
