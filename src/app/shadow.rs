@@ -41,6 +41,11 @@ impl Shadow {
         Self { lineage, store, meter: Meter::new() }
     }
 
+    /// Where what would have been decided is kept.
+    pub(super) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
     fn track(&self) -> Track<'_> {
         Track { lineage: &self.lineage, store: &*self.store, meter: &self.meter }
     }

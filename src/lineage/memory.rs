@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest, Hashed};
-use crate::planner::{Applied, Splice, Standing};
+use crate::planner::{Applied, Fate, Splice, Standing};
 use crate::store::{Recent, Thread};
 
 /// A thread as its newest request left it.
@@ -37,6 +37,9 @@ pub(super) struct Decided {
     pub(super) splice: Option<Arc<Splice>>,
 }
 
+/// What the plan of a request left, and the history that it ended with.
+pub(super) type Left = (Chain, Box<Standing>);
+
 /// Threads that are remembered, and answers that tell one.
 const THREADS: u64 = 4096;
 /// What an entry takes besides what it decides, in bytes.
@@ -48,7 +51,9 @@ pub struct Memory {
     threads: Recent<String, Known>,
     /// Which thread an answer was given in.
     answers: Recent<Digest, String, Hashed>,
-    standings: Recent<Chain, Box<Standing>, Hashed>,
+    standings: Recent<Chain, Left, Hashed>,
+    /// What has become of the last request of a history.
+    fates: Recent<Chain, Fate, Hashed>,
     /// When threads said what they rely on.
     noted: Recent<String, i64>,
 }
@@ -60,7 +65,8 @@ impl Memory {
             sent: Recent::of_weight(bytes, Sent::weight),
             threads: Recent::of_entries(THREADS),
             answers: Recent::of_entries(THREADS),
-            standings: Recent::of_weight(bytes, |standing| standing.weight() + OVERHEAD),
+            standings: Recent::of_weight(bytes, |(_, standing)| standing.weight() + OVERHEAD),
+            fates: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
         }
     }
@@ -111,13 +117,22 @@ impl Memory {
         self.answers.get(&answer)
     }
 
-    pub(super) fn keep_standing(&self, chain: Chain, standing: Box<Standing>) {
-        self.standings.insert(chain, standing);
+    pub(super) fn keep_standing(&self, chain: Chain, left: Left) {
+        self.standings.insert(chain, left);
     }
 
     /// Hands out what the last request of a history left. It goes on with the next one only.
-    pub(super) fn take_standing(&self, chain: Chain) -> Option<Box<Standing>> {
+    pub(super) fn take_standing(&self, chain: Chain) -> Option<Left> {
         self.standings.remove(&chain)
+    }
+
+    /// A request with this history is about to leave; or has ended, and this has become of it.
+    pub(super) fn end(&self, chain: Chain, fate: Fate) {
+        self.fates.insert(chain, fate);
+    }
+
+    pub(super) fn fate(&self, chain: Chain) -> Fate {
+        self.fates.get(&chain).unwrap_or(Fate::Unknown)
     }
 
     pub(super) fn note(&self, thread: &str, now_ms: i64) {

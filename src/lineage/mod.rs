@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
-use crate::planner::{Applied, Decision, Ending, PartKey, Splice, Standing};
+use crate::planner::{Applied, Decision, Ending, Fate, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
 pub use client::{Caller, caller, principal};
@@ -226,21 +226,34 @@ impl Lineage {
 
     /// What the plan of the history's last request left for this one.
     pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
-        match place.ending() {
-            Ending::LeftOut => {
-                let kept = self.memory.take_standing(place.thread.head)?;
-                Some(Box::new(kept.departed(place.sent)))
-            }
-            Ending::Stands | Ending::Branches => self.memory.take_standing(place.chains[place.sent]),
+        let is_left_out = place.ending() == Ending::LeftOut;
+        let from = if is_left_out { place.thread.head } else { place.chains[place.sent] };
+        let (head, mut standing) = self.memory.take_standing(from)?;
+        if is_left_out {
+            standing = Box::new(standing.departed(place.sent));
         }
+        // What another thread left here is not what was answered.
+        let is_answered = head == from && place.answered > place.sent;
+        standing.ended(match self.memory.fate(head) {
+            Fate::Unknown if is_answered => Fate::Billed,
+            fate => fate,
+        });
+        Some(standing)
+    }
+
+    /// A request with this history has ended, and this has become of it.
+    pub fn ended(&self, head: Chain, fate: Fate) {
+        self.memory.end(head, fate);
     }
 
     /// Keeps what a plan leaves for the next request, and for the next one that branches where this one did.
     pub fn keep_standing(&self, place: &Place, standing: Box<Standing>) {
+        let head = place.head();
         let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));
-        self.memory.keep_standing(place.head(), standing);
+        self.memory.end(head, Fate::Unknown);
+        self.memory.keep_standing(head, (head, standing));
         if let Some(departed) = departed {
-            self.memory.keep_standing(place.chains[place.sent], Box::new(departed));
+            self.memory.keep_standing(place.chains[place.sent], (head, Box::new(departed)));
         }
     }
 

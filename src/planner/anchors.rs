@@ -24,14 +24,12 @@ pub(super) struct Anchored<'a> {
 /// anchor in front of the cut that was made, or is to be expected.
 pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
     let Anchored { conversation, policy, facts, rates, sent, ending, cut } = *request;
+    let stays = standing.stays(conversation.messages.len(), sent, ending);
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();
     if !is_marked && policy.marks.marks {
-        // What the next request leaves out as this one does is not worth writing.
-        let all = conversation.messages.len();
-        let last = if ending == Ending::Stands { all } else { sent };
-        let end = last.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
+        let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
         let end = end.and_then(|end| within(conversation, (entry, end), rates, standing));

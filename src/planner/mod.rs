@@ -11,6 +11,7 @@ pub mod cuts;
 pub mod decision;
 mod deed;
 mod event;
+mod least;
 mod level;
 mod newborn;
 mod opening;
@@ -38,7 +39,7 @@ pub use event::{Event, Facts, Overflow};
 pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
 pub use splice::{Layout, Splice};
-pub use standing::Standing;
+pub use standing::{Fate, Standing};
 pub use transcript::left_out;
 
 /// What the user wants.
@@ -254,6 +255,7 @@ pub fn plan(
     split::place(conversation, &past, policy, &mut outcome);
     let tail = conversation.tail();
     recover(conversation, &past, past.sent..tail, &mut outcome);
+    let (old, saves) = (outcome.applied.len(), outcome.saves.len());
     let mut view = newborn::View::default();
     for message in past.sent.max(tail)..conversation.messages.len() {
         for (id, part) in conversation.parts_of(message) {
@@ -261,6 +263,13 @@ pub fn plan(
                 newborn::decide(conversation, id, &policy.shape, recall, &mut view, &mut outcome);
             }
         }
+    }
+    let fresh = outcome.applied.len() - old;
+    let newborn = least::Newborn { conversation, applied: &outcome.applied, fresh, facts };
+    if fresh > 0 && newborn.falls_short() {
+        outcome.applied.truncate(old);
+        outcome.saves.truncate(saves);
+        outcome.fresh -= fresh;
     }
     let known = (past.sent, past.stable);
     if let Some(text) = past.opening.filter(|_| past.sent == 0) {
@@ -294,10 +303,10 @@ fn old_parts(
     let mut standing = past.standing.unwrap_or_default();
     let terms = standing::Terms { rates, settings: &policy.clear };
     let known = standing::Known { applied: &outcome.applied, sent: past.sent };
-    let is_first = !standing.is_departed();
+    let (is_first, is_forgotten) = (!standing.is_departed(), standing.messages() == 0);
     standing.advance(conversation, known, facts.hidden_bytes, terms);
     if past.ending == Ending::Branches && is_first {
-        standing.branch(rates);
+        standing.branch(rates, is_forgotten);
     }
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);
@@ -330,7 +339,7 @@ fn old_parts(
     if let Some(change) = change {
         let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };
         standing.book(change.event.freed_bytes, price, rates);
-        standing.entries_mut().cut(change.first());
+        standing.cut(change.first());
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }

@@ -15,6 +15,7 @@ use crate::strategy::marks::{Entries, Stake};
 use crate::strategy::window::{Reading, Velocity};
 use crate::strategy::{Deed, History, history};
 
+use super::Ending;
 use super::decision::{Applied, Decision};
 use super::deed;
 use super::splice::Splice;
@@ -27,6 +28,8 @@ pub struct Standing {
     calls: HashMap<Box<str>, (Arc<Deed>, Box<str>)>,
     /// Messages that are in it.
     messages: usize,
+    /// Messages of the last request that are likely to stand in the next one.
+    stays: usize,
     /// The last message is the model's.
     answering: bool,
     /// The request that ends here has been counted.
@@ -35,6 +38,8 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
+    /// Both as they were before the last request, as long as nobody knows that it was billed.
+    unbilled: Option<(Entries, Stake)>,
     /// What the requests before this one would have cost as they came, where that is known from another history than
     /// its own.
     before: Option<f64>,
@@ -53,6 +58,17 @@ pub struct Standing {
     read: usize,
     /// Calls that came with this request and were made before, whose results had been cleared.
     recalls: u32,
+}
+
+/// What has become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The provider has billed it.
+    Billed,
+    /// The provider has refused it, and billed nothing.
+    Refused,
+    /// It may have been billed, or not.
+    Unknown,
 }
 
 /// What was decided about a history, and how much of it was sent before.
@@ -116,6 +132,16 @@ impl Standing {
         &mut self.entries
     }
 
+    /// How many messages of this request are likely to stand in the next one. One that is made again ends as it did.
+    pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> usize {
+        let is_again = sent == all && self.stays > 0;
+        if !is_again {
+            // What the next request leaves out as this one does is not worth writing.
+            self.stays = if ending == Ending::Stands { all } else { sent };
+        }
+        self.stays
+    }
+
     /// What marking its history has cost.
     pub(super) fn stake(&self) -> &Stake {
         &self.stake
@@ -133,18 +159,46 @@ impl Standing {
     }
 
     /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
-    pub(super) fn branch(&mut self, rates: Rates) {
-        let Stake { plain, spent } = self.stake;
-        self.stake = Stake { plain: plain.min(2.0 * self.plain(rates)), spent: spent.max(0.0) };
+    /// Where it `is_forgotten` what that one has spent, it may be as much as it may.
+    pub(super) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
+        let plain = self.plain(rates);
+        let most = if is_forgotten { 0.0 } else { plain };
+        self.stake = self.stake.at_most(most + plain);
+        if let Some((_, before)) = &mut self.unbilled {
+            *before = before.at_most(most);
+        }
+    }
+
+    /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
+    /// cache; of one that may have been, what it may have spent counts.
+    pub fn ended(&mut self, fate: Fate) {
+        let Some((entries, before)) = self.unbilled.take().filter(|_| fate != Fate::Billed) else { return };
+        let spent = self.stake.spent;
+        self.entries = entries;
+        self.stake = before;
+        if fate == Fate::Unknown {
+            self.stake.spent = before.spent.max(spent);
+        }
+        self.before = self.before.map(|_| before.plain);
+    }
+
+    /// What stands at a part and behind it has changed.
+    pub(super) fn cut(&mut self, part: PartId) {
+        self.entries.cut(part);
+        if let Some((entries, _)) = &mut self.unbilled {
+            entries.cut(part);
+        }
     }
 
     /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
     /// holds of these, and what marks have cost.
     #[must_use]
     pub fn departed(&self, messages: usize) -> Self {
-        let mut entries = self.entries.clone();
-        entries.cut(PartId { message: messages as u32, part: 0 });
-        Self { entries, stake: self.stake, before: Some(self.stake.plain), ..Self::default() }
+        let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
+        let mut departed =
+            Self { entries, stake: self.stake, unbilled, before: Some(self.stake.plain), ..Self::default() };
+        departed.cut(PartId { message: messages as u32, part: 0 });
+        departed
     }
 
     /// Whether no more is known than what marks have left.
@@ -224,7 +278,9 @@ impl Standing {
         self.count(terms);
         // One that is made again is paid again. What was before the thread was known, nobody knows.
         let before = if sent == 0 { 0.0 } else { self.stake.plain };
-        self.stake.plain = self.before.take().unwrap_or(before) + self.plain(terms.rates);
+        self.stake.plain = self.before.take().unwrap_or(before);
+        self.unbilled = Some((self.entries.clone(), self.stake));
+        self.stake.plain += self.plain(terms.rates);
         self.history.settle();
     }
 

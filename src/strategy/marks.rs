@@ -84,6 +84,12 @@ impl Stake {
         if premium > 0.0 { most / premium } else { f64::INFINITY }
     }
 
+    /// The same for requests of which no more is known than that they were sent, and cost so much at most.
+    #[must_use]
+    pub fn at_most(self, plain: f64) -> Self {
+        Self { plain: self.plain.min(plain), spent: self.spent.max(0.0) }
+    }
+
     /// So many bytes are read, and so many written.
     pub fn book(&mut self, read: f64, written: f64, rates: Rates) {
         self.spent += (rates.write - 1.0) * written - (1.0 - rates.read) * read;

@@ -184,7 +184,8 @@ fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
         ]
     };
     let body = |turns: usize| {
-        let goal = json!({"role": "user", "content": "Find the bug"});
+        // So long that the provider keeps the prompt, however short its results are.
+        let goal = json!({"role": "user", "content": "Find the bug. ".repeat(800)});
         let messages: Vec<Value> = std::iter::once(goal).chain((0..turns).flat_map(call)).collect();
         json!({"model": "m", "messages": messages}).to_string()
     };

@@ -11,8 +11,10 @@ use http::{HeaderMap, StatusCode, header};
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
+use super::shadow::Shadow;
 use super::state::State;
 use super::{Core, clock};
+use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::summarizer::Job;
@@ -126,6 +128,14 @@ impl Follow {
         let less = (now as f64 - then as f64) / self.core.meter.bytes_per_token(model);
         let tokens = (tokens as f64 - less).round().max(1.0) as u64;
         shadow.meter.learn(place.head(), (model, messages), planned_read, tokens);
+    }
+
+    /// Tells what has become of it.
+    fn tell(&self, answer: &Answer) {
+        let Some(place) = &self.facts.place else { return };
+        let fate = fate(self.status, answer);
+        let lineages = [Some(&self.core.lineage), self.core.shadow.as_ref().map(Shadow::lineage)];
+        lineages.into_iter().flatten().for_each(|lineage| lineage.ended(place.head(), fate));
     }
 
     /// Whether room could be made, and the request sent again. Where its place is not known it left before that was found,
@@ -279,6 +289,7 @@ impl Exchange for Follow {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
+        self.tell(&answer);
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }
@@ -287,6 +298,16 @@ impl Exchange for Follow {
         let (vendor, usage) = (self.vendor, answer.usage);
         let asked_again = self.start.attempt.is_paid;
         self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot, asked_again });
+    }
+}
+
+/// What has become of a request that was answered so.
+fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
+    let is_refusal = status.is_some_and(|status| !status.is_success()) || answer.error.is_some();
+    match answer.usage {
+        Some(_) => Fate::Billed,
+        None if is_refusal => Fate::Refused,
+        None => Fate::Unknown,
     }
 }
 
@@ -304,6 +325,29 @@ fn framing(headers: &HeaderMap) -> Option<Framing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_figures_is_billed_and_errors_are_not() {
+        let anthropic = protocol::named("anthropic").unwrap();
+        let start =
+            r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
+        let error = r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let both = format!("{start}\n\n{error}");
+        for (status, body, expected) in [
+            (Some(200), start, Fate::Billed),
+            (Some(200), &*both, Fate::Billed),
+            (Some(200), error, Fate::Refused),
+            (Some(429), "", Fate::Refused),
+            (Some(529), "busy", Fate::Refused),
+            (Some(200), "", Fate::Unknown),
+            (None, "", Fate::Unknown),
+        ] {
+            let mut reader = anthropic.answer(Framing::Events);
+            reader.push(format!("{body}\n\n").as_bytes());
+            let status = status.map(|status| StatusCode::from_u16(status).unwrap());
+            assert_eq!(fate(status, &reader.finish()), expected, "{status:?} {body}");
+        }
+    }
 
     #[test]
     fn what_was_not_looked_through_teaches_nothing() {

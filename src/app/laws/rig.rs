@@ -227,6 +227,8 @@ pub(super) fn policy(variant: u8) -> Policy {
 pub(super) const QUIET: u8 = 3;
 /// The variant whose models have a small window.
 const NARROW: u8 = 2;
+/// Tokens of the shortest prompt that models' providers keep: what the laws' agents say is short, too.
+const LEAST: u64 = 64;
 /// The variant whose models have no cache.
 const UNCACHED: u8 = 4;
 
@@ -243,6 +245,7 @@ pub(super) fn prices(variant: u8) -> Catalogue {
         cache_read,
         cache_write_5m,
         context_window: (variant % SETTINGS == NARROW).then_some(2_000),
+        cache_min: Some(LEAST),
         ..Stated::default()
     };
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()

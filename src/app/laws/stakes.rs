@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, headers, prices, wait};
-use crate::planner::Policy;
+use crate::planner::{Fate, Policy};
 use crate::protocol;
 
 /// How long an entry is kept that nobody reads, in milliseconds.
@@ -56,18 +56,27 @@ impl Provider {
     }
 }
 
-/// Requests of sessions, each after a pause: the most that any beginning of them cost, and all of them, as shares of
-/// what they cost without marks.
-fn shares(requests: &[(i64, String, Bytes)]) -> (f64, f64) {
+/// Whether a request is answered, by its number.
+type Answered<'a> = &'a dyn Fn(usize) -> bool;
+
+/// Requests of sessions, each after a pause, those that are not answered unpaid: the most that any beginning of them cost,
+/// and all of them, as shares of what they cost without marks.
+fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64, f64) {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
     let anthropic = protocol::named("anthropic").unwrap();
     let (mut provider, mut direct) = (Provider::default(), Provider::default());
     let (mut paid, mut plain, mut most) = (0.0, 0.0, 0.0_f64);
-    for (pause, session, body) in requests {
+    for (at, (pause, session, body)) in requests.iter().enumerate() {
         wait(*pause);
         (provider.now, direct.now) = (provider.now + pause, direct.now + pause);
         let sent = rig.send(&core, anthropic, &headers("k", session), body);
+        let head = sent.facts.place.as_ref().unwrap().head();
+        if !is_answered(at) {
+            core.lineage.ended(head, Fate::Refused);
+            continue;
+        }
+        core.lineage.ended(head, Fate::Billed);
         paid += provider.bill(sent.body.as_ref().unwrap_or(body));
         plain += direct.bill(body);
         most = most.max(paid / plain);
@@ -135,17 +144,54 @@ fn what_nobody_reads_is_seldom_written() {
         ("marked examples in other sessions", false, &|at| marked_at(34, body(36, Some(("question", at))))),
         ("another session each time, marked half-way", false, &|at| marked_at(at, body(2 * at + 1, None))),
     ];
-    // Minutes between the requests, and behind each fifth, and the most that all of them may cost.
-    for (pause, fifth, most) in [(1, 1, 0.5), (10, 10, 1.151), (10, 1, 1.151)] {
+    // Minutes between the requests, and behind each fifth, how often each is sent until it is answered, and the most that
+    // all of them may cost.
+    for (pause, fifth, tries, most) in
+        [(1, 1, 1, 0.5), (10, 10, 1, 1.151), (10, 1, 1, 1.151), (1, 1, 2, 0.5), (10, 1, 4, 1.151)]
+    {
         let cases = cases.iter().map(|case| (case, most)).chain(served.iter().map(|case| (case, 1.151)));
         for ((case, is_one, body), most) in cases {
             let request = |at: usize| {
+                let (again, at) = (at % tries, at / tries);
                 let session = if *is_one { "one".to_owned() } else { at.to_string() };
-                (MINUTE * if at.is_multiple_of(5) { fifth } else { pause }, session, body(at))
+                let pause = if at.is_multiple_of(5) { fifth } else { pause };
+                (if again > 0 { MINUTE / 60 } else { MINUTE * pause }, session, body(at))
             };
-            let requests: Vec<_> = (0..20).map(request).collect();
-            let (worst, all) = shares(&requests);
-            assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth}: {worst:.3} {all:.3}");
+            let requests: Vec<_> = (0..20 * tries).map(request).collect();
+            let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
+            assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth} {tries}: {worst:.3} {all:.3}");
+        }
+    }
+}
+
+/// What the provider refuses has cost nothing, however often it is sent, and whether it is sent again or given up for
+/// something else.
+#[test]
+fn what_is_refused_is_not_staked() {
+    let text = "words ".repeat(2_000);
+    let said = |at: usize, again: usize| json!({"role": "user", "content": format!("{at} {again} {text}")});
+    let answer = |at: usize| json!({"role": "assistant", "content": format!("{at} {text}")});
+    // What the user says anew stands behind what was refused, or in its place.
+    for (says, is_behind) in [(false, false), (true, false), (true, true)] {
+        for tries in 1..6 {
+            let mut talk = Vec::new();
+            let mut requests = Vec::new();
+            for at in 0..4 * tries {
+                let (turn, again) = (at / tries, at % tries);
+                if again == 0 || is_behind {
+                    talk.push(said(turn, again));
+                } else if says {
+                    talk.pop();
+                    talk.push(said(turn, again));
+                }
+                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": talk});
+                requests.push((MINUTE / 60, "one".to_owned(), Bytes::from(body.to_string())));
+                if again + 1 == tries {
+                    talk.push(answer(turn));
+                }
+            }
+            let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
+            assert!(worst <= 1.151, "{says} {is_behind} {tries}: {worst:.3} {all:.3}");
         }
     }
 }
@@ -181,6 +227,6 @@ fn stakes_what_is_saved(first: &Value) {
         (MINUTE, "one".to_owned(), Bytes::from(body.to_string()))
     };
     let requests: Vec<_> = (0..=6).map(request).collect();
-    let (worst, all) = shares(&requests);
+    let (worst, all) = shares(&requests, &|_| true);
     assert!(worst <= 1.151 && all <= 0.3, "{worst:.3} {all:.3}");
 }

@@ -11,7 +11,7 @@ use super::price::{self, Found};
 use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::conversation::{Conversation, Memo, MessageIndex};
-use crate::planner::{self, Applied, Ending, Facts, Past, Policy, Recall, Splice, Standing};
+use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
@@ -157,6 +157,9 @@ impl<'a> Session<'a> {
         });
         self.know(&original, asked, thread, hidden);
         let edited = self.rewrite(&original, asked, thread, tally);
+        if let Some(standing) = &mut thread.standing {
+            standing.ended(if asked.answered { Fate::Billed } else { Fate::Refused });
+        }
         if asked.answered {
             let Asked { scale, output, now_ms, .. } = *asked;
             let billed = Billed { scale, hidden, output, now_ms };

@@ -26,6 +26,8 @@ pub struct Stated {
     pub cache_write_1h: Option<Rate>,
     /// The most prompt tokens.
     pub context_window: Option<u64>,
+    /// The shortest beginning of a prompt that is cached, in tokens.
+    pub cache_min: Option<u64>,
 }
 
 impl Stated {
@@ -48,7 +50,9 @@ impl Stated {
             reasoning: rates.reasoning.filter(|_| self.output.is_none()),
             ..rates
         };
-        Some(Price { base, context_window: self.context_window.or(price.context_window), ..price })
+        let context_window = self.context_window.or(price.context_window);
+        let cache_min = self.cache_min.or(price.cache_min);
+        Some(Price { base, context_window, cache_min, ..price })
     }
 }
 

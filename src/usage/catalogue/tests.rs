@@ -333,6 +333,7 @@ fn what_is_not_stated_is_the_lists() {
         cache_write_5m: Some(usd("4")),
         cache_write_1h: Some(usd("5")),
         context_window: Some(6),
+        cache_min: Some(7),
     };
     for row in index() {
         let listed = row.price().unwrap();
@@ -356,7 +357,12 @@ fn what_is_not_stated_is_the_lists() {
             assert_eq!(base(stated), expected, "{} {stated:?}", row.name);
         }
         let same = Price { base: of, listed: None, ..full.over(Some(&listed)).unwrap() };
-        assert_eq!(Price { context_window: listed.context_window, ..same }, *listed, "{}", row.name);
+        assert_eq!(
+            Price { context_window: listed.context_window, cache_min: listed.cache_min, ..same },
+            *listed,
+            "{}",
+            row.name
+        );
     }
     assert_eq!(full.over(None).unwrap().base.cache_write_1h, full.cache_write_1h);
     for lacking in [Stated { input: None, ..full }, Stated { output: None, ..full }] {

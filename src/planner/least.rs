@@ -1,0 +1,147 @@
+//! Prompts that the provider keeps as they came, and would not keep if new results were sent shorter.
+//!
+//! A provider keeps no prompt that is shorter than so many tokens. One that is just long enough is read at a tenth of the
+//! price with each later request; made shorter than that, it is paid in full with each. How many tokens a text has is not
+//! known beforehand, so in doubt nothing is shortened: that costs what it costs without the gateway.
+
+use crate::conversation::{Conversation, Marks};
+
+use super::decision::Applied;
+use super::event::Facts;
+
+/// The most bytes that a token may have, and the fewest, where they have not been counted.
+const MOST_BYTES: f64 = 10.0;
+const FEWEST_BYTES: f64 = 2.0;
+/// A prompt of which so many are long enough will soon be kept, if it grows as it came: each time that it is not yet, because
+/// it has been made shorter, it is paid in full.
+const SOON: f64 = 2.0;
+/// Requests that a conversation has before it is as long again as the provider wants it, at the least: in so many what is
+/// shortened must have cost no more than what is kept.
+const REQUESTS: f64 = 20.0;
+
+/// A prompt with new results, before and after they are made shorter.
+pub(super) struct Newborn<'a> {
+    pub(super) conversation: &'a Conversation,
+    /// All decisions in force, those about the new results last.
+    pub(super) applied: &'a [Applied],
+    /// How many these are.
+    pub(super) fresh: usize,
+    pub(super) facts: &'a Facts,
+}
+
+impl Newborn<'_> {
+    /// Whether the provider may keep the prompt as it came and not as it would be sent, and that is dearer in the long run.
+    pub(super) fn falls_short(&self) -> bool {
+        let facts = self.facts;
+        // Without marks nothing would be kept. Of a history that the provider has, its length is not known.
+        let is_kept = self.conversation.marks.as_ref().is_none_or(Marks::are_in_history);
+        if facts.least_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
+            return false;
+        }
+        let (old, new) = self.applied.split_at(self.applied.len() - self.fresh);
+        let spared = |decisions: &[Applied], from: usize| -> u64 {
+            let behind = decisions.iter().filter(|applied| applied.part.message as usize >= from);
+            behind.map(|applied| applied.decision.bytes_spared()).sum()
+        };
+        let messages = &self.conversation.messages;
+        let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
+            Some((count, tokens)) => (tokens as f64, count),
+            None => (0.0, 0),
+        };
+        let behind: u64 = messages[from..].iter().map(|message| message.read_len() as u64).sum();
+        let frame = self.conversation.body.len() - self.conversation.array.len();
+        let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
+        let whole = (behind + frame).saturating_sub(spared(old, from));
+        let shorter = whole.saturating_sub(spared(new, 0));
+        // What was shortened before would have been longer, too.
+        let untouched = whole + spared(old, 0);
+        let least = facts.least_tokens as f64;
+        let may_be_kept = SOON * (counted + untouched as f64 / FEWEST_BYTES) >= least;
+        let is_kept_still = counted + shorter as f64 / MOST_BYTES >= least;
+        if !may_be_kept || is_kept_still {
+            return false;
+        }
+        let rates = facts.rates(true);
+        let tokens = |bytes: u64| counted + bytes as f64 / facts.bytes_per_token.max(0.5);
+        tokens(shorter) * REQUESTS > tokens(untouched) * (rates.write + (REQUESTS - 1.0) * rates.read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::planner::{Past, Policy, plan};
+    use crate::protocol;
+    use crate::strategy::gate::Rates;
+
+    /// Who keeps a prompt.
+    #[derive(Debug, Clone, Copy)]
+    enum Kept {
+        /// The client marks the end of it.
+        ByMarks,
+        /// The client marks nothing.
+        NotAtAll,
+        /// The provider, by itself.
+        Always,
+    }
+
+    fn request(kept: Kept, result: &str) -> Conversation {
+        let mark = if let Kept::ByMarks = kept { r#","cache_control":{"type":"ephemeral"}"# } else { "" };
+        let (name, messages) = match kept {
+            Kept::ByMarks | Kept::NotAtAll => (
+                "anthropic",
+                format!(
+                    r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"Bash","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"{result}"{mark}}}]}}"#
+                ),
+            ),
+            Kept::Always => (
+                "openai-chat",
+                format!(
+                    r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"t","type":"function","function":{{"name":"Bash","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"t","content":"{result}"}}"#
+                ),
+            ),
+        };
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}},{messages}]}}"#);
+        protocol::named(name).unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+    }
+
+    /// A result whose equal lines are folded is new behind a prompt of so many tokens.
+    #[test]
+    fn no_prompt_is_shortened_to_less_than_what_is_kept() {
+        for (kept, counted, lines, least, is_shortened) in [
+            (Kept::ByMarks, Some(900), 60, 0, true),
+            // It would be kept, or will soon be.
+            (Kept::ByMarks, Some(900), 60, 1024, false),
+            (Kept::Always, Some(900), 60, 1024, false),
+            (Kept::ByMarks, Some(900), 60, 2048, false),
+            (Kept::ByMarks, None, 60, 512, false),
+            // It is not, whatever it says.
+            (Kept::NotAtAll, Some(900), 60, 1024, true),
+            // It will not be for long.
+            (Kept::ByMarks, Some(900), 60, 4096, true),
+            (Kept::ByMarks, None, 60, 4096, true),
+            // It is kept all the same.
+            (Kept::ByMarks, Some(1020), 60, 1024, true),
+            (Kept::Always, Some(1020), 60, 1024, true),
+            // What is left of it costs less in full than all of it from the cache.
+            (Kept::ByMarks, Some(900), 3_000, 1024, true),
+            (Kept::Always, Some(900), 3_000, 1024, true),
+        ] {
+            let talk = request(kept, &"building the crate\\n".repeat(lines));
+            let facts = Facts {
+                rates: Some(Rates { read: 0.1, write: 1.25 }),
+                measured: counted.map(|tokens| (1, tokens)),
+                least_tokens: least,
+                ..Facts::default()
+            };
+            let past = Past { sent: 1, ..Past::nothing() };
+            let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+            let case = format!("{kept:?} {counted:?} {lines} {least}");
+            assert_eq!(outcome.fresh > 0, is_shortened, "{case}");
+            assert_eq!(outcome.applied.is_empty(), outcome.fresh == 0, "{case}");
+        }
+    }
+}
