@@ -24,6 +24,7 @@ mod splices;
 pub mod sqlite;
 pub mod summaries;
 mod sweep;
+mod unlogged;
 mod uses;
 mod withdrawal;
 mod writer;
