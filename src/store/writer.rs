@@ -199,7 +199,7 @@ impl Desk {
         // The database has the records: a failure loses no book.
         self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
         for batch in &stored {
-            self.sweep.begin(batch, &self.logs);
+            self.sweep.begin(batch, &self.outputs, &self.logs);
             if batch.forget_outputs.is_some() {
                 self.unlogged.begin();
             }
