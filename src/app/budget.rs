@@ -4,7 +4,8 @@
 //! limit nothing is kept and nothing is read. Spending is money and tokens that providers stated: what has no
 //! known price counts in tokens only.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::StatusCode;
 
@@ -24,8 +25,12 @@ pub(super) struct Budget {
     settings: Settings,
     store: Arc<dyn Store>,
     conversations: Recent<String, Arc<Mutex<Purse>>>,
-    today: Mutex<Option<(i64, Purse)>>,
+    today: Today,
 }
+
+/// What was used up on a day.
+#[derive(Default)]
+struct Today(Mutex<Option<(i64, Purse)>>);
 
 /// What was used up, and what the log says of it already.
 #[derive(Debug, Default)]
@@ -55,7 +60,7 @@ pub(super) struct Reached {
 impl Budget {
     pub(super) fn new(settings: Settings, store: Arc<dyn Store>) -> Self {
         let conversations = Recent::of_entries(CONVERSATIONS);
-        Self { settings, store, conversations, today: Mutex::default() }
+        Self { settings, store, conversations, today: Today::default() }
     }
 
     /// Sums up the day so far, so that no request waits for it.
@@ -142,21 +147,14 @@ impl Budget {
 
     fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Purse) -> T) -> T {
         let day = now_ms.div_euclid(DAY_MS);
-        let mut today = self.today.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *today {
-            // A request that began before midnight and ended after it counts towards the new day. A day further back is
-            // that of a clock that was set right.
-            Some((known, purse)) if *known == day || *known == day + 1 => then(purse),
-            _ => {
-                let (_, purse) = today.insert((day, self.read(None, day * DAY_MS)));
-                then(purse)
-            }
-        }
+        // What is dated later is a clock's that was ahead.
+        let read = || self.read(None, day * DAY_MS..(day + 1) * DAY_MS);
+        self.today.with(day, read, then)
     }
 
     fn with_conversation<T>(&self, conversation: &str, then: impl FnOnce(&mut Purse) -> T) -> T {
         let purse = self.conversations.get(conversation).unwrap_or_else(|| {
-            let read = Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN)));
+            let read = Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN..i64::MAX)));
             self.conversations.get_or_insert(conversation.to_owned(), read)
         });
         let mut purse = purse.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,12 +162,36 @@ impl Budget {
     }
 
     /// What the store knows. What it cannot say counts as nothing: a broken store must not stop requests.
-    fn read(&self, conversation: Option<&str>, since_ms: i64) -> Purse {
-        let spent = self.store.spent(conversation, since_ms).unwrap_or_else(|error| {
+    fn read(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Purse {
+        let spent = self.store.spent(conversation, within_ms).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was spent cannot be read: counted from now on");
             Spent::default()
         });
         Purse { spent, said: None }
+    }
+}
+
+impl Today {
+    /// Nobody waits while another one reads: who has read first counts. What is booked meanwhile by one who has is in no
+    /// store yet, and what is read after that does not count.
+    fn with<T>(&self, day: i64, read: impl Fn() -> Purse, then: impl FnOnce(&mut Purse) -> T) -> T {
+        // A request that began before midnight and ended after it counts towards the new day. A day further back is
+        // that of a clock that was set right.
+        let is_it = |(known, _): &(i64, Purse)| *known == day || *known == day + 1;
+        let (mut today, mut own) = (self.lock(), None);
+        if !today.as_ref().is_some_and(is_it) {
+            drop(today);
+            own = Some(read());
+            today = self.lock();
+        }
+        match today.take_if(|known| is_it(known)) {
+            Some(known) => then(&mut today.insert(known).1),
+            None => then(&mut today.insert((day, own.unwrap_or_else(read))).1),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(i64, Purse)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,6 +278,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_day_is_read_while_nobody_waits() {
+        let today = Today::default();
+        let tokens = |tokens| Purse { spent: Spent { tokens, ..Spent::default() }, said: None };
+        let read = |day: i64| {
+            today.with(
+                day,
+                || {
+                    assert!(today.0.try_lock().is_ok(), "held");
+                    tokens(day as u64)
+                },
+                |purse| purse.spent.tokens,
+            )
+        };
+        assert_eq!([read(3), read(3), read(2), read(4), read(3), read(1)], [3, 3, 3, 4, 4, 1]);
+        // Another one has read it meanwhile, and booked.
+        let booked = || {
+            today.with(7, || tokens(20), |purse| purse.spent.tokens += 1);
+            tokens(30)
+        };
+        assert_eq!(today.with(7, booked, |purse| purse.spent.tokens), 21);
+    }
+
     /// A new day begins with nothing; what a store has is read once, and what is booked is not read again.
     #[test]
     fn sums_begin_with_what_the_store_has() {
@@ -265,6 +310,8 @@ mod tests {
             (record("a", Some(4), 10), 5),
             (record("a", Some(3), 20), DAY_MS + 5),
             (record("b", Some(2), 30), DAY_MS + 6),
+            // By a clock that was ahead.
+            (record("b", Some(5), 40), 5 * DAY_MS),
         ];
         let ledger = stored.iter().map(|(record, at_ms)| Box::new(record.clone()).into_row(*at_ms)).collect();
         let committed = store.commit(Batch { ledger, ..Batch::default() });

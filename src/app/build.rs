@@ -37,8 +37,8 @@ use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
 
-/// Memory for decisions of threads that are being worked on, in bytes.
-const DECISIONS: u64 = 32 << 20;
+/// Memory for decisions of threads that are being worked on, in bytes: those of several that fill the largest windows.
+const DECISIONS: u64 = 16 << 20;
 
 /// A request waits for this part of the time that may be spent on it until its decisions are stored.
 const PATIENCE: u32 = 4;

@@ -40,8 +40,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 
 use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
@@ -144,11 +144,20 @@ impl Core {
     fn unchanged(&self, protocol: &dyn Protocol, letter: &Letter) -> Rewritten {
         let Inbound { head, body, .. } = &letter.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let day = when::rfc3339((self.now_ms)());
-        let series = format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())]);
         let named = letter.model(protocol).map(str::to_owned);
         let model = named.or_else(|| protocol::model_of_body(body).map(String::from));
-        Rewritten::unchanged(&head.headers, model, series)
+        Rewritten::unchanged(&head.headers, model, self.series(kind))
+    }
+
+    /// What requests of a kind are booked on for a day, where no more is known of them.
+    fn series(&self, kind: &str) -> String {
+        let day = when::rfc3339((self.now_ms)());
+        format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())])
+    }
+
+    /// A request that is not read, and leaves as it came: with others of its day, unless its session is known.
+    fn unread(&self, headers: &HeaderMap, asked: Asked<'_>, why: String) -> Rewritten {
+        Rewritten::unread(headers, asked, why, self.series("unread"))
     }
 
     fn keeps_outputs(&self) -> bool {
@@ -206,7 +215,7 @@ impl Gateway for Sidecar {
             Unprepared::Panicked => "a fault of the gateway's own",
         };
         let headers = &letter.inbound.head.headers;
-        let rewritten = Rewritten::unread(headers, letter.asked(protocol), why.to_owned());
+        let rewritten = self.core.unread(headers, letter.asked(protocol), why.to_owned());
         Some(self.followed(protocol, &letter, rewritten))
     }
 

@@ -66,7 +66,7 @@ impl Core {
     ) -> Rewritten {
         let mut request = match Request::read(self, protocol, headers, body, asked) {
             Ok(request) => request,
-            Err(unread) => return Rewritten::unread(headers, asked, unread.to_string()),
+            Err(unread) => return self.unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn();
         if opening::asked(headers).is_some()

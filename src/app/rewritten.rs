@@ -160,9 +160,9 @@ impl Rewritten {
         Leaving::Read(read)
     }
 
-    pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String) -> Self {
+    pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String, series: String) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
-        Self::of(Facts { caller, model, why: Some(why), ..Facts::default() })
+        Self::of(Facts { caller, model, why: Some(why), series: Some(series), ..Facts::default() })
     }
 
     /// A request in which there is nothing to change.

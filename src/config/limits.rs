@@ -44,7 +44,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Limits {
         max_connections: section.within("max_connections", 1..=1_000_000, 1024),
         rewrite_timeout: section.within("rewrite_timeout", SECOND / 1000..=60 * SECOND, 2 * SECOND),
         drain_timeout: section.within("drain_timeout", Duration::ZERO..=HOUR, 10 * SECOND),
-        memo: section.within("memo", ByteSize::new(0)..=mebibytes(64 << 10), mebibytes(32)),
+        memo: section.within("memo", ByteSize::new(0)..=mebibytes(64 << 10), mebibytes(16)),
         queue: section.within("queue", 1..=1_000_000, 16384),
         workers: section.within("workers", 0..=1024, 0),
     }

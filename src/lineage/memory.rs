@@ -59,13 +59,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Remembers decisions of about `bytes` in all.
+    /// Remembers decisions of about `bytes` in all, and half as much of where threads stand: one that fills a large window
+    /// takes some hundred KiB, and one that is forgotten is folded anew.
     pub fn new(bytes: u64) -> Self {
         Self {
             sent: Recent::of_weight(bytes, Sent::weight),
             threads: Recent::of_entries(THREADS),
             answers: Recent::of_entries(THREADS),
-            standings: Recent::of_weight(bytes, |(_, standing)| standing.weight() + OVERHEAD),
+            standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
         }

@@ -196,10 +196,18 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     }
 }
 
+/// The most tokens, or anything else that is counted, that one answer is believed to have: thousands of windows. A figure
+/// beyond that would be all that a sum shows.
+const MOST: u64 = 1 << 32;
+
 /// A count at a path of keys, also where it is written as `1e3`, `1000.0` or `"1000"`; `None` where it is missing, null, no
-/// whole number, or so large that nothing has been counted: sums of such figures would be none.
+/// whole number, or so large that nothing has been counted.
 pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
-    /// The largest whole number up to which floats hold all of them.
+    whole(value, path).filter(|number| *number <= MOST)
+}
+
+/// A whole number, as far as floats hold all of them.
+fn whole(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
     let number = number(at(value, path)?)?;
     let is_exact = |number: &f64| (0.0..=EXACT as f64).contains(number) && number.fract() == 0.0;
@@ -231,7 +239,7 @@ const MAY_COST: RangeInclusive<i128> = 0..=i64::MAX as i128;
 /// What the provider says that it cost, whatever for: OpenRouter does in every dialect, xAI, and Perplexity, by its parts.
 /// With a key of the caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
-    if let Some(ticks) = count(figures, &["cost_in_usd_ticks"]) {
+    if let Some(ticks) = whole(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
     let usd = |value: &Value<'_>| {
@@ -338,8 +346,10 @@ mod tests {
             ("7", Some(7)),
             ("1e3", Some(1000)),
             ("1000.0", Some(1000)),
-            ("9007199254740992", Some(1 << 53)),
-            ("9007199254740993", None),
+            ("4294967296", Some(1 << 32)),
+            ("4294967297", None),
+            ("4294967297.0", None),
+            ("9007199254740991", None),
             ("18446744073709551615", None),
             ("1e19", None),
             ("-1", None),
@@ -361,6 +371,7 @@ mod tests {
             (r#"{"cost":100000000}"#, None),
             (r#"{"cost":"1"}"#, Some("1")),
             (r#"{"cost_in_usd_ticks":2500000000}"#, Some("0.25")),
+            (r#"{"cost_in_usd_ticks":52000000000}"#, Some("5.2")),
             (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":1.5}}"#, Some("2")),
             (r#"{"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":-1.5}}"#, None),
         ] {

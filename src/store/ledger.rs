@@ -3,6 +3,7 @@
 //! Reports need no gateway to run, and disturb none that does: they read through a connection of their own.
 //! Nothing here writes, and nothing here knows what a record says.
 
+use std::ops::Range;
 use std::path::Path;
 
 use rusqlite::{Connection, named_params};
@@ -213,16 +214,16 @@ fn rows(
     each_of(&mut rows, each)
 }
 
-/// What rows of a conversation, or all, since some time add up to.
+/// What rows of a conversation, or all, of some time add up to.
 pub(super) fn spent(
     connection: &Connection,
     conversation: Option<&str>,
-    since_ms: i64,
+    within_ms: Range<i64>,
 ) -> Result<Spent, StoreError> {
     // Two statements, so that each has its index.
     let rows = match conversation {
-        Some(_) => "conversation = :conversation AND at_ms >= :since",
-        None => ":conversation IS NULL AND at_ms >= :since",
+        Some(_) => "conversation = :conversation AND at_ms >= :since AND at_ms < :until",
+        None => ":conversation IS NULL AND at_ms >= :since AND at_ms < :until",
     };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT coalesce(sum(cost), 0), coalesce(sum(
@@ -230,7 +231,8 @@ pub(super) fn spent(
             WHERE key IN ('input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h', 'output'))
          ), 0) FROM ledger WHERE {rows}"
     ))?;
-    let named = named_params! {":conversation": conversation, ":since": since_ms};
+    let Range { start, end } = within_ms;
+    let named = named_params! {":conversation": conversation, ":since": start, ":until": end};
     Ok(statement.query_row(named, |row| Ok(Spent { picodollars: row.get(0)?, tokens: row.get(1)? }))?)
 }
 

@@ -41,13 +41,33 @@ impl Logs {
     }
 
     /// Appends lines without their ends, a record each, to their conversation's file.
-    pub(super) fn append(&mut self, conversation: &str, lines: &[&str]) -> io::Result<()> {
+    pub(super) fn append(&mut self, conversation: &str, lines: &[&str]) -> Result<(), Cut> {
         let name = file_name(conversation);
-        let written = self.file(&name).and_then(|file| write(file, lines));
+        let file = self.file(&name).map_err(|error| Cut { whole: 0, error });
+        let written = file.and_then(|file| write(file, lines));
         if written.is_err() {
             self.open.remove(&name);
         }
         written
+    }
+
+    /// The same for lines of which the first may have been appended before, as the last of the file. Gives how many of
+    /// them are there now, and why not all.
+    pub(super) fn append_missing(
+        &mut self,
+        conversation: &str,
+        lines: &[&str],
+    ) -> (usize, Option<io::Error>) {
+        let len = lines.iter().map(|line| line.len() as u64 + 1).sum();
+        let there = self.file(&file_name(conversation)).and_then(|file| last(file, len));
+        let there = match there {
+            Ok(text) => lines.iter().take_while(|line| has_line(&text, line)).count(),
+            Err(error) => return (0, Some(error)),
+        };
+        match self.append(conversation, &lines[there..]) {
+            Ok(()) => (lines.len(), None),
+            Err(Cut { whole, error }) => (there + whole, Some(error)),
+        }
     }
 
     /// Logs are removed and rotated while they are written: what was opened goes on only while it has its name.
@@ -78,19 +98,89 @@ impl Logs {
     }
 }
 
+/// Not all lines were appended.
+#[derive(Debug)]
+pub(super) struct Cut {
+    /// How many of them were.
+    pub(super) whole: usize,
+    /// Why not the next.
+    pub(super) error: io::Error,
+}
+
 /// Writes lines, each with its end and none in pieces: other gateways may write to the same file.
-fn write(file: &mut File, lines: &[&str]) -> io::Result<()> {
+fn write(file: &mut File, lines: &[&str]) -> Result<(), Cut> {
     let len: usize = lines.iter().map(|line| line.len() + 1).sum();
     let mut together = Vec::with_capacity(len.min(TOGETHER));
-    for line in lines {
+    let mut whole = 0;
+    for (at, line) in lines.iter().enumerate() {
         if !together.is_empty() && together.len() + line.len() >= TOGETHER {
-            file.write_all(&together)?;
+            write_whole(file, &together).map_err(|cut| cut.behind(whole))?;
             together.clear();
+            whole = at;
         }
         together.extend_from_slice(line.as_bytes());
         together.push(b'\n');
     }
-    file.write_all(&together)
+    write_whole(file, &together).map_err(|cut| cut.behind(whole))
+}
+
+impl Cut {
+    fn behind(self, lines: usize) -> Self {
+        Self { whole: self.whole + lines, ..self }
+    }
+}
+
+/// Writes lines with their ends. Half a line does not stay where that can be helped: nobody could read on behind it.
+fn write_whole(file: &mut (impl io::Write + Halved), lines: &[u8]) -> Result<(), Cut> {
+    let mut written = 0;
+    while written < lines.len() {
+        match file.write(&lines[written..]) {
+            Ok(0) => return Err(cut(file, &lines[..written], io::ErrorKind::WriteZero.into())),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(cut(file, &lines[..written], error)),
+        }
+    }
+    Ok(())
+}
+
+fn cut(file: &mut impl Halved, written: &[u8], error: io::Error) -> Cut {
+    let half = memchr::memrchr(b'\n', written).map_or(0, |end| end + 1);
+    file.take_back(&written[half..]);
+    Cut { whole: memchr::memchr_iter(b'\n', written).count(), error }
+}
+
+/// What was written to last may be taken out again.
+trait Halved {
+    fn take_back(&mut self, half: &[u8]);
+}
+
+impl Halved for File {
+    /// Not if somebody else has written behind it.
+    fn take_back(&mut self, half: &[u8]) {
+        let mut found = vec![0; half.len()];
+        let start = self.metadata().ok().and_then(|file| file.len().checked_sub(half.len() as u64));
+        if let Some(start) = start.filter(|_| !half.is_empty())
+            && self.read_exact_at(&mut found, start).is_ok()
+            && found == half
+        {
+            // If that fails, too, the next line begins behind it.
+            let _ = self.set_len(start);
+        }
+    }
+}
+
+/// The last bytes of a file, and some more that others may have written behind them.
+fn last(file: &File, len: u64) -> io::Result<Vec<u8>> {
+    let all = file.metadata()?.len();
+    let start = all.saturating_sub(len.saturating_add(LOOKED_AT));
+    let mut text = vec![0; (all - start) as usize];
+    file.read_exact_at(&mut text, start)?;
+    Ok(text)
+}
+
+fn has_line(text: &[u8], line: &str) -> bool {
+    text.split(|byte| *byte == b'\n').any(|other| other == line.as_bytes())
 }
 
 /// Removes what stands in the folder, if it is a log to which nothing was added since a time. Whoever has it open notices
@@ -190,6 +280,60 @@ mod tests {
             let ended: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
             let after = fs::read_to_string(home.path().join("c.jsonl")).unwrap();
             assert!(after == before + &ended, "{lens:?}");
+        }
+    }
+
+    /// A file that takes so many bytes and no more.
+    struct Full {
+        text: Vec<u8>,
+        room: usize,
+    }
+
+    impl io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room - self.text.len());
+            if taken == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.text.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Halved for Full {
+        fn take_back(&mut self, half: &[u8]) {
+            assert!(self.text.ends_with(half));
+            self.text.truncate(self.text.len() - half.len());
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_leaves_whole_lines() {
+        for (room, left) in [(0, ""), (2, ""), (3, "ab\n"), (5, "ab\n"), (6, "ab\ncd\n")] {
+            let mut full = Full { text: Vec::new(), room };
+            let cut = write_whole(&mut full, b"ab\ncd\nef\n").unwrap_err();
+            assert_eq!((cut.whole, &*full.text), (left.lines().count(), left.as_bytes()), "{room}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_written_last_is_taken_back() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("c.jsonl");
+        for (text, half, expected) in [
+            ("1\n23", "23", "1\n"),
+            ("1\n23", "", "1\n23"),
+            ("1\n23\n4\n", "23", "1\n23\n4\n"),
+            ("3", "23", "3"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let mut file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+            file.take_back(half.as_bytes());
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{text:?} {half:?}");
         }
     }
 

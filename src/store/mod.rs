@@ -24,9 +24,12 @@ mod splices;
 pub mod sqlite;
 pub mod summaries;
 mod sweep;
+mod unlogged;
 mod uses;
 mod withdrawal;
 mod writer;
+
+use std::ops::Range;
 
 use crate::conversation::Chain;
 use crate::planner::PartKey;
@@ -88,11 +91,11 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
-    /// What the requests of a conversation, or all, have used up since a time in milliseconds since 1970.
+    /// What the requests of a conversation, or all, have used up that came then, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
-    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError>;
+    fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError>;
 
     /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
     /// withdraws the batch: none of its decisions and splices holds then, whatever had been begun.

@@ -1,10 +1,12 @@
 //! Full texts of what was cut, as plain files that an agent's own tools can read and search.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What the names of the files end with.
 const ENDING: &str = ".txt";
@@ -19,6 +21,11 @@ impl Outputs {
     /// The outputs in a folder, which need not exist yet.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
+    }
+
+    /// Where they are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The file of an output.
@@ -127,7 +134,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("{}.part", std::process::id()));
     let written = write_by(&draft, path, text);
     if written.is_err() {
-        // No sweep knows it.
+        // The next sweep that finds it is days away.
         let _ = fs::remove_file(&draft);
     }
     written
@@ -138,6 +145,22 @@ fn write_by(draft: &Path, path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     drop(file);
     fs::rename(draft, path)
+}
+
+/// Removes what stands in the folder, if it is a text that was begun before a time and never finished: whoever wrote it is
+/// gone.
+pub(super) fn remove_old_draft(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
+    let found = entry.metadata()?;
+    if found.is_file() && found.modified()? < before && is_draft(&entry.file_name()) {
+        fs::remove_file(entry.path())?;
+    }
+    Ok(())
+}
+
+fn is_draft(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_suffix(".part")?.split_once('.'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.is_some_and(|(id, process)| is_id(id) && is_number(process))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! For what would have been decided: nothing of it may ever reach the store below. Threads and histories are those of the
 //! store below; all that is kept here is decisions and splices.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
@@ -114,8 +115,8 @@ impl Store for Overlay {
         self.below.summary(thread)
     }
 
-    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
-        self.below.spent(conversation, since_ms)
+    fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
+        self.below.spent(conversation, within_ms)
     }
 
     fn commit(&self, batch: Batch) -> Stored {

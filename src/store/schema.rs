@@ -95,6 +95,13 @@ CREATE TABLE IF NOT EXISTS missing (
   at_ms INTEGER NOT NULL,
   records INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS unlogged (
+  id TEXT PRIMARY KEY,
+  at_ms INTEGER NOT NULL,
+  conversation TEXT NOT NULL,
+  line TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
 ";
 
 /// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit
@@ -107,7 +114,7 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     tune(connection)?;
     let version = version(connection)?;
     // Only tables are added: making those that are not there yet is all that an older store needs.
-    if version < VERSION || (version == VERSION && !has_uses(connection)?) {
+    if version < VERSION || (version == VERSION && !has_all(connection)?) {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         return Ok(VERSION);
@@ -115,10 +122,10 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(version)
 }
 
-/// Whether the table is there that stores of this version may lack: gateways that know nothing of it go on with one that
-/// has it.
-fn has_uses(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.table_exists(None, "uses")
+/// Whether the tables are there that stores of this version may lack: gateways that know nothing of them go on with one
+/// that has them.
+fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(connection.table_exists(None, "uses")? && connection.table_exists(None, "unlogged")?)
 }
 
 /// The version of a store; 0 for an empty file.

@@ -1,6 +1,7 @@
 //! The store in one SQLite file.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -169,8 +170,8 @@ impl Store for Sqlite {
         self.read(|connection| summaries::newest(connection, thread))
     }
 
-    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
-        self.read(|connection| ledger::spent(connection, conversation, since_ms))
+    fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
+        self.read(|connection| ledger::spent(connection, conversation, within_ms))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

@@ -3,7 +3,7 @@
 //! It is the writing thread's work, in short turns: between two of them it writes what requests wait for. What cannot be
 //! removed stays and is tried again with the next sweep; it never keeps the rest.
 
-use std::fs::{self, ReadDir};
+use std::fs::{self, DirEntry, ReadDir};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::idle::Idle;
 use super::logs::{self, Logs};
-use super::outputs::Outputs;
+use super::outputs::{self, Outputs};
 use super::{Batch, StoreError};
 
 /// What one turn removes, or looks at in a folder, at most.
@@ -26,19 +26,21 @@ pub(super) struct Sweep {
     outputs: Option<OldOutputs>,
     /// Before when records are forgotten.
     records: Option<i64>,
-    logs: Option<OldLogs>,
+    drafts: Option<OldFiles>,
+    logs: Option<OldFiles>,
     idle: Option<Idle>,
 }
 
 impl Sweep {
     /// Begins what a batch asks for. Of two that ask for the same the later knows better.
-    pub(super) fn begin(&mut self, batch: &Batch, logs: &Logs) {
+    pub(super) fn begin(&mut self, batch: &Batch, outputs: &Outputs, logs: &Logs) {
         if let Some(before) = batch.forget_outputs {
             self.outputs = Some(OldOutputs { before, ..OldOutputs::default() });
+            self.drafts = Some(OldFiles::new(before, outputs.dir().to_owned(), outputs::remove_old_draft));
         }
         if let Some(before) = batch.forget_ledger {
             self.records = Some(before);
-            self.logs = Some(OldLogs::new(before, logs.dir().to_owned()));
+            self.logs = Some(OldFiles::new(before, logs.dir().to_owned(), logs::remove_old));
         }
         // What takes long is not begun anew.
         if let Some(before) = batch.forget_threads {
@@ -47,7 +49,8 @@ impl Sweep {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.outputs.is_none() && self.records.is_none() && self.logs.is_none() && self.idle.is_none()
+        let files = self.outputs.is_none() && self.drafts.is_none() && self.logs.is_none();
+        files && self.records.is_none() && self.idle.is_none()
     }
 
     /// Takes a turn at one of them.
@@ -66,6 +69,11 @@ impl Sweep {
             if !goes_on {
                 old.kept.tell("old outputs could not be removed");
                 self.outputs = None;
+            }
+        } else if let Some(old) = &mut self.drafts {
+            if !old.turn() {
+                old.kept.tell("outputs that were never finished could not be removed");
+                self.drafts = None;
             }
         } else if let Some(old) = &mut self.logs {
             if !old.turn() {
@@ -110,19 +118,21 @@ impl Kept {
     }
 }
 
-/// Logs of conversations to which nothing was added since a time.
-struct OldLogs {
+/// Files of a folder to which nothing was added since a time.
+struct OldFiles {
     before: SystemTime,
     dir: PathBuf,
+    /// Removes one of them, if it is of the kind.
+    remove: fn(&DirEntry, SystemTime) -> io::Result<()>,
     /// What is left of the folder, once it has been opened.
     entries: Option<ReadDir>,
     kept: Kept,
 }
 
-impl OldLogs {
-    fn new(before: i64, dir: PathBuf) -> Self {
+impl OldFiles {
+    fn new(before: i64, dir: PathBuf, remove: fn(&DirEntry, SystemTime) -> io::Result<()>) -> Self {
         let before = UNIX_EPOCH + Duration::from_millis(u64::try_from(before).unwrap_or(0));
-        Self { before, dir, entries: None, kept: Kept::default() }
+        Self { before, dir, remove, entries: None, kept: Kept::default() }
     }
 
     /// Looks at some; whether there may be more.
@@ -132,7 +142,7 @@ impl OldLogs {
             None => match fs::read_dir(&self.dir) {
                 Ok(entries) => self.entries.insert(entries),
                 Err(error) => {
-                    // Nothing has been logged yet.
+                    // Nothing has been written yet.
                     if error.kind() != io::ErrorKind::NotFound {
                         self.kept.add(error);
                     }
@@ -144,7 +154,7 @@ impl OldLogs {
             let Some(entry) = entries.next() else { return false };
             // A folder that cannot be read says so for ever.
             let Ok(entry) = entry.map_err(|error| self.kept.add(error)) else { return false };
-            if let Err(error) = logs::remove_old(&entry, self.before) {
+            if let Err(error) = (self.remove)(&entry, self.before) {
                 self.kept.add(error);
             }
         }
@@ -210,17 +220,48 @@ mod tests {
             std::fs::create_dir(outputs.path(&ids[stuck])).unwrap();
         }
         let (mut sweep, logs) = (Sweep::default(), Logs::new(home.path().join("logs")));
-        sweep.begin(&Batch::default(), &logs);
+        sweep.begin(&Batch::default(), &outputs, &logs);
         assert!(sweep.is_done());
-        sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &logs);
+        sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &outputs, &logs);
         let all = ids.len();
-        for (left, is_done) in [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, true)]
+        // When no text is left to go, what was never finished has its turn.
+        for (left, is_done) in
+            [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, false)]
         {
             let listed: usize =
                 connection.query_row("SELECT COUNT(*) FROM outputs", [], |row| row.get(0)).unwrap();
             let there = ids.iter().filter(|id| outputs.path(id).exists()).count();
             assert_eq!((listed, there, sweep.is_done()), (left, left, is_done));
             sweep.go_on(&mut connection, &outputs);
+        }
+    }
+
+    /// What a process that died has begun goes, and nothing else that is not listed.
+    #[test]
+    fn drafts_go_when_they_are_old() {
+        let home = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::prepare(&connection).unwrap();
+        let (outputs, logs) =
+            (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
+        let id = "0123456789abcdef0123456789abcdef";
+        outputs.save(id, "text").unwrap();
+        let named = |ending: &str| outputs.path(id).with_extension(ending);
+        for ending in ["71.part", "part", "7x.part", "71.part.txt"] {
+            fs::write(named(ending), "te").unwrap();
+        }
+        fs::write(outputs.dir().join("mine.71.part"), "").unwrap();
+        fs::create_dir(named("72.part")).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+        for (before, is_left) in [(now - 60_000, true), (now + 60_000, false)] {
+            let mut sweep = Sweep::default();
+            sweep.begin(&Batch { forget_outputs: Some(before), ..Batch::default() }, &outputs, &logs);
+            for is_done in [false, true] {
+                sweep.go_on(&mut connection, &outputs);
+                assert_eq!(sweep.is_done(), is_done);
+            }
+            assert_eq!(named("71.part").exists(), is_left);
+            assert_eq!(fs::read_dir(outputs.dir()).unwrap().count(), 6 + usize::from(is_left));
         }
     }
 
@@ -244,7 +285,7 @@ mod tests {
                 .unwrap();
         }
         let mut sweep = Sweep::default();
-        sweep.begin(&Batch { forget_ledger: Some(7), ..Batch::default() }, &logs);
+        sweep.begin(&Batch { forget_ledger: Some(7), ..Batch::default() }, &outputs, &logs);
         for (left, is_done) in
             [all, all - RECORDS, all - 2 * RECORDS, 2, 1].into_iter().zip([false, false, false, false, true])
         {
@@ -269,7 +310,7 @@ mod tests {
         for (before, left) in
             [(now + 60_000, [0; 3]), (now - 60_000, [all; 3]), (now + 60_000, [all - TURN, 1, 0])]
         {
-            sweep.begin(&Batch { forget_ledger: Some(before), ..Batch::default() }, &logs);
+            sweep.begin(&Batch { forget_ledger: Some(before), ..Batch::default() }, &outputs, &logs);
             for left in left {
                 sweep.go_on(&mut connection, &outputs);
                 assert_eq!(count(), left);

@@ -3,7 +3,6 @@
 //! Batches that wait together are one transaction. Full texts are written before the transaction that refers
 //! to them. A failed batch is reported to whoever waits for it and fails no other.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use super::queue::{self, Inlet, Outlet};
 use super::row::{Batch, StoredDecision};
 use super::sqlite::leaves_to;
 use super::sweep::{self, Sweep};
+use super::unlogged::Unlogged;
 use super::{StoreError, splices, uses, withdrawal};
 use crate::conversation::Digest;
 
@@ -69,8 +69,10 @@ impl Writer {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(Place::of(database)?);
         let missing = Arc::new(Missing::default());
+        let unlogged = Unlogged::of(&connection);
         let desk = Desk {
             connection,
+            unlogged,
             database,
             outputs,
             logs: Logs::new(logs),
@@ -117,6 +119,7 @@ struct Desk {
     database: Option<Place>,
     outputs: Outputs,
     logs: Logs,
+    unlogged: Unlogged,
     sweep: Sweep,
     /// Records that were dropped: their number is written as soon as that is possible.
     missing: Arc<Missing>,
@@ -128,7 +131,9 @@ impl Desk {
         loop {
             // What is too old waits while anything is queued, but never for ever.
             self.sweep.go_on(&mut self.connection, &self.outputs);
-            if !self.sweep.is_done() && !inbox.wait(Duration::ZERO) {
+            self.unlogged.go_on(&mut self.connection, &mut self.logs);
+            let is_idle = self.sweep.is_done() && self.unlogged.is_done();
+            if !is_idle && !inbox.wait(Duration::ZERO) {
                 continue;
             }
             if !inbox.take(&mut jobs) {
@@ -191,9 +196,13 @@ impl Desk {
                 }
             }
         }
-        self.log(&stored);
+        // The database has the records: a failure loses no book.
+        self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
         for batch in &stored {
-            self.sweep.begin(batch, &self.logs);
+            self.sweep.begin(batch, &self.outputs, &self.logs);
+            if batch.forget_outputs.is_some() {
+                self.unlogged.begin();
+            }
         }
     }
 
@@ -234,20 +243,6 @@ impl Desk {
             && let Err(error) = withdrawal::take_out(&self.connection, &job.batch)
         {
             tracing::warn!(%error, "what a request was not sent with could not be taken out of the store");
-        }
-    }
-
-    /// Appends the records to their conversations' logs, a conversation's all at once. The database has them already:
-    /// a failure loses no book.
-    fn log(&mut self, stored: &[Batch]) {
-        let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for row in stored.iter().flat_map(|batch| &batch.ledger) {
-            logs.entry(&row.conversation).or_default().push(&row.line);
-        }
-        for (conversation, lines) in logs {
-            if let Err(error) = self.logs.append(conversation, &lines) {
-                tracing::warn!(%error, conversation, "records could not be logged");
-            }
         }
     }
 }
@@ -306,6 +301,7 @@ fn put<'c>(
         // The rest has its turns.
         sweep::forget_records(connection, before)?;
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
+        connection.execute("DELETE FROM unlogged WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {
         let book = match book {
@@ -403,7 +399,9 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         crate::store::schema::prepare(&connection).unwrap();
         let (outputs, logs) = (Outputs::new(home.join("outputs")), Logs::new(home.join("logs")));
-        Desk { connection, database: None, outputs, logs, sweep: Sweep::default(), missing: Arc::default() }
+        let unlogged = Unlogged::of(&connection);
+        let (sweep, missing) = (Sweep::default(), Arc::default());
+        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing }
     }
 
     fn job() -> (Job, Stored) {

@@ -157,6 +157,33 @@ fn what_has_no_messages_is_booked() {
     }
 }
 
+/// What cannot be read leaves as it came, and is booked with others of its day, or on its session.
+#[test]
+fn what_is_not_read_is_booked_together() {
+    const TWICE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"messages":[]}"#;
+    const NONE: &str = r#"{"model":"m","contents":7}"#;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let asked =
+        [(TWICE, &[][..], None), (NONE, &[], None), (TWICE, &[("x-session-id", "mine")], Some("mine"))];
+    for (body, headers, _) in asked {
+        assert_eq!(gateway.post("/v1/messages", headers, body).0, 200);
+    }
+    gateway.stop();
+    assert!(upstream.received().iter().map(Received::text).eq(asked.map(|(body, ..)| body.to_owned())));
+    let mut records = records(home.path());
+    records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
+    assert_eq!(records.len(), asked.len());
+    for (record, (body, _, session)) in records.iter().zip(asked) {
+        let day = record["time"].as_str().unwrap().split('T').next().unwrap();
+        let expected = session.map_or_else(|| format!("unread-{day}"), str::to_owned);
+        assert_eq!(record["conversation"], expected, "{body}");
+        assert_eq!(record["edits"]["state"], "unread");
+        assert!(record["edits"]["why"].is_string(), "{record}");
+    }
+}
+
 /// More than a busy gateway is asked while a disk stalls.
 #[test]
 fn what_is_answered_while_nothing_can_be_written_is_booked() {

@@ -1,5 +1,6 @@
 //! Stores and dialects that fail.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -74,8 +75,8 @@ impl Store for Faulty {
         self.read(&[1, 2], |store| store.session(session))
     }
 
-    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
-        self.read(&[1], |store| store.spent(conversation, since_ms))
+    fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
+        self.read(&[1], |store| store.spent(conversation, within_ms))
     }
 
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError> {

@@ -1,6 +1,7 @@
 //! What is sent again and again for longer than things are kept.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,8 +82,8 @@ impl Store for Swept {
         self.inner.summary(thread)
     }
 
-    fn spent(&self, conversation: Option<&str>, since_ms: i64) -> Result<Spent, StoreError> {
-        self.inner.spent(conversation, since_ms)
+    fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
+        self.inner.spent(conversation, within_ms)
     }
 
     fn commit(&self, batch: Batch) -> Stored {
