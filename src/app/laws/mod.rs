@@ -72,6 +72,8 @@ struct Tally {
     marked: u32,
     /// Requests that leave out what was thought, and those with some that is bound and may be judged.
     thoughts: [u32; 2],
+    /// There were conversations of a dialect in which it may be left out.
+    may_leave_out: bool,
     events: BTreeMap<Reason, u32>,
 }
 
@@ -262,7 +264,8 @@ fn law_07_append_only_between_events() {
         let count = tally.events.get(&reason).copied().unwrap_or_default();
         assert!(count >= 3, "hardly any event for {reason:?}: {tally:?}");
     }
-    assert!(tally.thoughts.iter().all(|count| *count >= 3), "hardly anything was thought: {tally:?}");
+    let is_telling = !tally.may_leave_out || tally.thoughts.iter().all(|count| *count >= 3);
+    assert!(is_telling, "hardly anything was thought: {tally:?}");
 }
 
 /// Plays lives before a witness, and tells what there was to see.
@@ -274,6 +277,7 @@ fn live_all(usual: u32, lives: impl Fn(&'static dyn Subject) -> BoxedStrategy<Li
         world.live(&events)?;
         let thoughts = &world.witness.thoughts;
         world.tally.thoughts = [thoughts.left_out, thoughts.bound];
+        world.tally.may_leave_out = subject.protocol().name() == "anthropic";
         tally.borrow_mut().add(&world.tally);
         Ok(())
     });
@@ -286,6 +290,7 @@ impl Tally {
     fn add(&mut self, other: &Self) {
         self.edited += other.edited;
         self.marked += other.marked;
+        self.may_leave_out |= other.may_leave_out;
         for (sum, more) in self.thoughts.iter_mut().zip(other.thoughts) {
             *sum += more;
         }
