@@ -293,7 +293,8 @@ impl<'a> Request<'a> {
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
             bound: thinks.and_then(usage::binding),
-            reads_reasoning: thinks.is_some_and(usage::reads_old_reasoning),
+            reads_reasoning: thinks.is_some_and(usage::reads_old_reasoning)
+                && !self.conversation.forgets_reasoning,
             ..planner::Facts::default()
         }
     }

@@ -324,6 +324,9 @@ pub struct Conversation {
     pub asks_for_summary: bool,
     /// The client has the provider take old parts out of the prompt, or sum them up, where it finds it too long.
     pub asks_for_edits: bool,
+    /// The client has the provider take what the model thought in earlier turns out of the prompt, or does without
+    /// reasoning altogether.
+    pub forgets_reasoning: bool,
     /// The instructions around the messages, where they are one text that may be sent as two: its literal.
     pub system: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.

@@ -356,7 +356,8 @@ impl Before<'_> {
         let results = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
         let thoughts = self.old_reasoning(clear);
         // With a result all reasoning goes that is bound to it, and within a turn some models want what it began with.
-        let results = if is_free || turn_begins { results } else { Vec::new() };
+        let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
+        let results = if is_free || is_at_rest() { results } else { Vec::new() };
         let candidates = reasoning::among(results, thoughts);
         let whole = [
             (Reason::Cold, facts.cold),

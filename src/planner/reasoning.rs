@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use crate::conversation::{Conversation, Digest, PartId, PartKind};
+use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
 use crate::strategy::gate::Candidate;
 use crate::strategy::{Item, clear};
 use crate::usage::Binding;
@@ -80,10 +80,8 @@ impl Before<'_> {
     fn past_thoughts(&self) -> impl Iterator<Item = PartId> + '_ {
         let (gone, history) = (self.omitted(), self.history());
         let is_sent = |message: usize| self.splice.is_none_or(|splice| !splice.drops(message));
-        let is_past = |id: PartId| {
-            let place = history.place(id).map(|at| &history.items()[at]);
-            place.is_some_and(|item| item.turn < history.turn()) && (id.message as usize) < self.sent
-        };
+        let end = self.sent.min(turn_in_progress(self.conversation));
+        let is_past = move |id: PartId| (id.message as usize) < end && history.place(id).is_some();
         let sent =
             thoughts(self.conversation).filter(move |id| is_sent(id.message as usize) && !gone.contains(id));
         sent.take_while(move |id| is_past(*id) && can_go(self.conversation, *id))
@@ -110,6 +108,24 @@ pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>)
         candidates.insert(at, thoughts);
     }
     candidates
+}
+
+/// The message that the turn in progress begins with, as providers see it. They take what one side says in several
+/// messages for one: what the user says right behind results goes on with the turn that these belong to.
+pub(super) fn turn_in_progress(conversation: &Conversation) -> usize {
+    let messages = &conversation.messages;
+    let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
+    let mut end = messages.len();
+    loop {
+        let begin = (0..end).rev().find(is_answer).map_or(0, |answer| answer + 1);
+        let said = &messages[begin..end];
+        let spoken = said.iter().rposition(|message| message.index.starts_turn());
+        match spoken.filter(|_| !said.iter().any(|message| message.index.has_results())) {
+            Some(spoken) => return begin + spoken,
+            None if begin == 0 => return 0,
+            None => end = (0..begin).rev().find(|at| !is_answer(at)).map_or(0, |at| at + 1),
+        }
+    }
 }
 
 /// Whether a part is what the model thought.

@@ -446,6 +446,28 @@ mod tests {
         }
     }
 
+    /// By default the provider keeps the reasoning of one turn where it is asked to clear any.
+    #[test]
+    fn who_has_old_reasoning_left_out() {
+        let edits = |edits: &str| format!(r#""context_management":{{"edits":[{edits}]}}"#);
+        let clears = |keep: &str| edits(&format!(r#"{{"type":"clear_thinking_20251015"{keep}}}"#));
+        for (protocol, list, member, expected) in [
+            ("anthropic", "messages", r#""x":0"#.to_owned(), false),
+            ("anthropic", "messages", clears(r#","keep":"all""#), false),
+            ("anthropic", "messages", clears(r#","keep":{"type":"thinking_turns","value":2}"#), true),
+            ("anthropic", "messages", clears(""), true),
+            ("anthropic", "messages", edits(r#"7,{"type":"clear_tool_uses_20250919"}"#), false),
+            ("anthropic", "messages", r#""thinking":{"type":"disabled"}"#.to_owned(), true),
+            ("anthropic", "messages", r#""thinking":{"type":"adaptive"}"#.to_owned(), false),
+            ("anthropic", "messages", r#""thinking":null,"context_management":null"#.to_owned(), false),
+            ("openai-chat", "messages", clears(""), false),
+        ] {
+            let body = Bytes::from(format!(r#"{{"{list}":[],{member}}}"#));
+            let read = named(protocol).unwrap().index(&body, &NoMemo).unwrap();
+            assert_eq!(read.forgets_reasoning, expected, "{protocol} {member}");
+        }
+    }
+
     #[test]
     fn how_long_an_answer_may_be() {
         for (protocol, list, frame, expected) in [

@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher as _};
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::thoughts::Thoughts;
 use crate::conversation::{Conversation, NoMemo, PartId};
 use crate::planner::Event;
 use crate::protocol::conformance::tree::Tree;
@@ -35,6 +36,7 @@ pub(super) struct Witness {
     sent: Vec<Sent>,
     /// What results were sent as, wherever they stood.
     results: HashMap<ResultKey, HashSet<String>>,
+    pub(super) thoughts: Thoughts,
 }
 
 /// A request that was sent.
@@ -53,7 +55,12 @@ struct Pair {
 
 impl Witness {
     pub(super) fn new(subject: &'static dyn Subject) -> Self {
-        Self { subject, sent: Vec::new(), results: HashMap::new() }
+        Self { subject, sent: Vec::new(), results: HashMap::new(), thoughts: Thoughts::default() }
+    }
+
+    /// The provider was asked without a gateway.
+    pub(super) fn bypassed(&mut self, body: &Bytes) {
+        self.thoughts.bypassed(self.subject, body);
     }
 
     /// A request went through a gateway: as it came, as it left, and as it left but for added cache marks.
@@ -73,6 +80,8 @@ impl Witness {
         self.sent_is_a_prefix(&pair, event)?;
         self.cleared_well(&pair, &cleared, event)?;
         self.old_is_known(&pair, &cleared)?;
+        let (subject, of, messages, wire) = (self.subject, &pair.conversation, &pair.messages, &pair.wire);
+        self.thoughts.through(subject, of, messages, wire, Some)?;
         for (message, wired) in pair.messages.iter().zip(&pair.wire) {
             for (key, text) in results(self.subject, message, wired) {
                 self.results.entry(key).or_default().insert(text);
@@ -327,7 +336,7 @@ fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tr
 }
 
 /// How many blocks of reasoning stand in a list of blocks.
-fn thoughts(message: &Tree) -> usize {
+pub(super) fn thoughts(message: &Tree) -> usize {
     match message.get("content") {
         Some(Tree::List(blocks)) => blocks.iter().filter(|block| is_thought(block)).count(),
         _ => 0,
@@ -338,7 +347,7 @@ fn is_thought(block: &Tree) -> bool {
     matches!(block.text_of("type").as_deref(), Some("thinking" | "redacted_thinking"))
 }
 
-fn without_thoughts(message: &mut Tree) {
+pub(super) fn without_thoughts(message: &mut Tree) {
     if let Some(Tree::List(blocks)) = message.get_mut("content") {
         blocks.retain(|block| !is_thought(block));
     }

@@ -202,7 +202,7 @@ impl<'a> Session<'a> {
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
         self.facts.bound = self.binding.filter(|_| original.has_reasoning());
-        self.facts.reads_reasoning = self.reads_reasoning;
+        self.facts.reads_reasoning = self.reads_reasoning && !original.forgets_reasoning;
         self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
         self.facts.bytes_per_token = asked.assumed;
         self.facts.measured = thread.measured;

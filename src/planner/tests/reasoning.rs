@@ -84,6 +84,12 @@ fn what_was_thought_in_earlier_turns_goes() {
         (Reason::Eager, reads_all, "u 900~9 900~9 a u", (&[], 0, 2)),
         (Reason::Eager, reads_all, TURNS, (&[2], 1, 2)),
         (Reason::Eager, reads_all, &format!("{TURNS} 900~9 a u 9"), (&[], 1, 4)),
+        // What the user says beside results goes on with their turn.
+        (Reason::Eager, reads_all, "u 900~9 900~9 u", (&[0, 1], 0, 0)),
+        (Reason::Eager, reads_all, "u 900~9 a u 900~9 u", (&[1], 0, 1)),
+        (Reason::Eager, reads_all, "u 900~9 900~9 u 9 a u", (&[], 0, 2)),
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 u", (&[0], 0, 0)),
+        (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 u u", (&[0], 0, 0)),
         // Models that do not read it again pay nothing for it.
         (Reason::Eager, Facts { reads_reasoning: false, ..reads_all }, TURNS, (&[0, 1, 2], 1, 0)),
         (Reason::Cold, reads_all, TURNS, (&[0, 1, 2], 0, 0)),

@@ -42,6 +42,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
         asks_for_edits: asks_for_edits(&frame)?,
+        forgets_reasoning: forgets_reasoning(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         marks: Some(marks),
         body: frame.bytes,
@@ -57,13 +58,34 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
 }
 
 /// Whether the provider is to clear old results, or to compact the history, by itself. What it does with old reasoning
-/// takes nothing from what is cleared here.
+/// takes nothing from what is cleared of results.
 fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
-    let Some(management) = frame.get("context_management").filter(|value| value.kind == Kind::Object) else {
-        return Ok(false);
-    };
-    let edits = Object::read(&frame.bytes, management)?.get("edits");
-    frame.lists_type(edits, &["clear_tool_uses", "compact"])
+    frame.lists_type(edits(frame)?, &["clear_tool_uses", "compact"])
+}
+
+/// Whether the provider is to leave old reasoning out by itself, or any: what it does not read is not paid.
+fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
+    if frame.inner_text("thinking", "type")?.as_deref() == Some("disabled") {
+        return Ok(true);
+    }
+    let Some(edits) = edits(frame)?.filter(|edits| edits.kind == Kind::Array) else { return Ok(false) };
+    for edit in scan::items(&frame.bytes, edits.span)?.into_iter().filter(|edit| edit.kind == Kind::Object) {
+        let edit = Object::read(&frame.bytes, edit)?;
+        let is_meant = edit.text("type").is_some_and(|kind| kind.starts_with("clear_thinking"));
+        if is_meant && !edit.says("keep", "all") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the provider is to do with the history by itself.
+fn edits(frame: &Document) -> Result<Option<Value>, Unread> {
+    let management = frame.get("context_management").filter(|value| value.kind == Kind::Object);
+    Ok(management
+        .map(|management| Object::read(&frame.bytes, management))
+        .transpose()?
+        .and_then(|m| m.get("edits")))
 }
 
 /// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.

@@ -12,6 +12,9 @@ use super::write::{Dice, Node};
 
 pub(super) struct Messages;
 
+/// A model whose reasoning is bound to what stands before it.
+const BOUND: &str = "claude-opus-5-5";
+
 impl Subject for Messages {
     fn protocol(&self) -> &'static dyn Protocol {
         &anthropic::Anthropic
@@ -32,6 +35,11 @@ impl Subject for Messages {
             Said::Results(step, first) => results(step, *first, dice),
             Said::Answer(answer) => {
                 let mut blocks = thinking(answer.thinking, dice);
+                if !blocks.is_empty() && dice.one_in(12) {
+                    // Some send each block in a message of its own.
+                    let said = message("assistant", Node::text(&answer.text));
+                    return vec![message("assistant", Node::List(blocks)), said];
+                }
                 if answer.strange {
                     blocks.extend(strange(dice));
                 }
@@ -53,13 +61,18 @@ impl Subject for Messages {
         let session = "{\"device_id\":\"d\",\"account_uuid\":\"\",\"session_id\":\"0197-s\"}";
         let session = if dice.one_in(2) { session } else { "user_ab_account_cd_session_0197-s" };
         Node::map([
-            ("model", Node::text(if dice.one_in(3) { "claude-opus-5-5" } else { "claude-opus-4-5" })),
+            ("model", Node::text(if dice.one_in(3) { BOUND } else { "claude-opus-4-5" })),
             ("max_tokens", Node::raw("64000")),
             ("system", if dice.one_in(3) { Node::text("You are an agent.") } else { system }),
             ("tools", Node::List(vec![Node::opaque([("name", Node::text("Bash"))])])),
             ("metadata", Node::map([("user_id", Node::text(session))])),
             ("messages", Node::List(messages)),
             ("stream", Node::raw(if dice.one_in(2) { "true" } else { "false" })),
+            ("context_management", Node::map([("edits", edits(&mut dice))])),
+            (
+                "thinking",
+                Node::map([("type", Node::text(if dice.one_in(8) { "disabled" } else { "adaptive" }))]),
+            ),
             ("x_unknown", Node::opaque([("messages", Node::raw("[1e400, \"\\ud800\", {\"a\":1,\"a\":2}]"))])),
         ])
     }
@@ -68,7 +81,7 @@ impl Subject for Messages {
         &["cache_control"]
     }
 
-    /// On the last block, as most clients do; a string becomes a block to carry it.
+    /// On the last block, as most clients do; a string becomes a block to carry it, and reasoning carries none.
     fn mark(&self, message: &mut Node) {
         let Node::Map(members) = message else { return };
         let Some((_, content)) = members.iter_mut().find(|(key, _)| key == "content") else { return };
@@ -76,7 +89,9 @@ impl Subject for Messages {
             *content = Node::List(vec![block("text", [("text", Node::text(text.clone()))])]);
         }
         let Node::List(blocks) = content else { return };
-        if let Some(Node::Map(members)) = blocks.last_mut() {
+        if let Some(Node::Map(members)) = blocks.last_mut()
+            && !members.iter().any(|(key, _)| key == "signature" || key == "data")
+        {
             let mark = Node::opaque([("type", Node::text("ephemeral"))]);
             members.push(("cache_control".to_owned(), mark));
         }
@@ -115,6 +130,21 @@ impl Subject for Messages {
 
     fn validate(&self, messages: &[Tree]) -> Result<(), String> {
         validate(messages)
+    }
+}
+
+/// What the provider is to do with old reasoning: some have it keep all, and some only the newest.
+fn edits(dice: &mut Dice) -> Node {
+    let clear = |keep: Node| {
+        let kind = Node::text("clear_thinking_20251015");
+        Node::List(vec![Node::map([("type", kind), ("keep", keep)])])
+    };
+    match dice.one_in(2) {
+        true if dice.one_in(4) => {
+            clear(Node::opaque([("type", Node::text("thinking_turns")), ("value", Node::raw("2"))]))
+        }
+        true => clear(Node::text("all")),
+        false => Node::List(Vec::new()),
     }
 }
 
@@ -159,11 +189,21 @@ fn thinking(present: bool, dice: &mut Dice) -> Vec<Node> {
     if !present {
         return Vec::new();
     }
-    vec![if dice.one_in(3) {
-        block("redacted_thinking", [("data", Node::text("EvcBCkgIBxAB"))])
-    } else {
-        block("thinking", [("thinking", Node::text("")), ("signature", Node::text("ErUBCkYIBxgC"))])
-    }]
+    let mut blocks = vec![thought(dice)];
+    if dice.one_in(4) {
+        blocks.push(thought(dice));
+    }
+    blocks
+}
+
+/// A few words, or so many that they weigh more than results.
+fn thought(dice: &mut Dice) -> Node {
+    let seal = "ErUBCkYIBxgC".repeat(if dice.one_in(3) { 150 } else { 1 });
+    if dice.one_in(3) {
+        return block("redacted_thinking", [("data", Node::text(seal))]);
+    }
+    let said = if dice.one_in(3) { "hm" } else { "" };
+    block("thinking", [("thinking", Node::text(said)), ("signature", Node::text(seal))])
 }
 
 /// A call that the provider runs itself, with its result, and perhaps a block from the future.
@@ -187,6 +227,9 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     let mut blocks = thinking(step.thinking, dice);
     blocks.extend(step.text.as_ref().map(|text| block("text", [("text", Node::text(text))])));
     for (at, call) in step.calls.iter().enumerate() {
+        if at > 0 && step.thinking && dice.one_in(4) {
+            blocks.push(thought(dice));
+        }
         let input = Node::opaque([("command", Node::text(&call.argument)), ("n", Node::raw("-0.50e+1"))]);
         blocks.push(block(
             "tool_use",

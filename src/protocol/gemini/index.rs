@@ -30,6 +30,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         continues: None,
         asks_for_summary: false,
         asks_for_edits: false,
+        forgets_reasoning: false,
         system: None,
         marks: None,
         body: frame.bytes,

@@ -90,6 +90,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         continues: continues(&frame)?,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
+        forgets_reasoning: false,
         system: None,
         marks: None,
         body: frame.bytes,

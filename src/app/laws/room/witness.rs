@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::view::View;
 use crate::app::laws::text;
+use crate::app::laws::thoughts::Thoughts;
 use crate::app::laws::unmark::{judge, unmark};
 use crate::app::laws::witness::{
     frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
@@ -28,6 +29,7 @@ pub(super) struct Witness {
     sent: Vec<Sent>,
     /// What each summary says, and what is meant by the messages that it was made of.
     summaries: Vec<(String, Vec<u64>)>,
+    thoughts: Thoughts,
 }
 
 /// A request that was sent.
@@ -70,14 +72,19 @@ pub(super) struct Exchange<'a> {
 
 impl Witness {
     pub(super) fn new(subject: &'static dyn Subject) -> Self {
-        Self { subject, sent: Vec::new(), summaries: Vec::new() }
+        Self { subject, sent: Vec::new(), summaries: Vec::new(), thoughts: Thoughts::default() }
+    }
+
+    /// The provider was asked without a gateway.
+    pub(super) fn bypassed(&mut self, body: &Bytes) {
+        self.thoughts.bypassed(self.subject, body);
     }
 
     /// Somebody who has sent nothing, and of whose words no summary was made.
     pub(super) fn of_a_stranger(&self) -> Self {
         let nobodys = |(says, _): &(String, Vec<u64>)| (says.clone(), vec![0]);
         let summaries = self.summaries.iter().map(nobodys).collect();
-        Self { subject: self.subject, sent: Vec::new(), summaries }
+        Self { subject: self.subject, sent: Vec::new(), summaries, thoughts: Thoughts::default() }
     }
 
     /// What the client says in each message, cache marks aside.
@@ -125,6 +132,7 @@ impl Witness {
             }
         }
         only_results_change(subject, &view.messages, &view.wire)?;
+        self.thoughts.through(subject, &conversation, messages, left, |at| view.origin(at))?;
         let sent = self.sent_of(exchange, &conversation, left, &view);
         let used = self.summaries_are_carried(&sent, wire)?;
         self.grows(&sent, facts)?;

@@ -121,6 +121,10 @@ impl<'a> World<'a> {
         };
         match (way, self.life.clients[0].body()) {
             (Some(Way::Through(gateway)), Some(body)) => self.send(usize::from(gateway), &body),
+            (Some(Way::Bypass), Some(body)) => {
+                self.life.witness.bypassed(&body);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

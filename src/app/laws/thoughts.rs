@@ -1,0 +1,100 @@
+//! What the model thought, judged as providers do: the turn in progress keeps all of it, and what is bound to what stands
+//! before it is sent behind nothing else.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::text;
+use super::witness::{hash, plain, thoughts, without_thoughts};
+use crate::conversation::Conversation;
+use crate::protocol::conformance::Subject;
+use crate::protocol::conformance::tree::Tree;
+use crate::usage::{self, Binding};
+
+/// What the model was asked, and when.
+#[derive(Clone, Default)]
+pub(super) struct Thoughts {
+    asked: Vec<Asked>,
+    /// Requests in which something bound was found behind what it is bound to.
+    pub(super) bound: u32,
+    /// Requests that leave out what was thought, all told.
+    pub(super) left_out: u32,
+}
+
+/// A request, as the model was asked it.
+#[derive(Clone)]
+struct Asked {
+    /// What the client said.
+    said: Vec<u64>,
+    /// The same as it left, thoughts and marks aside; `None`: without a gateway, and what is thought upon that holds for
+    /// nothing else.
+    wire: Option<Vec<u64>>,
+}
+
+impl Thoughts {
+    /// The provider was asked without a gateway.
+    pub(super) fn bypassed(&mut self, subject: &dyn Subject, body: &Bytes) {
+        let root = Tree::parse(text(body));
+        let messages = subject.messages_of(&root);
+        self.asked.push(Asked { said: said(subject, messages), wire: None });
+    }
+
+    /// A request went through a gateway. `origin` tells which of the client's messages is sent at a place.
+    pub(super) fn through(
+        &mut self,
+        subject: &dyn Subject,
+        conversation: &Conversation,
+        messages: &[Tree],
+        wire: &[Tree],
+        origin: impl Fn(usize) -> Option<usize>,
+    ) -> Result<(), TestCaseError> {
+        let binding = conversation.model.as_deref().and_then(usage::binding);
+        let (said, bare) = (said(subject, messages), bare(subject, wire));
+        let turn = turn(subject, messages);
+        let mut found = false;
+        for (at, wired) in wire.iter().enumerate() {
+            let Some(came) = origin(at) else { continue };
+            let [before, after] = [&messages[came], wired].map(thoughts);
+            self.left_out += u32::from(after < before);
+            if binding != Some(Binding::Refused) {
+                let stays = came >= turn || conversation.forgets_reasoning;
+                prop_assert!(!stays || after == before, "message {} of a turn from {} on", came, turn);
+            } else if after > 0 {
+                // The model has answered whom it was asked by last.
+                let asked = self.asked.iter().rev().find(|asked| asked.said == said[..came]);
+                let asked = asked.and_then(|asked| asked.wire.as_ref());
+                found |= asked.is_some();
+                let same = asked.is_none_or(|wire| *wire == bare[..at]);
+                prop_assert!(same, "what was thought in message {} was thought upon something else", came);
+            }
+        }
+        self.bound += u32::from(found);
+        self.asked.push(Asked { said, wire: Some(bare) });
+        Ok(())
+    }
+}
+
+/// Where the turn in progress begins: with the last that the user's side says in a row, if none of it is a result.
+fn turn(subject: &dyn Subject, messages: &[Tree]) -> usize {
+    let (mut begin, mut first) = (0, 0);
+    for row in messages.chunk_by(|one, other| subject.is_answer(one) == subject.is_answer(other)) {
+        if !subject.is_answer(&row[0]) && row.iter().all(|message| subject.results(message).is_empty()) {
+            begin = first;
+        }
+        first += row.len();
+    }
+    begin
+}
+
+fn said(subject: &dyn Subject, messages: &[Tree]) -> Vec<u64> {
+    messages.iter().map(|message| hash(&plain(subject, message))).collect()
+}
+
+fn bare(subject: &dyn Subject, messages: &[Tree]) -> Vec<u64> {
+    let said = |message: &Tree| {
+        let mut message = message.clone();
+        without_thoughts(&mut message);
+        hash(&plain(subject, &message))
+    };
+    messages.iter().map(said).collect()
+}
