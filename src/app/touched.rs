@@ -51,9 +51,9 @@ impl Request<'_> {
         }
         for applied in decided.applied.iter() {
             let Some(id) = &applied.decision.output else { continue };
-            let texts = self.conversation.texts(applied.part);
-            match texts.filter(|_| is_gone(id)) {
-                Some(texts) => batch.saves.push(Save { id: id.clone(), text: texts.concat() }),
+            let again = || planner::full_text(&self.conversation, applied);
+            match is_gone(id).then(again).flatten() {
+                Some(text) => batch.saves.push(Save { id: id.clone(), text }),
                 None => batch.touch.push(id.clone()),
             }
         }

@@ -313,10 +313,11 @@ fn change(event: &Event, is_made: bool) -> String {
         (event.cleared, "result", "results", "cleared"),
         (event.dropped, "message", "messages", "left out"),
         (event.cut, "new result", "new results", "cut"),
+        (event.abridged, "call", "calls", "abridged"),
     ];
-    let told = done
-        .into_iter()
-        .filter(|(count, _, _, what)| *count > 0 || (*what == "cleared" && event.dropped + event.cut == 0));
+    let told = done.into_iter().filter(|(count, _, _, what)| {
+        *count > 0 || (*what == "cleared" && event.dropped + event.cut + event.abridged == 0)
+    });
     let told: Vec<String> = told
         .map(|(count, one, many, what)| {
             format!("{} {would}{what}", figures::counted(count.into(), one, many))

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::strategy::clear::{Policy, Protect, Settings, Weights, Within};
+use crate::strategy::clear::{Arguments, Policy, Protect, Settings, Weights, Within};
 use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::Reason;
 use crate::strategy::{ladder, marks, window};
@@ -30,6 +30,11 @@ impl Word for Policy {
 impl Word for Within {
     const WORDS: &'static [(&'static str, Self)] =
         &[("backward", Self::Backward), ("forward", Self::Forward)];
+}
+
+impl Word for Arguments {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("never", Self::Never), ("window", Self::Window), ("always", Self::Always)];
 }
 
 impl Word for Reason {
@@ -83,6 +88,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         protected_tools: tools(section, "protected_tools", default.protected_tools),
         errors: section.value("errors", default.errors),
         reasoning: section.value("reasoning", default.reasoning),
+        arguments: section.value("arguments", default.arguments),
         smallest: tokens(section, "smallest", default.smallest),
         minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),

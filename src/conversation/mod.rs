@@ -3,11 +3,13 @@
 //! A protocol folder fills it from the body; planners and shapers read it. It holds positions, kinds and
 //! identities, and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
 
+mod arguments;
 pub mod fingerprint;
 pub mod memo;
 pub mod model;
 mod tools;
 
+pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{

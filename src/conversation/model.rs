@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::fingerprint::Hasher;
+use super::arguments::LONG;
 use super::{Digest, Fingerprint};
 use crate::json::scan::Member;
 use crate::json::{self, Span};
@@ -110,6 +110,8 @@ pub struct Part {
     pub slots: Option<Slots>,
     /// The client says that the tool failed.
     pub is_error: bool,
+    /// A call that goes as it came: something is signed over it, or depends on what it says.
+    pub is_sealed: bool,
     /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds.
     pub content: Option<Digest>,
 }
@@ -126,6 +128,7 @@ impl Part {
             leaves: Box::default(),
             slots: None,
             is_error: false,
+            is_sealed: false,
             content: None,
         }
     }
@@ -196,9 +199,13 @@ impl MessageIndex {
         self.parts.iter().any(|part| part.kind == PartKind::ToolResult)
     }
 
-    /// Whether it carries parts that decisions are about: results, and reasoning.
+    /// Whether it carries parts that decisions are about: results, reasoning, and calls that say a great deal.
     pub fn is_decided_about(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part.kind, PartKind::ToolResult | PartKind::Thinking))
+        self.parts.iter().any(|part| match part.kind {
+            PartKind::ToolResult | PartKind::Thinking => true,
+            PartKind::ToolCall => part.span.len() >= LONG,
+            _ => false,
+        })
     }
 
     /// Whether it is a message of the user's own, the start of a turn.
@@ -402,32 +409,6 @@ impl Conversation {
             || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 
-    /// A call's arguments as text: the JSON of a value, the content of a string.
-    pub fn arguments(&self, id: PartId) -> Option<Cow<'_, str>> {
-        match self.part(id)?.arguments? {
-            Arguments::Value(span) => {
-                std::str::from_utf8(self.bytes_of(id.message, span)).ok().map(Cow::Borrowed)
-            }
-            Arguments::Encoded(span) => json::string::decode(self.bytes_of(id.message, span)),
-        }
-    }
-
-    /// A digest of a call: of its tool and of its arguments, however they are spelled. `None` where it has no name.
-    pub fn call_digest(&self, id: PartId) -> Option<Digest> {
-        let tool = self.part(id)?.tool.as_deref()?;
-        let arguments = self.arguments(id).unwrap_or_default();
-        let mut hash = Hasher::default();
-        json::canonical::text_piece(tool, &mut |bytes| hash.update(bytes));
-        let root = json::scan::document(arguments.as_bytes());
-        let fed = root.and_then(|root| {
-            json::canonical::feed(arguments.as_bytes(), root, &[], &mut |bytes| hash.update(bytes))
-        });
-        if fed.is_err() {
-            hash.update(arguments.as_bytes());
-        }
-        Some(hash.finish())
-    }
-
     /// The call that a result answers: the nearest earlier call with its id. Ids may be used again in later
     /// turns; a dialect without ids has its index make them up.
     pub fn call_of(&self, result: PartId) -> Option<PartId> {
@@ -437,6 +418,15 @@ impl Conversation {
                 .find(|(_, part)| part.kind == PartKind::ToolCall && part.call_id.as_deref() == Some(id))
                 .map(|(call, _)| call)
         })
+    }
+
+    /// The result of a call: the nearest behind it with its id, unless a call between them has it too.
+    pub fn result_of(&self, call: PartId) -> Option<PartId> {
+        let id = self.part(call)?.call_id.as_deref()?;
+        let later = (call.message as usize..self.messages.len()).flat_map(|message| self.parts_of(message));
+        let mut same = later.filter(|(other, part)| *other > call && part.call_id.as_deref() == Some(id));
+        let (found, part) = same.next()?;
+        (part.kind == PartKind::ToolResult).then_some(found)
     }
 
     /// The tool that a result is of: what it says itself, else what its call says.

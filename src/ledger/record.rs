@@ -354,7 +354,7 @@ pub struct Event {
     pub rewritten_bytes: u64,
     /// The first message that changed, counted from 0.
     pub first_message: u32,
-    /// How room was made: `clear`, `ready`, `turns`, `half`, `cut`.
+    /// How room was made: `clear`, `ready`, `arguments`, `turns`, `half`, `cut`.
     pub rung: Word,
     /// How many messages are not sent any more.
     pub dropped: u32,
@@ -362,6 +362,8 @@ pub struct Event {
     pub cut: u32,
     /// Blocks of reasoning that are no longer sent: those of earlier turns, or all, where it was bound to what changed.
     pub reasoning: u32,
+    /// How many calls are sent without the long texts of their arguments.
+    pub abridged: u32,
 }
 
 /// How full the model's window is. But for `zone_sent`, as it was measured before the request left: with what was
@@ -609,6 +611,7 @@ mod tests {
                 dropped: 2,
                 cut: 0,
                 reasoning: 0,
+                abridged: 0,
             }),
             splice: Some(splice()),
             ..Edits::default()
@@ -642,7 +645,7 @@ mod tests {
             r#""made":[{"message":6,"part":0,"tool":"Bash","rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
-            r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
+            r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0,"abridged":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"#,
             r#""zone":"green","zone_sent":"green","velocity":1200,"#,

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 
 use super::{LeafEdit, Op, Plan};
 
@@ -41,6 +41,9 @@ pub enum Refusal {
     /// A text that providers refuse.
     #[error("leaves an empty text")]
     EmptyText,
+    /// Arguments of a call would not get shorter.
+    #[error("makes arguments no shorter")]
+    Longer,
 }
 
 /// Checks a plan against the conversation it is for.
@@ -263,12 +266,40 @@ fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusa
 
 fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    if part.kind != PartKind::ToolResult {
-        return Err(Refusal::Protected);
-    }
     if leaves.is_empty() || leaves.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
         return Err(Refusal::Conflict);
     }
+    match part.kind {
+        PartKind::ToolResult => check_leaves(part, leaves),
+        PartKind::ToolCall => check_arguments(conversation, id, leaves),
+        _ => Err(Refusal::Protected),
+    }
+}
+
+/// Only of a call that has been answered, and only to something shorter.
+fn check_arguments(
+    conversation: &Conversation,
+    id: PartId,
+    edits: &[(u32, LeafEdit)],
+) -> Result<(), Refusal> {
+    let may_change = conversation.part(id).is_some_and(|part| !part.is_sealed);
+    if !may_change || conversation.result_of(id).is_none() {
+        return Err(Refusal::Protected);
+    }
+    let texts = conversation.argument_texts(id).ok_or(Refusal::Missing)?;
+    for (at, edit) in edits {
+        let before = texts.get(*at as usize).ok_or(Refusal::Missing)?;
+        match edit {
+            LeafEdit::Remove => return Err(Refusal::NotRemovable),
+            LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
+            LeafEdit::Replace(text) if text.len() >= before.len() => return Err(Refusal::Longer),
+            LeafEdit::Replace(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let mut removed = 0;
     for (leaf, edit) in leaves {
         let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;

@@ -26,11 +26,11 @@ pub enum LeafEdit {
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Gives leaves of a part new text. The leaves are in ascending order.
+    /// Gives leaves of a result new text, or texts of a call's arguments. They are in ascending order.
     Text {
         /// The part.
         part: PartId,
-        /// Leaf index and what becomes of it.
+        /// Index of the leaf, or of the text among the arguments', and what becomes of it.
         leaves: Vec<(u32, LeafEdit)>,
     },
     /// Marks the prompt for the provider's cache at the end of a part.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::conversation::{Conversation, Message, Part, PartId, Role};
+use crate::conversation::{Conversation, Message, Part, PartId, PartKind, Role};
 use crate::json;
 
 use super::{LeafEdit, Op, Plan};
@@ -146,7 +146,11 @@ fn says(
         && stay.len() == new.parts.len()
         && stay.into_iter().zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
             let edits = edits.get(&old_id.part).copied().flatten().unwrap_or_default();
-            same_head(old, new) && same_texts((before, old_id, old), edits, more, (after, new_id, new))
+            let same = same_head(old, new);
+            if old.kind == PartKind::ToolCall {
+                return same && same_arguments((before, old_id), edits, (after, new_id));
+            }
+            same && same_texts((before, old_id, old), edits, more, (after, new_id, new))
         })
 }
 
@@ -226,6 +230,28 @@ fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = 
 
 fn same_head(old: &Part, new: &Part) -> bool {
     (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
+}
+
+/// Whether the arguments of a call say what the edits make of them.
+fn same_arguments(
+    (before, old_id): (&Conversation, PartId),
+    edits: &[(u32, LeafEdit)],
+    (after, new_id): (&Conversation, PartId),
+) -> bool {
+    if edits.is_empty() {
+        return before.arguments(old_id) == after.arguments(new_id);
+    }
+    let (Some(old), Some(new)) = (before.argument_texts(old_id), after.argument_texts(new_id)) else {
+        return false;
+    };
+    let planned = |at: usize| match edits.iter().find(|(edited, _)| *edited as usize == at) {
+        Some((_, LeafEdit::Replace(text))) => Some(Cow::Borrowed(&**text)),
+        Some((_, LeafEdit::Remove)) => None,
+        None => old.get(at),
+    };
+    old.len() == new.len()
+        && old.beside() == new.beside()
+        && (0..old.len()).all(|at| new.get(at).is_some_and(|now| Some(now) == planned(at)))
 }
 
 /// Whether the leaves of a part say what the edits make of them. What is not edited is looked at as it is written

@@ -13,34 +13,37 @@ pub const CLEAR: &str = "clear";
 /// The rule of decisions that leave out reasoning.
 pub const REASONING: &str = "reasoning";
 
+/// The rule of decisions that take long texts out of a call's arguments.
+pub const ARGUMENTS: &str = "arguments";
+
 /// The rule of decisions to send the instructions as two texts.
 pub const SPLIT: &str = "split";
 
 /// The rule of decisions that say something more below the user's first words.
 pub const OPENING: &str = "opening";
 
-/// What a result is, whatever history it stands in: its call's id and its content.
+/// What a result or a call is, whatever history it stands in: the call's id and what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
 
 impl PartKey {
-    /// The key of a result; `None` when it names no call.
+    /// The key of a result or a call; `None` when it names no call.
     pub fn of(call_id: Option<&str>, content: Digest) -> Option<Self> {
         let call_id = call_id?;
         Some(Self(Digest::of(&[&(call_id.len() as u64).to_le_bytes(), call_id.as_bytes(), &content.0])))
     }
 }
 
-/// What a tool result is sent as.
+/// What a part is sent as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The names of what made it, joined by `+`.
     pub rules: Box<str>,
-    /// The changed leaves, ascending.
+    /// The changed leaves, or texts of a call's arguments, ascending.
     pub leaves: Vec<(u32, LeafEdit)>,
-    /// What the result said when it was decided.
+    /// What the part said when it was decided.
     pub content: Digest,
-    /// What the result is outside of its history.
+    /// What the part is outside of its history.
     pub key: Option<PartKey>,
     /// Bytes of the original text.
     pub bytes_before: u64,
@@ -70,6 +73,16 @@ impl Decision {
     /// Whether it leaves out reasoning.
     pub fn is_omission(&self) -> bool {
         &*self.rules == REASONING
+    }
+
+    /// Whether it takes long texts out of a call's arguments.
+    pub fn is_abridgement(&self) -> bool {
+        &*self.rules == ARGUMENTS
+    }
+
+    /// Whether it takes away what was sent before, and not what is new.
+    pub fn is_of_old(&self) -> bool {
+        self.is_clearing() || self.is_omission() || self.is_abridgement()
     }
 
     /// Whether it sends the instructions as two texts.

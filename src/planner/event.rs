@@ -9,11 +9,11 @@ use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
 use crate::usage::Binding;
 
-use super::decision::{Applied, Decision, Save};
+use super::decision::{Applied, Save};
 use super::level::Level;
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
-use super::{Policy, Recall, cleared, reasoning};
+use super::{Policy, Recall, arguments, cleared, reasoning};
 
 /// What the caller knows of the world at the time of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,6 +120,8 @@ pub struct Event {
     pub first_message: u32,
     /// Blocks of reasoning that were left out: those of earlier turns, or all, where it was bound to what changed.
     pub reasoning: u32,
+    /// How many calls are sent without the long texts of their arguments.
+    pub abridged: u32,
 }
 
 /// The request before its event.
@@ -185,6 +187,8 @@ pub(super) struct Choice {
     rewritten: u64,
     /// Blocks of reasoning among them.
     reasoning: u32,
+    /// Calls among them.
+    abridged: u32,
 }
 
 /// What the gate says.
@@ -298,6 +302,7 @@ impl Before<'_> {
             rewritten_bytes: behind.saturating_sub(taken(self.sent)) + splice.bytes_after,
             first_message: splice.first_changed() as u32,
             reasoning: 0,
+            abridged: 0,
         }
     }
 
@@ -320,9 +325,8 @@ impl Before<'_> {
 
     /// Tells what was cleared already, or left out.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
-        let is_gone = |decision: &Decision| decision.is_clearing() || decision.is_omission();
         let cleared: HashSet<PartId> =
-            self.applied.iter().filter(|a| is_gone(&a.decision)).map(|a| a.part).collect();
+            self.applied.iter().filter(|a| a.decision.is_of_old()).map(|a| a.part).collect();
         let items = self.history().items();
         move |at: usize| cleared.contains(&items[at].part)
     }
@@ -358,7 +362,8 @@ impl Before<'_> {
         // With a result all reasoning goes that is bound to it, and within a turn some models want what it began with.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
         let results = if is_free || is_at_rest() { results } else { Vec::new() };
-        let candidates = reasoning::among(results, thoughts);
+        let calls = if is_free { self.old_arguments(clear) } else { Vec::new() };
+        let candidates = arguments::among(reasoning::among(results, thoughts), calls);
         let whole = [
             (Reason::Cold, facts.cold),
             (Reason::Budget, facts.over_budget && is_free),
@@ -426,7 +431,7 @@ impl Before<'_> {
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
         let rewritten = self.written_again(chosen[0].item, &tails).saturating_sub(freed);
-        Some(Choice { reason, parts, freed, rewritten, reasoning: 0 })
+        Some(Choice { reason, parts, freed, rewritten, reasoning: 0, abridged: 0 })
     }
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
@@ -441,7 +446,13 @@ impl Before<'_> {
                 choice.reasoning = (decided.len() - before) as u32;
                 return true;
             }
-            let made = cleared::decide(self.conversation, *part, sent.get(part).copied(), recall);
+            let is_call = arguments::is_call(self.conversation, *part);
+            let made = if is_call {
+                arguments::decide(self.conversation, *part, recall)
+            } else {
+                cleared::decide(self.conversation, *part, sent.get(part).copied(), recall)
+            };
+            choice.abridged += u32::from(is_call && made.is_some());
             made.is_some_and(|(applied, save)| {
                 decided.push(applied);
                 saves.push(save);
@@ -459,13 +470,14 @@ impl Choice {
         Event {
             reason: self.reason,
             rung: Rung::Clear,
-            cleared: decided.len() as u32 - self.reasoning,
+            cleared: decided.len() as u32 - self.reasoning - self.abridged,
             cut: 0,
             dropped: 0,
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,
             first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),
             reasoning: self.reasoning,
+            abridged: self.abridged,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::plan::LeafEdit;
 use crate::strategy::estimate::{Estimate, Message, Sum};
 use crate::strategy::window::{self, Gauge, Reading};
 
+use super::arguments;
 use super::event::Before;
 
 /// How the window stands with this request.
@@ -86,7 +87,8 @@ fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut S
         }
         extras.extend(part.call_id.as_deref().map(Into::into));
         extras.extend(part.tool.as_deref().map(Into::into));
-        extras.extend(conversation.arguments(id));
+        let arguments = arguments::sent(conversation, id, decided).map(Into::into);
+        extras.extend(arguments.or_else(|| conversation.arguments(id)));
         media += u64::from(part.kind == PartKind::Media);
         is_result |= part.kind == PartKind::ToolResult;
     }

@@ -5,6 +5,7 @@
 //! both.
 
 mod anchors;
+mod arguments;
 mod cleared;
 mod crowd;
 pub mod cuts;
@@ -383,6 +384,7 @@ fn fits(conversation: &Conversation, applied: &Applied) -> bool {
         PartKind::ToolResult => part.content == Some(applied.decision.content),
         // All of the message's reasoning goes, so it does not matter how the client spells it.
         PartKind::Thinking => applied.decision.is_omission() && part.slots.is_some(),
+        PartKind::ToolCall => arguments::fits(conversation, applied),
         PartKind::Text => applied.decision.is_opening() && opening::fits(conversation, applied),
         _ => false,
     })
@@ -396,8 +398,10 @@ fn recover(
     messages: std::ops::Range<usize>,
     outcome: &mut Outcome,
 ) {
-    let keyed =
-        |(id, part): (PartId, &Part)| Some((id, PartKey::of(part.call_id.as_deref(), part.content?)?));
+    let keyed = |(id, part): (PartId, &Part)| {
+        let content = part.content.or_else(|| arguments::content(conversation, id));
+        Some((id, PartKey::of(part.call_id.as_deref(), content?)?))
+    };
     let parts = messages.flat_map(|message| conversation.parts_of(message));
     let (parts, keys): (Vec<PartId>, Vec<PartKey>) = parts.filter_map(keyed).unzip();
     if keys.is_empty() {
@@ -417,7 +421,15 @@ fn recover(
 /// The full text that a recovered decision cites: it may have been swept since.
 fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     let id = applied.decision.output.clone()?;
-    Some(Save { id, text: conversation.texts(applied.part)?.concat() })
+    Some(Save { id, text: full_text(conversation, applied)? })
+}
+
+/// The full text that a decision refers to, as the client has sent it again; `None` if it cannot be read.
+pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<String> {
+    if applied.decision.is_abridgement() {
+        return arguments::full(conversation, applied.part);
+    }
+    Some(conversation.texts(applied.part)?.concat())
 }
 
 fn operation(applied: &Applied) -> Op {

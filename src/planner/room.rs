@@ -27,7 +27,7 @@ const FLOOR: u64 = 2048;
 /// there is another way.
 const NEWEST: f64 = 0.1;
 /// The rungs that drop no messages.
-const STAYS: usize = 3;
+const STAYS: usize = 4;
 /// Places for a cut that are tried.
 const TRIES: usize = 8;
 /// Bytes that a mark of what was cut takes, about.
@@ -45,10 +45,12 @@ impl Before<'_> {
         let Some(need) = self.need(policy, level) else { return self.clear_early(policy, level, recall) };
         let kept = self.kept(level);
         let enough = need.enough();
-        let rungs: [(u64, &dyn Fn() -> Option<Change>); 6] = [
+        let clear_all = || self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false);
+        let rungs: [(u64, &dyn Fn() -> Option<Change>); 7] = [
             (enough, &|| self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false)),
             (need.least, &|| self.splicing(ready?.clone())),
-            (need.least, &|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false)),
+            (need.least, &clear_all),
+            (need.least, &|| self.abridge_for(&need, policy, recall, clear_all(), kept)),
             (need.least, &|| self.drop_for(Rung::Turns, &need, policy, recall)),
             (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
             (need.least, &|| self.cut_for(&need, policy, recall)),
@@ -382,7 +384,7 @@ impl Before<'_> {
     }
 
     /// The record of an event that does nothing yet.
-    fn nothing(&self) -> Event {
+    pub(super) fn nothing(&self) -> Event {
         Event {
             reason: Reason::Window,
             rung: Rung::Cut,
@@ -393,6 +395,7 @@ impl Before<'_> {
             rewritten_bytes: 0,
             first_message: self.conversation.messages.len() as u32,
             reasoning: 0,
+            abridged: 0,
         }
     }
 }

@@ -321,7 +321,7 @@ impl Standing {
                     self.result(id, part, &sent, terms.settings);
                 }
                 PartKind::ToolCall => {
-                    self.history.part(id, bytes);
+                    self.history.call_part(id, bytes, super::arguments::frees(conversation, id));
                     let earlier = self.call(conversation, id, part);
                     let cleared = earlier.and_then(|earlier| decided.get(&earlier));
                     self.recalls += u32::from(cleared.is_some_and(|decision| decision.is_clearing()));
@@ -401,7 +401,7 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
 
 /// Bytes that a part was sent shorter by when it was new. What is cleared or left out later does not count.
 fn spared(decision: &Decision) -> u32 {
-    if decision.is_clearing() || decision.is_omission() {
+    if decision.is_of_old() {
         return 0;
     }
     u32::try_from(decision.bytes_spared()).unwrap_or(u32::MAX)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::conversation::{Conversation, PartId, Role};
+use crate::conversation::{Arguments, Conversation, PartId, PartKind, Role};
 use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
 use crate::plan::{LeafEdit, Op, Plan, Refusal};
@@ -108,6 +108,31 @@ fn mark(conversation: &Conversation, id: PartId, long: bool, edits: &mut Vec<Edi
     Ok(())
 }
 
+/// Texts of a call's arguments: each literal where it stands, or, where they stand in a literal themselves, that one.
+fn arguments(
+    conversation: &Conversation,
+    id: PartId,
+    edits: &[(u32, LeafEdit)],
+) -> Result<Vec<Edit>, Lowering> {
+    let texts = conversation.argument_texts(id).ok_or(Refusal::Missing)?;
+    let mut said = Vec::new();
+    for (at, edit) in edits {
+        let LeafEdit::Replace(text) = edit else { return Err(Refusal::NotRemovable.into()) };
+        said.push((*at as usize, &**text));
+    }
+    match conversation.part(id).and_then(|part| part.arguments).ok_or(Refusal::Missing)? {
+        Arguments::Value(span) => {
+            let base = conversation.absolute(id.message, span).start as usize;
+            let edits = texts.edits(said).ok_or(Refusal::Missing)?.into_iter();
+            Ok(edits.map(|edit| Edit { at: edit.at.shift(base), ..edit }).collect())
+        }
+        Arguments::Encoded(span) => {
+            let whole = texts.with(said).ok_or(Refusal::Missing)?;
+            Ok(vec![Edit::replace(conversation.absolute(id.message, span), string::encode(&whole))])
+        }
+    }
+}
+
 fn text(
     conversation: &Conversation,
     id: PartId,
@@ -115,6 +140,10 @@ fn text(
     edits: &mut Vec<Edit>,
 ) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    if part.kind == PartKind::ToolCall {
+        edits.extend(arguments(conversation, id, leaves)?);
+        return Ok(());
+    }
     let mut blocks = Patch::default();
     for (leaf, edit) in leaves {
         let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;

@@ -135,6 +135,8 @@ pub struct Item {
     pub turn: u32,
     /// Its bytes as they were sent first.
     pub bytes: u32,
+    /// Bytes of it that long texts of a call's arguments have, as far as they can go.
+    pub long: u32,
     /// What it is, if it is a tool result.
     pub result: Option<Box<Outcome>>,
 }
@@ -167,9 +169,14 @@ pub struct History {
 }
 
 impl Item {
-    /// Its bytes where it is not sent as it is: a line stands for a result, and nothing for what the model thought.
+    /// Its bytes where it is not sent as it is: a line stands for a result, what is short for a call, and nothing for what
+    /// the model thought.
     pub fn bytes_gone(&self) -> u32 {
-        if self.result.is_some() { self.bytes.min(clear::PLACEHOLDER) } else { 0 }
+        match (&self.result, self.long) {
+            (Some(_), _) => self.bytes.min(clear::PLACEHOLDER),
+            (None, 0) => 0,
+            (None, long) => self.bytes.saturating_sub(long),
+        }
     }
 }
 
@@ -230,7 +237,7 @@ impl History {
     pub fn forget(&mut self, gone: impl Fn(PartId) -> bool) -> u64 {
         let gone = self.items.iter_mut().filter(|item| gone(item.part));
         let bytes = gone.map(|item| {
-            item.result = None;
+            (item.result, item.long) = (None, 0);
             u64::from(std::mem::take(&mut item.bytes))
         });
         bytes.sum()
@@ -266,7 +273,12 @@ impl History {
 
     /// A part that is no tool result.
     pub fn part(&mut self, part: PartId, bytes: u32) {
-        self.items.push(Item { part, step: self.step, turn: self.turn, bytes, result: None });
+        self.call_part(part, bytes, 0);
+    }
+
+    /// A call; `long` bytes of it are of long texts that can go.
+    pub fn call_part(&mut self, part: PartId, bytes: u32, long: u32) {
+        self.items.push(Item { part, step: self.step, turn: self.turn, bytes, long, result: None });
     }
 
     /// The model calls a tool. Gives the newest result of the same call, if it was made before.
@@ -339,7 +351,8 @@ impl History {
                 }
             }
         }
-        let item = Item { part, step: self.step, turn: self.turn, bytes, result: Some(Box::new(result)) };
+        let result = Some(Box::new(result));
+        let item = Item { part, step: self.step, turn: self.turn, bytes, long: 0, result };
         self.results.push(at);
         self.items.push(item);
     }

@@ -1,7 +1,7 @@
 //! What is done when the window is in reach, one rung after the other, until one frees enough.
 //!
 //! Old results are cleared, if that alone comes down to the target; else a prepared text takes the place of old
-//! messages; else as many results as there are; else the oldest turns go; else the oldest messages, even within one
+//! messages; else as many results as there are, and long texts in the arguments of old calls; else the oldest turns go; else the oldest messages, even within one
 //! long turn; else the middle of the largest results of the step in progress.
 //! What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
 
@@ -12,6 +12,8 @@ pub enum Rung {
     Ready,
     /// Old results are cleared.
     Clear,
+    /// Long texts in the arguments of old calls go, too.
+    Arguments,
     /// The oldest turns go.
     Turns,
     /// The oldest messages go, within a turn if need be.
@@ -26,6 +28,7 @@ impl Rung {
         match self {
             Self::Ready => "ready",
             Self::Clear => "clear",
+            Self::Arguments => "arguments",
             Self::Turns => "turns",
             Self::Half => "half",
             Self::Cut => "cut",

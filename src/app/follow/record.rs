@@ -160,6 +160,7 @@ impl Follow {
                 dropped: event.dropped,
                 cut: event.cut,
                 reasoning: event.reasoning,
+                abridged: event.abridged,
             }),
             splice: self.facts.splice.as_ref().map(|splice| Splice {
                 rule: splice.rule.to_string(),

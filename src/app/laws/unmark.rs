@@ -86,6 +86,6 @@ fn marks_of(tree: &Tree) -> Vec<bool> {
                 members.iter().filter(|(key, _)| key == "content").flat_map(|(_, value)| marks_of(value));
             inner.chain(own).collect()
         }
-        Tree::Raw(_) | Tree::Text(_) => Vec::new(),
+        Tree::Raw(_) | Tree::Text(_) | Tree::Json(_) => Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
 use crate::ledger::Record;
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
-use crate::planner::decision::REASONING;
+use crate::planner::decision::{ARGUMENTS, REASONING};
 use crate::protocol;
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Outputs};
@@ -86,7 +86,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
     Ok(Change {
         message: made.message,
         part: made.part,
-        what: "tool result".to_owned(),
+        what: if made.rules == ARGUMENTS { "arguments of a call" } else { "tool result" }.to_owned(),
         rules: made.rules.clone(),
         decided_in: Some(one.request),
         bytes_before: made.before,
@@ -232,6 +232,9 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
 
 /// All that a part says; `None`: it says nothing, or nothing that can be read.
 fn text(conversation: &Conversation, id: PartId) -> Option<String> {
+    if conversation.part(id)?.kind == PartKind::ToolCall {
+        return conversation.arguments(id).map(Into::into);
+    }
     Some(conversation.texts(id)?.concat())
 }
 

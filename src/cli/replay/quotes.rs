@@ -158,14 +158,15 @@ impl Quotes {
                 holders.results += u32::from(is_result);
                 holders.sent += 1;
             }
-            if is_result {
-                let call = conversation.call_of(id).and_then(|call| call_key(conversation, call));
+            if is_result || part.kind == PartKind::ToolCall {
+                let call = conversation.call_of(id).filter(|_| is_result);
+                let call = call.and_then(|call| call_key(conversation, call));
                 self.parts.insert(id, Held { said, edited: None, call });
             }
         }
     }
 
-    /// Notes what is sent instead of a result.
+    /// Notes what is sent instead of a part.
     fn edit(&mut self, conversation: &Conversation, applied: &Applied) {
         let Some(held) = self.parts.get_mut(&applied.part) else { return };
         if held.edited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &applied.decision)) {
@@ -202,6 +203,14 @@ fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
 }
 
 fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
+    if applied.decision.is_abridgement() {
+        let texts = applied.decision.leaves.iter().filter_map(|(at, edit)| match edit {
+            LeafEdit::Replace(text) => Some((*at as usize, &**text)),
+            LeafEdit::Remove => None,
+        });
+        let arguments = conversation.argument_texts(applied.part).and_then(|said| said.with(texts));
+        return lines::of_arguments(&arguments.unwrap_or_default());
+    }
     let leaves = conversation.part(applied.part).map_or(0, |part| part.leaves.len());
     let texts = (0..leaves).filter_map(|leaf| {
         let edit = applied.decision.leaves.iter().find(|(at, _)| *at as usize == leaf);

@@ -10,7 +10,7 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
-/// bytes, `x300` the user with as many, `1=300` the first call made again.
+/// bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call that says 2,000 bytes.
 pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
@@ -22,11 +22,16 @@ pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
         }
         size => {
             call += 1;
+            let (said, size) = size.split_once('>').unwrap_or(("0", size));
+            let more = match said.parse().unwrap() {
+                0 => String::new(),
+                bytes => format!(r#",\"text\":\"{}\""#, format!("{call}.").repeat(bytes / 2)),
+            };
             let (arguments, size) =
                 size.split_once('=').map_or((call, size), |(n, size)| (n.parse().unwrap(), size));
             let text = format!("{call} ").repeat(size.parse::<usize>().unwrap() / 2);
             format!(
-                r#"{{"role":"assistant","tool_calls":[{{"id":"t{call}","type":"function","function":{{"name":"run","arguments":"{{\"n\":{arguments}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{call}","content":"{text}"}}"#
+                r#"{{"role":"assistant","tool_calls":[{{"id":"t{call}","type":"function","function":{{"name":"run","arguments":"{{\"n\":{arguments}{more}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{call}","content":"{text}"}}"#
             )
         }
     };

@@ -1,5 +1,6 @@
 //! What is decided, and what is not.
 
+mod arguments;
 mod epochs;
 pub(super) mod events;
 mod losses;

@@ -154,8 +154,15 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
         part.call_id = block.text("id");
         part.tool = block.text("name");
         part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
+        // What the provider's own code calls with, it has itself.
+        part.is_sealed = block.get("caller").is_some_and(|caller| !is_direct(block.bytes, caller));
     }
     Ok(part)
+}
+
+/// Whether a call was made by the model itself.
+fn is_direct(raw: &[u8], caller: Value) -> bool {
+    caller.kind == Kind::Null || Object::read(raw, caller).is_ok_and(|caller| caller.says("type", "direct"))
 }
 
 /// Whether a call of the provider's own is one whose result nothing later depends on. What it finds of tools that are

@@ -103,6 +103,13 @@ impl Subject for Messages {
         edit_content(blocks[part].get_mut("content").expect("a result with text has content"), leaves);
     }
 
+    fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
+        let Some(Tree::List(blocks)) = message.get_mut("content") else { return None };
+        let block =
+            blocks.get_mut(part).filter(|block| block.text_of("type").as_deref() == Some("tool_use"))?;
+        block.get_mut("input")
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = match role {
             Role::User => "user",

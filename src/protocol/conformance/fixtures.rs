@@ -137,6 +137,9 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
     if part.is_error {
         out.push_str(" error");
     }
+    if part.is_sealed {
+        out.push_str(" sealed");
+    }
     out
 }
 

@@ -122,6 +122,15 @@ impl Subject for Contents {
         }
     }
 
+    fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
+        let part = match message.get_mut("parts")? {
+            Tree::List(parts) => parts.get_mut(part)?,
+            single => single,
+        };
+        let name = ["functionCall", "function_call"].into_iter().find(|name| part.get(name).is_some())?;
+        part.get_mut(name)?.get_mut("args")
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = if role == Role::Assistant { "model" } else { "user" };
         let words = |text: &str| Tree::Text(text.to_owned());

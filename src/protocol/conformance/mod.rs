@@ -57,6 +57,9 @@ pub(crate) trait Subject: Sync {
     /// Gives leaves of a part new text.
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]);
 
+    /// The arguments of the call that is a part of a message; `None` if that is no call.
+    fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree>;
+
     /// A message with one text.
     fn said(&self, role: Role, text: &str) -> Tree;
 

@@ -78,6 +78,22 @@ impl Subject for Completions {
         edit_content(message.get_mut("content").expect("a result with text has content"), leaves);
     }
 
+    /// What was thought comes first, what is said then, and the calls behind it.
+    fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
+        let thoughts = ["reasoning_content", "reasoning", "reasoning_details"];
+        let thoughts = thoughts.iter().filter(|name| message.get(name).is_some()).count();
+        let said = match message.get("content") {
+            Some(Tree::List(blocks)) => blocks.len(),
+            Some(content) => usize::from(content.is_string()),
+            None => 0,
+        };
+        let Some(Tree::List(calls)) = message.get_mut("tool_calls") else { return None };
+        let call = calls.get_mut(part.checked_sub(thoughts + said)?)?;
+        let (name, arguments) =
+            if call.get("custom").is_some() { ("custom", "input") } else { ("function", "arguments") };
+        call.get_mut(name)?.get_mut(arguments)
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = match role {
             Role::User => "user",

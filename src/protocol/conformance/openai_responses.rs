@@ -91,6 +91,15 @@ impl Subject for Responses {
         }
     }
 
+    fn arguments<'t>(&self, message: &'t mut Tree, _part: usize) -> Option<&'t mut Tree> {
+        let name = match message.text_of("type")?.as_str() {
+            "function_call" => "arguments",
+            "custom_tool_call" => "input",
+            _ => return None,
+        };
+        message.get_mut(name)
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = match role {
             Role::User => "user",

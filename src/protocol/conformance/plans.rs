@@ -11,6 +11,8 @@ use crate::plan::{LeafEdit, Op, Plan};
 pub(crate) enum Wish {
     /// New text for a result: which one, and what becomes of its leaves.
     Shorten(Index, Vec<LeafWish>),
+    /// New text for the first text of a call's arguments.
+    Abridge(Index, String),
     /// New text for any part, whether that makes sense or not.
     Scribble(u8, u8, Vec<LeafWish>),
     /// The first blocks of reasoning go.
@@ -40,6 +42,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         4 => shorten(good_text()),
         2 => any::<Index>().prop_map(Wish::DropStep),
         2 => (1_u8..6).prop_map(Wish::Forget),
+        2 => abridge("[a-z.]".boxed()),
         1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
@@ -51,6 +54,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         2 => (any::<Index>(), 0_u8..4).prop_map(|(first, count)| Wish::Drop(first, count)),
         2 => insert(any_role, bad_text()),
         1 => append(bad_text()),
+        1 => abridge(bad_text()),
     ];
     prop_oneof![
         3 => prop::collection::vec(sensible, 1..5),
@@ -77,6 +81,10 @@ fn leaves(text: BoxedStrategy<String>) -> impl Strategy<Value = Vec<LeafWish>> {
 
 fn shorten(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
     (any::<Index>(), leaves(text)).prop_map(|(which, leaves)| Wish::Shorten(which, leaves))
+}
+
+fn abridge(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
+    (any::<Index>(), text).prop_map(|(which, text)| Wish::Abridge(which, text))
 }
 
 fn insert(role: impl Strategy<Value = Role>, text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
@@ -115,6 +123,15 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             let have = conversation.part(part)?.leaves.len();
             let leaves = leaf_edits(&leaves[..leaves.len().min(have)]);
             (!leaves.is_empty()).then_some(Op::Text { part, leaves })
+        }
+        Wish::Abridge(which, text) => {
+            let calls: Vec<PartId> = (0..count)
+                .flat_map(|message| conversation.parts_of(message))
+                .filter(|(_, part)| part.kind == PartKind::ToolCall)
+                .map(|(id, _)| id)
+                .collect();
+            let part = *(!calls.is_empty()).then(|| which.get(&calls))?;
+            Some(Op::Text { part, leaves: vec![(0, LeafEdit::Replace(text.as_str().into()))] })
         }
         Wish::Scribble(message, part, leaves) => {
             let part = PartId { message: u32::from(*message), part: u32::from(*part) };

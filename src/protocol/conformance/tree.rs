@@ -18,6 +18,8 @@ pub(crate) enum Tree {
     Raw(String),
     /// A string that the oracle put here: its spelling does not matter.
     Text(String),
+    /// A string that holds JSON, with something in it that the oracle put there.
+    Json(Box<Self>),
     /// An array.
     List(Vec<Self>),
     /// An object.
@@ -68,6 +70,41 @@ impl Tree {
         }
     }
 
+    /// What an object holds that is written in a string.
+    fn held(&self) -> Option<Self> {
+        let text = self.text()?;
+        let is_object = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok()
+            && text.trim_start().starts_with('{');
+        is_object.then(|| Self::parse(&text))
+    }
+
+    /// The texts of a call's arguments, in order.
+    pub(crate) fn argument_texts(&self) -> Vec<String> {
+        let mut held = self.held().unwrap_or_else(|| self.clone());
+        let mut texts = Vec::new();
+        held.texts_mut(4, &mut texts);
+        texts.into_iter().filter_map(|text| text.text()).collect()
+    }
+
+    /// Its texts in order, those that stand four lists and objects deep at most.
+    fn texts_mut<'t>(&'t mut self, depth: usize, out: &mut Vec<&'t mut Self>) {
+        let is_string = self.is_string();
+        match self {
+            text if is_string => out.push(text),
+            Self::List(items) if depth > 0 => {
+                for item in items {
+                    item.texts_mut(depth - 1, out);
+                }
+            }
+            Self::Map(members) if depth > 0 => {
+                for (_, value) in members {
+                    value.texts_mut(depth - 1, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The text of a member.
     pub(crate) fn text_of(&self, key: &str) -> Option<String> {
         self.get(key)?.text()
@@ -81,6 +118,9 @@ impl Tree {
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Raw(a), Self::Raw(b)) => a == b,
+            (Self::Json(held), other) | (other, Self::Json(held)) => {
+                other.held().is_some_and(|other| held.same(&other))
+            }
             (Self::Text(_), _) | (_, Self::Text(_)) => self.text().is_some() && self.text() == other.text(),
             (Self::List(a), Self::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
             (Self::Map(a), Self::Map(b)) => {
@@ -94,6 +134,7 @@ impl Tree {
     pub(crate) fn plain(&self, skip: &[&str]) -> Self {
         match self {
             Self::Raw(_) | Self::Text(_) => self.text().map_or_else(|| self.clone(), Self::Text),
+            Self::Json(held) => held.plain(skip),
             Self::List(items) => Self::List(items.iter().map(|item| item.plain(skip)).collect()),
             Self::Map(members) => {
                 let kept = members.iter().filter(|(key, _)| !skip.contains(&&**key));
@@ -111,6 +152,7 @@ impl Tree {
             Self::Raw(literal) if literal == "null" => Vec::new(),
             Self::Raw(literal) => vec![self.text().unwrap_or_else(|| literal.clone())],
             Self::Text(text) => vec![text.clone()],
+            Self::Json(held) => held.words(skip),
             Self::List(items) => items.iter().flat_map(|item| item.words(skip)).collect(),
             Self::Map(_) if self.text_of("type").is_some_and(|name| is_thought(&name)) => Vec::new(),
             Self::Map(members) => {
@@ -171,7 +213,11 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => {
-                subject.edit(&mut messages[part.message as usize], part.part as usize, leaves);
+                let message = &mut messages[part.message as usize];
+                match subject.arguments(message, part.part as usize) {
+                    Some(arguments) => abridge(arguments, leaves),
+                    None => subject.edit(message, part.part as usize, leaves),
+                }
             }
             Op::Append { part, text, .. } => {
                 append(&mut messages[part.message as usize], part.part as usize, text);
@@ -255,6 +301,21 @@ fn mark(message: &mut Tree, part: usize, long: bool) {
     let Tree::List(blocks) = content else { panic!("no blocks") };
     let Tree::Map(block) = &mut blocks[part] else { panic!("no block") };
     block.push(("cache_control".to_owned(), cache_control(long)));
+}
+
+/// Gives texts of a call's arguments new words: in an object, in one that a string holds, or of a string as a whole.
+fn abridge(arguments: &mut Tree, leaves: &[(u32, LeafEdit)]) {
+    if let Some(mut held) = arguments.held() {
+        abridge(&mut held, leaves);
+        *arguments = Tree::Json(Box::new(held));
+        return;
+    }
+    let mut texts = Vec::new();
+    arguments.texts_mut(4, &mut texts);
+    for (at, edit) in leaves {
+        let LeafEdit::Replace(text) = edit else { panic!("texts of arguments stay") };
+        *texts[*at as usize] = Tree::Text(text.to_string());
+    }
 }
 
 /// Edits content that is a string or a list of blocks of which those with text are leaves.

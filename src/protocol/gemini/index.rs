@@ -79,7 +79,7 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     let part = Either(Object::read(raw, item)?);
     let is_signed = part.get("thoughtSignature", "thought_signature")?.is_some();
     if let Some(call) = part.get("functionCall", "function_call")? {
-        return self::call(&Object::read(raw, call)?, item, hash);
+        return self::call(&Object::read(raw, call)?, item, is_signed, hash);
     }
     if let Some(response) = part.get("functionResponse", "function_response")? {
         return result(&Object::read(raw, response)?, item, is_signed, hash);
@@ -97,10 +97,12 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 }
 
 /// Its id is no part of what it says: it may do without, and clients give it one of their own.
-fn call(call: &Object<'_>, item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolCall, item.span);
     part.tool = call.text("name");
-    part.call_id = Some(match call.text("id") {
+    let own_id = call.text("id");
+    part.is_sealed = is_signed || own_id.is_none();
+    part.call_id = Some(match own_id {
         Some(id) => id,
         None => made_up(&part, call)?,
     });

@@ -148,6 +148,9 @@ fn call(item: &Object<'_>) -> Result<Part, Unread> {
             });
         }
     }
+    // Other providers' signatures stand beside the call.
+    part.is_sealed =
+        !matches!(part.arguments, Some(Arguments::Encoded(_))) || item.get("extra_content").is_some();
     Ok(part)
 }
 

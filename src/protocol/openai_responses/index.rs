@@ -223,6 +223,8 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
         Kind::String => Arguments::Encoded(value.span),
         _ => Arguments::Value(value.span),
     });
+    // What is no text is of a tool of the provider's own making, with a form of its own.
+    part.is_sealed = !matches!(part.arguments, Some(Arguments::Encoded(_)));
     hash.update(kind.as_bytes());
     let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
     for value in said.map(|value| value.filter(|value| value.kind != Kind::Null)) {

@@ -13,7 +13,7 @@ mod settings;
 mod worth;
 
 pub use placeholder::placeholder;
-pub use settings::{Policy, Protect, Settings, Weights, Within};
+pub use settings::{Arguments, Policy, Protect, Settings, Weights, Within};
 pub use worth::{Passed, rent, weight};
 
 /// Bytes of text to a token, where policies weigh sizes against each other.

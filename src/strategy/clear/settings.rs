@@ -42,6 +42,17 @@ pub enum Within {
     Forward,
 }
 
+/// When long texts in the arguments of old calls go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arguments {
+    /// Never.
+    Never,
+    /// Where the window demands room, and clearing results makes too little.
+    Window,
+    /// Then, and in any other event.
+    Always,
+}
+
 /// How much each policy counts in [`Policy::Hybrid`]; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
@@ -78,6 +89,8 @@ pub struct Settings {
     pub errors: bool,
     /// What the model thought in earlier turns may go too.
     pub reasoning: bool,
+    /// When long texts in the arguments of old calls may go too.
+    pub arguments: Arguments,
     /// Results of fewer tokens stay: a placeholder would be no shorter.
     pub smallest: u64,
     /// An event clears results of more than this many tokens in all, unless the window demands it.
@@ -117,6 +130,7 @@ impl Default for Settings {
             protected_tools: Tools::new(PROTECTED.iter().copied()).expect("the shipped patterns are globs"),
             errors: false,
             reasoning: true,
+            arguments: Arguments::Window,
             smallest: 60,
             minimum_tokens: 0,
             gate: vec![Reason::Window, Reason::Cold, Reason::Uncached, Reason::BreakEven, Reason::Budget],

@@ -67,9 +67,14 @@ fn results() -> impl Strategy<Value = String> + Clone {
     prop_oneof![4 => outputs(), 1 => large]
 }
 
-/// Agents that have more to say than there are moments to say it in: each talk goes on with the others.
+/// Agents that have more to say than there are moments to say it in: each talk goes on with the others. Some of their calls
+/// say a great deal.
 fn long_scripts() -> impl Strategy<Value = Script> {
-    scripts_of(results()).prop_map(|mut script| {
+    (scripts_of(results()), 1_usize..9).prop_map(|(mut script, every)| {
+        let steps = script.talks.iter_mut().flat_map(|talk| &mut talk.turns).flat_map(|turn| &mut turn.steps);
+        for call in steps.flat_map(|step| &mut step.calls).skip(1).step_by(every) {
+            call.argument = vec![format!("{} and so on", call.argument); 120].join("\n");
+        }
         let turns: Vec<_> = script.talks.iter().map(|talk| talk.turns.clone()).collect();
         for (at, talk) in script.talks.iter_mut().enumerate() {
             let others = turns[at + 1..].iter().chain(&turns[..at]);
@@ -120,7 +125,7 @@ fn law_07_append_only_with_little_room() {
         tally.borrow_mut().add(&world.tally);
         Ok(())
     };
-    let rungs = [Rung::Clear, Rung::Turns, Rung::Half, Rung::Cut];
+    let rungs = [Rung::Clear, Rung::Arguments, Rung::Turns, Rung::Half, Rung::Cut];
     let is_rare = |tally: &Tally, rung| tally.rungs.get(&rung).is_none_or(|count| *count < 3);
     let is_telling = |tally: &Tally| tally.ready >= 3 && !rungs.iter().any(|rung| is_rare(tally, *rung));
     play(|| for_all(16, lives, law), || is_telling(&tally.borrow()));

@@ -81,6 +81,6 @@ fn shorten(tree: &mut Tree, end: &str) -> bool {
     match tree {
         Tree::List(items) => items.iter_mut().rev().any(|item| shorten(item, end)),
         Tree::Map(members) => members.iter_mut().rev().any(|(_, value)| shorten(value, end)),
-        Tree::Raw(_) | Tree::Text(_) => false,
+        Tree::Raw(_) | Tree::Text(_) | Tree::Json(_) => false,
     }
 }

@@ -1,0 +1,200 @@
+//! Long texts in the arguments of old calls: what stands for them where they go.
+//!
+//! A file that was written, a patch, a script: all but the beginning of such a text goes, and its full text is saved. The
+//! call keeps its tool, its id, its result and everything else that it says. What something is signed over stays.
+
+use std::collections::HashMap;
+
+use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts};
+use crate::plan::LeafEdit;
+use crate::strategy::clear;
+use crate::strategy::gate::{Candidate, Reason};
+use crate::strategy::ladder::{Need, Rung};
+
+use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::event::{Before, Change};
+use super::{Policy, Recall};
+
+/// Bytes of its beginning that stay: a path, a command, the head of a patch.
+const HEAD: usize = 200;
+/// Bytes of the line that stands for the rest, about.
+const LINE: usize = 160;
+/// Requests that a call stays whole after it was made, unless the window demands room: what was just written is what is
+/// worked on.
+const FRESH: u32 = 10;
+
+impl Before<'_> {
+    /// Clears what may be cleared, and takes long texts out of old calls, the oldest first, until that is enough.
+    pub(super) fn abridge_for(
+        &self,
+        need: &Need,
+        policy: &Policy,
+        recall: Recall<'_>,
+        cleared: Option<Change>,
+        kept: usize,
+    ) -> Option<Change> {
+        let clears = clear::allows(&policy.clear, Reason::Window);
+        if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
+            return None;
+        }
+        let mut change = cleared.unwrap_or_else(|| Change::nothing(self.nothing()));
+        let end = PartId { message: self.conversation.messages.len() as u32, part: 0 };
+        let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(end);
+        let before = change.event.freed_bytes;
+        for candidate in self.long_calls(&policy.clear, 0, reads_nothing) {
+            let part = self.history().items()[candidate.item].part;
+            if change.event.freed_bytes >= need.wanted || part.message as usize >= kept {
+                break;
+            }
+            let Some((applied, save)) = decide(self.conversation, part, recall) else { continue };
+            change.event.freed_bytes += applied.decision.bytes_spared();
+            change.event.abridged += 1;
+            change.decided.push(applied);
+            change.saves.push(save);
+        }
+        self.begin_before(began, &mut change);
+        let freed = change.event.freed_bytes - before;
+        change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
+        change.event.rung = Rung::Arguments;
+        change.event.reason = Reason::Window;
+        (change.event.abridged > 0).then_some(change)
+    }
+
+    /// The calls with long texts that an event for the money's sake may take, as far as that is wanted.
+    pub(super) fn old_arguments(&self, settings: &clear::Settings) -> Vec<Candidate> {
+        if settings.arguments != clear::Arguments::Always {
+            return Vec::new();
+        }
+        let read = self.rates.read;
+        self.long_calls(settings, FRESH, move |bytes, requests| read * bytes * requests)
+    }
+
+    /// The calls of so many requests ago with long texts that are still sent, in order. `rent` is what bytes have cost that
+    /// so many requests have carried beyond that.
+    fn long_calls(
+        &self,
+        settings: &clear::Settings,
+        fresh: u32,
+        rent: impl Fn(f64, f64) -> f64,
+    ) -> Vec<Candidate> {
+        let (history, gone, tail) = (self.history(), self.cleared(), self.conversation.tail());
+        let items = history.items().iter().enumerate();
+        let long = items.filter(|(at, item)| item.long > 0 && !gone(*at));
+        let old = long.filter_map(|(at, item)| {
+            let tool = self.conversation.part(item.part)?.tool.as_deref()?;
+            let age = history.step().checked_sub(item.step + fresh)?;
+            let result = self.conversation.result_of(item.part)?;
+            let is_sent = (result.message as usize) < self.sent.min(tail);
+            let may_go = is_sent && !settings.protected_tools.matches(tool);
+            let rent = rent(item.long.into(), age.into());
+            may_go.then_some(Candidate { item: at, frees: item.long, rent })
+        });
+        old.collect()
+    }
+}
+
+/// Where nothing is weighed against what it has cost.
+const fn reads_nothing(_bytes: f64, _requests: f64) -> f64 {
+    0.0
+}
+
+/// The candidates with others among them, in order.
+pub(super) fn among(mut candidates: Vec<Candidate>, others: Vec<Candidate>) -> Vec<Candidate> {
+    candidates.extend(others);
+    candidates.sort_by_key(|candidate| candidate.item);
+    candidates
+}
+
+/// Bytes that a call could be sent shorter by.
+pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
+    if conversation.part(id).is_none_or(|part| part.is_sealed || part.span.len() < LONG) {
+        return 0;
+    }
+    let Some(texts) = conversation.argument_texts(id) else { return 0 };
+    let free: usize = long(&texts).map(|(_, text)| text.len().saturating_sub(HEAD + LINE)).sum();
+    u32::try_from(free).unwrap_or(u32::MAX)
+}
+
+/// What a call says that could be sent shorter.
+pub(super) fn content(conversation: &Conversation, id: PartId) -> Option<Digest> {
+    (is_call(conversation, id) && frees(conversation, id) > 0).then(|| conversation.call_digest(id))?
+}
+
+fn long<'a>(texts: &'a Texts<'_>) -> impl Iterator<Item = (usize, std::borrow::Cow<'a, str>)> {
+    (0..texts.len()).filter_map(|at| Some((at, texts.get(at).filter(|text| text.len() >= LONG)?)))
+}
+
+/// The decision that a call is sent without its long texts.
+pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
+    let content = content(conversation, id)?;
+    let texts = conversation.argument_texts(id)?;
+    let text = saved(&texts)?;
+    let output = decision::output_id(&[text.as_str().into()]);
+    let recall = recall(&output);
+    let (mut leaves, mut before, mut after) = (Vec::new(), 0, 0);
+    for (at, text) in long(&texts) {
+        let short = abridged(&text, &recall);
+        if short.len() < text.len() {
+            (before, after) = (before + text.len(), after + short.len());
+            leaves.push((at as u32, LeafEdit::Replace(short.into())));
+        }
+    }
+    let decision = Decision {
+        rules: decision::ARGUMENTS.into(),
+        leaves,
+        content,
+        key: PartKey::of(conversation.part(id)?.call_id.as_deref(), content),
+        bytes_before: before as u64,
+        bytes_after: after as u64,
+        output: Some(output.clone()),
+    };
+    let save = Save { id: output, text };
+    (before > 0).then(|| (Applied { part: id, decision: decision.into() }, save))
+}
+
+/// The full text of what goes.
+fn saved(texts: &Texts<'_>) -> Option<String> {
+    let long: Vec<_> = long(texts).map(|(_, text)| text).collect();
+    (!long.is_empty()).then(|| long.join("\n\n"))
+}
+
+/// The full text that a decision about a call refers to.
+pub(super) fn full(conversation: &Conversation, id: PartId) -> Option<String> {
+    saved(&conversation.argument_texts(id)?)
+}
+
+/// The beginning of a text, and a line for the rest.
+fn abridged(text: &str, recall: &str) -> String {
+    let end = (0..=HEAD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let head = &text[..end];
+    let (removed, total) = (text.len() - head.len(), text.len());
+    format!("{head}\n\n[plimsoll: {removed} of {total} bytes of this argument removed here; {recall}]")
+}
+
+/// Whether a decision about a call still is about what it says.
+pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
+    let is_open = conversation.part(applied.part).is_some_and(|part| !part.is_sealed);
+    applied.decision.is_abridgement()
+        && is_open
+        && conversation.call_digest(applied.part) == Some(applied.decision.content)
+        && conversation.result_of(applied.part).is_some()
+}
+
+/// The arguments of calls as decisions have them sent.
+pub(super) fn sent(
+    conversation: &Conversation,
+    id: PartId,
+    decided: &HashMap<PartId, &[(u32, LeafEdit)]>,
+) -> Option<String> {
+    let edits = decided.get(&id)?.iter();
+    let said = edits.filter_map(|(at, edit)| match edit {
+        LeafEdit::Replace(text) => Some((*at as usize, &**text)),
+        LeafEdit::Remove => None,
+    });
+    conversation.argument_texts(id)?.with(said)
+}
+
+/// Whether a part is a call.
+pub(super) fn is_call(conversation: &Conversation, id: PartId) -> bool {
+    conversation.part(id).is_some_and(|part| part.kind == PartKind::ToolCall)
+}
