@@ -49,18 +49,21 @@ impl Conversation {
         Some(hash.finish())
     }
 
-    /// The texts of a call's arguments; `None` where there are none, or they are neither an object nor a text.
+    /// The texts of a call's arguments; `None` where there are none, or they are neither an object nor a text. What looks
+    /// like JSON and cannot be read as an object is no text: somebody less strict may read it.
     pub fn argument_texts(&self, id: PartId) -> Option<Texts<'_>> {
         let said = self.arguments(id)?;
         let object = scan::document(said.as_bytes()).ok().filter(|root| root.kind == Kind::Object);
-        let literals = object.and_then(|root| {
-            let mut found = Vec::new();
-            gather(said.as_bytes(), root, DEPTH, &mut found).then_some(found)
-        });
-        match (self.part(id)?.arguments?, &literals) {
-            (Arguments::Value(_), None) => None,
-            _ => Some(Texts { said, literals }),
-        }
+        let literals = match object {
+            Some(root) => {
+                let mut found = Vec::new();
+                Some(gather(said.as_bytes(), root, DEPTH, &mut found).then_some(found)?)
+            }
+            None if said.trim_start().starts_with(['{', '[', '"']) => return None,
+            None => None,
+        };
+        let is_readable = literals.is_some() || matches!(self.part(id)?.arguments?, Arguments::Encoded(_));
+        is_readable.then_some(Texts { said, literals })
     }
 }
 
@@ -196,6 +199,10 @@ mod tests {
         assert_eq!((texts.len(), texts.get(0).as_deref()), (1, Some("*** Begin Patch")));
         assert_eq!(texts.with([(0, "*")]).as_deref(), Some("*"));
         assert_eq!(texts.beside(), Vec::<&str>::new());
+        for not_read in [r#"{"a":NaN,"b":"text"}"#, r#"["a text"]"#, r#" "a text""#, r#"{"a":"cut o"#] {
+            let read = conversation("openai-chat", &chat(not_read));
+            assert_eq!(read.argument_texts(FIRST), None, "{not_read}");
+        }
         for no_object in ["[1]", "7", r#""words""#, "null"] {
             let read = conversation("anthropic", &anthropic(no_object));
             assert_eq!(read.argument_texts(FIRST), None, "{no_object}");

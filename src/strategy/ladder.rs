@@ -1,8 +1,8 @@
 //! What is done when the window is in reach, one rung after the other, until one frees enough.
 //!
 //! Old results are cleared, if that alone comes down to the target; else a prepared text takes the place of old
-//! messages; else as many results as there are, and long texts in the arguments of old calls; else the oldest turns go; else the oldest messages, even within one
-//! long turn; else the middle of the largest results of the step in progress.
+//! messages; else as many results as there are, and long texts in the arguments of old calls; else the oldest turns go;
+//! else the oldest messages, even within one long turn; else the middle of the largest results of the step in progress.
 //! What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
 
 /// How room is made.

@@ -123,7 +123,11 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
         for item in scan::items(object.bytes, list.span)? {
             feed(object.bytes, item, MARKS, hash)?;
-            parts.push(call(&Object::read(object.bytes, item)?)?);
+            let mut part = call(&Object::read(object.bytes, item)?)?;
+            // The signatures of all calls may be among these.
+            part.is_sealed |=
+                object.get("reasoning_details").is_some_and(|details| details.kind != Kind::Null);
+            parts.push(part);
         }
     }
     // The old single call, a refusal, audio: kept as they are.
@@ -133,6 +137,13 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
         }
     }
     Ok(parts)
+}
+
+/// Whether another provider's signature comes with a call: beside it, or, as some gateways have it, in its id.
+fn is_signed(item: &Object<'_>) -> bool {
+    let beside = ["extra_content", "provider_specific_fields", "thought_signature"];
+    beside.iter().any(|key| item.get(key).is_some())
+        || item.text("id").is_some_and(|id| id.contains("__thought__"))
 }
 
 fn call(item: &Object<'_>) -> Result<Part, Unread> {
@@ -148,9 +159,7 @@ fn call(item: &Object<'_>) -> Result<Part, Unread> {
             });
         }
     }
-    // Other providers' signatures stand beside the call.
-    part.is_sealed =
-        !matches!(part.arguments, Some(Arguments::Encoded(_))) || item.get("extra_content").is_some();
+    part.is_sealed = !matches!(part.arguments, Some(Arguments::Encoded(_))) || is_signed(item);
     Ok(part)
 }
 
