@@ -3,8 +3,6 @@
 //! A file that was written, a patch, a script: all but the beginning of such a text goes, and its full text is saved. The
 //! call keeps its tool, its id, its result and everything else that it says. What something is signed over stays.
 
-use std::collections::HashMap;
-
 use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts};
 use crate::plan::LeafEdit;
 use crate::strategy::clear;
@@ -180,14 +178,9 @@ pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
         && conversation.result_of(applied.part).is_some()
 }
 
-/// The arguments of calls as decisions have them sent.
-pub(super) fn sent(
-    conversation: &Conversation,
-    id: PartId,
-    decided: &HashMap<PartId, &[(u32, LeafEdit)]>,
-) -> Option<String> {
-    let edits = decided.get(&id)?.iter();
-    let said = edits.filter_map(|(at, edit)| match edit {
+/// The arguments of a call as a decision with these edits has them sent.
+pub(super) fn sent(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<String> {
+    let said = edits.iter().filter_map(|(at, edit)| match edit {
         LeafEdit::Replace(text) => Some((*at as usize, &**text)),
         LeafEdit::Remove => None,
     });

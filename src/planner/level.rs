@@ -87,7 +87,8 @@ fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut S
         }
         extras.extend(part.call_id.as_deref().map(Into::into));
         extras.extend(part.tool.as_deref().map(Into::into));
-        let arguments = arguments::sent(conversation, id, decided).map(Into::into);
+        let arguments =
+            decided.get(&id).and_then(|edits| arguments::sent(conversation, id, edits)).map(Into::into);
         extras.extend(arguments.or_else(|| conversation.arguments(id)));
         media += u64::from(part.kind == PartKind::Media);
         is_result |= part.kind == PartKind::ToolResult;

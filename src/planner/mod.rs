@@ -424,6 +424,11 @@ fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     Some(Save { id, text: full_text(conversation, applied)? })
 }
 
+/// The arguments of a call as a decision about it has them sent.
+pub fn sent_arguments(conversation: &Conversation, applied: &Applied) -> Option<String> {
+    arguments::sent(conversation, applied.part, &applied.decision.leaves)
+}
+
 /// The full text that a decision refers to, as the client has sent it again; `None` if it cannot be read.
 pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<String> {
     if applied.decision.is_abridgement() {

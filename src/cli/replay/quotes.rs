@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use super::lines::{self, Lines};
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
-use crate::planner::{Applied, Decision, Splice};
+use crate::planner::{self, Applied, Decision, Splice};
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Xxh3Default>>;
 
@@ -204,11 +204,7 @@ fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
 
 fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
     if applied.decision.is_abridgement() {
-        let texts = applied.decision.leaves.iter().filter_map(|(at, edit)| match edit {
-            LeafEdit::Replace(text) => Some((*at as usize, &**text)),
-            LeafEdit::Remove => None,
-        });
-        let arguments = conversation.argument_texts(applied.part).and_then(|said| said.with(texts));
+        let arguments = planner::sent_arguments(conversation, applied);
         return lines::of_arguments(&arguments.unwrap_or_default());
     }
     let leaves = conversation.part(applied.part).map_or(0, |part| part.leaves.len());
