@@ -59,12 +59,16 @@ impl Conversation {
                 let mut found = Vec::new();
                 Some(gather(said.as_bytes(), root, DEPTH, &mut found).then_some(found)?)
             }
-            None if said.trim_start().starts_with(['{', '[', '"']) => return None,
+            None if looks_like_json(&said) => return None,
             None => None,
         };
         let is_readable = literals.is_some() || matches!(self.part(id)?.arguments?, Arguments::Encoded(_));
         is_readable.then_some(Texts { said, literals })
     }
+}
+
+fn looks_like_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '[', '"'])
 }
 
 /// Notes the literals of all texts in a value; `false` if it cannot be read.
@@ -100,6 +104,11 @@ impl Texts<'_> {
             Some(literals) => string::decode(literals.get(at)?.of(self.said.as_bytes())),
             None => (at == 0).then_some(Cow::Borrowed(&*self.said)),
         }
+    }
+
+    /// Whether one of them could say this, and be read as a text again.
+    pub fn takes(&self, text: &str) -> bool {
+        self.literals.is_some() || !looks_like_json(text)
     }
 
     /// All that is said beside the texts, piece by piece.
@@ -198,6 +207,7 @@ mod tests {
         let texts = patch.argument_texts(FIRST).unwrap();
         assert_eq!((texts.len(), texts.get(0).as_deref()), (1, Some("*** Begin Patch")));
         assert_eq!(texts.with([(0, "*")]).as_deref(), Some("*"));
+        assert_eq!(["*", " {", "[1]", "\""].map(|text| texts.takes(text)), [true, false, false, false]);
         assert_eq!(texts.beside(), Vec::<&str>::new());
         for not_read in [r#"{"a":NaN,"b":"text"}"#, r#"["a text"]"#, r#" "a text""#, r#"{"a":"cut o"#] {
             let read = conversation("openai-chat", &chat(not_read));

@@ -41,6 +41,9 @@ pub enum Refusal {
     /// A text that providers refuse.
     #[error("leaves an empty text")]
     EmptyText,
+    /// Arguments that are one text would be read as something else.
+    #[error("makes a text look like JSON")]
+    Form,
     /// Arguments of a call would not get shorter.
     #[error("makes arguments no shorter")]
     Longer,
@@ -293,6 +296,7 @@ fn check_arguments(
             LeafEdit::Remove => return Err(Refusal::NotRemovable),
             LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
             LeafEdit::Replace(text) if text.len() >= before.len() => return Err(Refusal::Longer),
+            LeafEdit::Replace(text) if !texts.takes(text) => return Err(Refusal::Form),
             LeafEdit::Replace(_) => {}
         }
     }
