@@ -390,45 +390,59 @@ struct Pairs {
 impl Pairs {
     fn of(conversation: &Conversation) -> Self {
         let mut pairs = Self::default();
-        let mut calls: HashMap<&str, (usize, bool)> = HashMap::new();
-        let mut hosted: HashMap<&str, (usize, bool)> = HashMap::new();
+        let (mut calls, mut hosted) = (Calls::default(), Calls::default());
         for message in 0..conversation.messages.len() {
             for (_, part) in conversation.parts_of(message) {
                 match (part.kind, part.call_id.as_deref()) {
-                    (PartKind::ToolCall, Some(id)) => {
-                        // Ids may be used again in later turns.
-                        if let Some((earlier, false)) = calls.insert(id, (message, false)) {
-                            pairs.open.push(earlier);
-                        }
-                    }
+                    (PartKind::ToolCall, Some(id)) => calls.made(id, message),
                     (PartKind::ToolCall, None) => pairs.open.push(message),
                     // Its result may come with a later answer.
-                    (PartKind::Hosted, Some(id)) if part.tool.is_some() => {
-                        if let Some((earlier, false)) = hosted.insert(id, (message, false)) {
-                            pairs.open.push(earlier);
-                        }
-                    }
-                    (PartKind::Hosted, Some(id)) => match hosted.get_mut(id) {
-                        Some((call, answered)) => {
-                            *answered = true;
-                            pairs.hosted.push((*call, message));
-                        }
+                    (PartKind::Hosted, Some(id)) if part.tool.is_some() => hosted.made(id, message),
+                    (PartKind::Hosted, Some(id)) => match hosted.answered(id) {
+                        Some(call) => pairs.hosted.push((call, message)),
                         None => pairs.open.push(message),
                     },
-                    (PartKind::ToolResult, id) => match id.and_then(|id| calls.get_mut(id)) {
-                        Some((call, answered)) => {
-                            *answered = true;
-                            pairs.answered.push((*call, message));
-                        }
+                    (PartKind::ToolResult, id) => match id.and_then(|id| calls.answered(id)) {
+                        Some(call) => pairs.answered.push((call, message)),
                         None => pairs.orphans.push(message),
                     },
                     _ => {}
                 }
             }
         }
-        let calls = calls.into_values().chain(hosted.into_values());
-        pairs.open.extend(calls.filter(|(_, answered)| !answered).map(|(message, _)| message));
+        pairs.open.extend(calls.open().chain(hosted.open()));
         pairs
+    }
+}
+
+/// Calls by id, an id that is used again among them.
+#[derive(Default)]
+struct Calls<'c>(HashMap<&'c str, Same>);
+
+/// The messages of calls that have one id.
+#[derive(Default)]
+struct Same {
+    /// Those that have no result yet.
+    open: Vec<usize>,
+    /// The one that was answered last.
+    answered: Option<usize>,
+}
+
+impl<'c> Calls<'c> {
+    fn made(&mut self, id: &'c str, message: usize) {
+        self.0.entry(id).or_default().open.push(message);
+    }
+
+    /// The call that a result with this id is of: the nearest that has none, so that as many calls are answered as
+    /// there are results; else the one that was answered last.
+    fn answered(&mut self, id: &str) -> Option<usize> {
+        let same = self.0.get_mut(id)?;
+        same.answered = same.open.pop().or(same.answered);
+        same.answered
+    }
+
+    fn open(self) -> impl Iterator<Item = usize> {
+        self.0.into_values().flat_map(|same| same.open)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Plans against conversations of the dialects, table by table.
 
 use bytes::Bytes;
+use proptest::prelude::*;
 
 use super::{LeafEdit, Mismatch, Op, Plan, Refusal, check, verify};
 use crate::conversation::{Conversation, NoMemo, PartId, Role};
@@ -195,6 +196,29 @@ fn ids_that_are_used_again() {
             (&[drop(1, 2)], Err(Refusal::Pairing)),
             (&[drop(4, 5)], Err(Refusal::Pairing)),
             (&[drop(2, 3), drop(4, 5)], Err(Refusal::Pairing)),
+        ],
+    );
+}
+
+/// Two calls with one id, the second before the first is answered, and two results: one for each.
+#[test]
+fn ids_that_are_used_before_they_are_answered() {
+    let item = |kind: &str| {
+        format!(r#"{{"type":"{kind}","call_id":"a","name":"x","arguments":"{{}}","output":""}}"#)
+    };
+    let (call, result) = (item("function_call"), item("function_call_output"));
+    let goal = r#"{"role":"user","content":"goal"}"#;
+    let said = r#"{"role":"assistant","content":"well"}"#;
+    let body = format!(r#"{{"input":[{goal},{call},{goal},{call},{result},{result},{said},{goal}]}}"#);
+    refusals(
+        "openai-responses",
+        &body,
+        &[
+            (&[drop(1, 6)], Ok(())),
+            (&[drop(3, 6)], Err(Refusal::Pairing)),
+            (&[drop(3, 5)], Ok(())),
+            (&[drop(1, 2), drop(5, 6)], Ok(())),
+            (&[drop(1, 2), drop(4, 5)], Err(Refusal::Pairing)),
         ],
     );
 }
@@ -445,4 +469,56 @@ fn a_history_that_is_one_text_has_no_places() {
         r#"{"input":"hi"}"#,
         &[(&[insert(0, Role::User, "x")], Err(Refusal::NoList))],
     );
+}
+
+/// A history of items: `u` the user, `a` the model, `c1` a call, `r1` its result; no result without a call that has
+/// none yet, and none is left out.
+fn history(words: &[&str]) -> String {
+    let mut open: Vec<&str> = Vec::new();
+    let mut items = vec![item("u")];
+    for word in words {
+        match word.split_at(1) {
+            ("c", id) => open.push(id),
+            ("r", id) => match open.iter().position(|call| *call == id) {
+                Some(at) => _ = open.remove(at),
+                None => continue,
+            },
+            _ => {}
+        }
+        items.push(item(word));
+    }
+    items.extend(open.iter().map(|id| item(&format!("r{id}"))));
+    items.extend([item("a"), item("u")]);
+    format!(r#"{{"input":[{}]}}"#, items.join(","))
+}
+
+fn item(word: &str) -> String {
+    let (kind, id) = word.split_at(1);
+    match kind {
+        "u" => r#"{"role":"user","content":"hello"}"#.to_owned(),
+        "a" => r#"{"role":"assistant","content":"well"}"#.to_owned(),
+        "c" => format!(r#"{{"type":"function_call","call_id":"{id}","name":"x","arguments":"{{}}"}}"#),
+        _ => format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"found"}}"#),
+    }
+}
+
+proptest! {
+    /// However ids are used again, no plan leaves a call without a result.
+    #[test]
+    fn as_many_calls_as_results_stay(
+        words in prop::collection::vec(prop::sample::select(&["u", "a", "c1", "c2", "r1", "r2", "r1", "r2"][..]), 1..12),
+        ends in prop::collection::vec(any::<prop::sample::Index>(), 2..6),
+    ) {
+        let conversation = read("openai-responses", &history(&words));
+        let protocol = protocol::named("openai-responses").unwrap();
+        prop_assert_eq!(protocol.valid(&conversation), Ok(()));
+        let mut ends: Vec<usize> = ends.iter().map(|end| end.index(conversation.messages.len())).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let plan = Plan { ops: ends.chunks_exact(2).map(|range| drop(range[0], range[1])).collect() };
+        if check(&conversation, &plan).is_ok() {
+            let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo).unwrap();
+            prop_assert_eq!(protocol.valid(&after), Ok(()), "{:?}", plan);
+        }
+    }
 }
