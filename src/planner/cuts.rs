@@ -182,8 +182,9 @@ struct Walk<'c> {
     at: usize,
     /// What a cut here would take.
     taken: Taken,
-    /// As in [`Cut`].
-    parted: Option<usize>,
+    /// Messages that are not sent any more, in whose place the text is said: what stands before them, and what stands
+    /// behind, need it. There is one text.
+    parted: Option<Range<usize>>,
 }
 
 impl<'c> Walk<'c> {
@@ -213,12 +214,21 @@ impl<'c> Walk<'c> {
     /// Takes the messages up to the next place, which go or stay together.
     fn go_to(&mut self, end: usize) {
         let mut needed = self.unit(self.at..end);
-        if needed.as_ref().is_some_and(|needed| self.comes_back(needed)) {
-            needed = self.parted.and_then(|_| self.answered(needed?.start..self.at));
-            self.parted = self.parted.or(Some(self.at));
+        if let Some(gone) = needed.take_if(|needed| self.comes_back(needed)) {
+            (needed, self.parted) = self.said(gone.start..self.at);
         }
         needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at));
         self.at = end;
+    }
+
+    /// What is needed where messages that do not come back are not enough, and where the text is said then: in their
+    /// place, unless it is needed in an earlier one more.
+    fn said(&self, gone: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
+        let Some(earlier) = self.parted.clone() else { return (None, Some(gone)) };
+        if let answer @ Some(_) = self.answered(gone.clone()) {
+            return (answer, Some(earlier));
+        }
+        (self.answered(earlier), Some(gone))
     }
 
     /// Whether one of these messages is not sent any more: such a one does not come back.
@@ -240,15 +250,18 @@ impl<'c> Walk<'c> {
         if let Some(stays) = stays {
             taken.keep(conversation, stays);
         }
-        if self.parted.is_some() {
+        let mut parted = self.parted.clone();
+        if parted.is_some() {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
             let user = stays.unwrap_or(end);
-            let needed = self.instructed(user, &taken).and_then(|needed| {
-                if self.comes_back(&needed) { self.answered(needed.start..user) } else { Some(needed) }
-            });
+            let mut needed = self.instructed(user, &taken);
+            if let Some(gone) = needed.take_if(|needed| self.comes_back(needed)) {
+                (needed, parted) = self.said(gone.start..user);
+            }
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
         }
-        let cut = Cut { end, is_turn, taken, stays, parted: self.parted, head: self.head };
+        let parted = parted.map(|gone| gone.end);
+        let cut = Cut { end, is_turn, taken, stays, parted, head: self.head };
         Some(cut).filter(|cut| !cut.taken.ranges.is_empty())
     }
 

@@ -177,6 +177,8 @@ fn nothing_comes_back() {
         ("u c1 r1 s a u a u x u c2 r2 s a u c3 r3 c4 r4", 7, "u s aN u x u s a u c r"),
         // Two that stay, and what the user said between them.
         ("u a s u a u x u a u x u a u", 5, "u s aN u x u x u"),
+        // One is gone where another answer is left, the next one where none is.
+        ("u s c1 r1 a u s x u s a u s x u", 11, "u s a u s x u s aN u s x u"),
     ] {
         let conversation = talk(short);
         let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
