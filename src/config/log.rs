@@ -28,7 +28,7 @@ impl Word for LogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
-const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug"];
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Log {
     let expected = || "a level such as \"info\", or a filter such as \"info,plimsoll=debug\"".into();
@@ -43,12 +43,12 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Log {
 }
 
 /// A bare word is a level here. The filter's own parser would take a mistyped one for a module's name, and
-/// log nothing else.
+/// log nothing else. There is no `trace`: nothing that says so is built in.
 fn filter(text: &str) -> Result<(), Fault> {
     for directive in text.split(',').map(str::trim) {
-        let bare = !directive.contains(['=', '[']);
-        if bare && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(directive)) {
-            return Err(Fault::Unexpected(nearest(directive, LEVELS.iter().copied()).map(did_you_mean)));
+        let word = directive.rsplit('=').next().unwrap_or(directive);
+        if !word.contains('[') && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) {
+            return Err(Fault::Unexpected(nearest(word, LEVELS.iter().copied()).map(did_you_mean)));
         }
     }
     text.parse::<Targets>().map(drop).map_err(|_| Fault::UNEXPECTED)

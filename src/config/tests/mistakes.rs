@@ -274,6 +274,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "log.level = 'info,plimsoll=loud'",
         "1: `log.level`: expected a level such as \"info\", or a filter such as \"info,plimsoll=debug\", got \"info,plimsoll=loud\"",
     ),
+    (
+        "log.level = 'info,h2=trace'",
+        "1: `log.level`: expected a level such as \"info\", or a filter such as \"info,plimsoll=debug\", got \"info,h2=trace\"",
+    ),
 ];
 
 /// Every line that can be read is checked, whatever is wrong with the syntax of the others.
