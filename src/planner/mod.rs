@@ -408,9 +408,13 @@ fn recover(
         return;
     }
     for (part, decision) in parts.into_iter().zip((past.recover)(&keys)) {
-        let Some(decision) = decision.filter(|decision| decision.stands_alone()) else { continue };
+        let Some(decision) = decision else { continue };
         let applied = Applied { part, decision };
-        if fits(conversation, &applied) {
+        let stands = || {
+            applied.decision.stands_alone()
+                || newborn::points_to_what_is_there(conversation, outcome, &applied)
+        };
+        if fits(conversation, &applied) && stands() {
             outcome.saves.extend(save(conversation, &applied));
             outcome.applied.push(applied);
             outcome.fresh += 1;

@@ -150,6 +150,32 @@ impl View {
     }
 }
 
+/// Whether the result that a pointer names still stands before it, and can be read.
+pub(super) fn points_to_what_is_there(
+    conversation: &Conversation,
+    outcome: &Outcome,
+    pointer: &Applied,
+) -> bool {
+    let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
+    let unreadable = unreadable(outcome);
+    let messages = (0..=pointer.part.message as usize).filter(|message| !outcome.drops(*message));
+    let before =
+        messages.flat_map(|message| conversation.parts_of(message)).take_while(|(id, _)| *id < pointer.part);
+    let mut same = before
+        .filter(|(id, part)| part.content == Some(pointer.decision.content) && !unreadable.contains(id));
+    same.any(|(_, part)| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call)))
+}
+
+/// Results that say nothing, or something else than what came.
+fn unreadable(outcome: &Outcome) -> std::collections::HashSet<PartId> {
+    outcome
+        .applied
+        .iter()
+        .filter(|applied| !applied.decision.stands_alone() || applied.decision.is_clearing())
+        .map(|applied| applied.part)
+        .collect()
+}
+
 /// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
 /// cleared.
 fn results_before(
@@ -157,12 +183,7 @@ fn results_before(
     outcome: &Outcome,
     end: usize,
 ) -> std::collections::HashMap<Digest, PartId> {
-    let unreadable: std::collections::HashSet<PartId> = outcome
-        .applied
-        .iter()
-        .filter(|applied| !applied.decision.stands_alone() || applied.decision.is_clearing())
-        .map(|applied| applied.part)
-        .collect();
+    let unreadable = unreadable(outcome);
     let mut seen = std::collections::HashMap::new();
     for message in (0..end).filter(|message| !outcome.drops(*message)) {
         for (id, part) in conversation.parts_of(message) {

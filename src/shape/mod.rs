@@ -21,7 +21,7 @@ mod view;
 
 use std::borrow::Cow;
 
-pub use repeat::pointer;
+pub use repeat::{pointer, points_to};
 pub use rules::{Rule, Rules};
 pub use settings::Settings;
 pub use view::is_view;

@@ -9,12 +9,20 @@ use super::marker::{one_line, thousands};
 /// `recall` is a sentence that says where the full text is.
 pub fn pointer(tool: Option<&str>, call_id: &str, bytes: usize, recall: &str) -> String {
     let of = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool)));
-    format!(
-        "[plimsoll: same output as the earlier call{of} ({}), {} bytes; {}]",
-        one_line(call_id),
-        thousands(bytes),
-        one_line(recall),
-    )
+    format!("{BEGINNING}{of}{}{} bytes; {}]", named(call_id), thousands(bytes), one_line(recall))
+}
+
+/// Whether a text is a pointer to the output of this call.
+pub fn points_to(text: &str, call_id: &str) -> bool {
+    text.starts_with(BEGINNING) && text.contains(&named(call_id))
+}
+
+/// What every pointer begins with.
+const BEGINNING: &str = "[plimsoll: same output as the earlier call";
+
+/// How a call is named, between its tool and the size of its output.
+fn named(call_id: &str) -> String {
+    format!(" ({}), ", one_line(call_id))
 }
 
 #[cfg(test)]
@@ -31,5 +39,9 @@ mod tests {
             pointer(None, "call\n1", 7, "x"),
             "[plimsoll: same output as the earlier call (call 1), 7 bytes; x]"
         );
+        for (tool, call_id) in [(Some("Bash"), "toolu_01"), (None, "call\n1")] {
+            let text = pointer(tool, call_id, 7, "x");
+            assert!(points_to(&text, call_id) && !points_to(&text, "toolu_0") && !points_to("x", call_id));
+        }
     }
 }

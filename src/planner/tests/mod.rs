@@ -201,16 +201,34 @@ fn what_is_recovered_is_asked_for_at_once() {
     }
 }
 
+/// A pointer is recovered where what it points to stands before it, and can be read.
 #[test]
-fn pointers_are_not_recovered() {
+fn pointers_are_recovered_with_what_they_point_to() {
     let request = talk("u c1 r1:even c2 r2:even");
     let pointer = run(&request, 3, &[]);
     assert_eq!(decided(&pointer), ["4 repeat"]);
-    assert!(!pointer.applied[0].decision.stands_alone());
     let known = &pointer.applied[0].decision;
+    assert!(!known.stands_alone());
     let recover = recovering(known);
-    let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
-    assert!(plan_with(&talk("u c2 r2:even a u"), &past, &settings()).plan.is_empty());
+    for (short, sent, expected) in [
+        ("u c2 r2:even a u", 0, &[][..]),
+        ("u c1 r1:even c2 r2:even a u", 3, &["4 repeat"]),
+        ("u c1 r1:even c2 r2:even a u", 0, &["4 repeat"]),
+        // Another one that says the same is not what it names, nor is one behind it.
+        ("u c3 r3:even c2 r2:even a u", 3, &[]),
+        ("u c2 r2:even c1 r1:even a u", 0, &[]),
+        ("u c1 r1:even c3 r3:even c2 r2:even a u", 3, &["6 repeat"]),
+        ("u c1 r1:big c2 r2:even a u", 3, &[]),
+    ] {
+        let past = Past { sent, recover: &recover, ..Past::nothing() };
+        assert_eq!(decided(&plan_with(&talk(short), &past, &settings())), expected, "{short}");
+    }
+    // What has been cleared cannot be read.
+    let part = PartId { message: 2, part: 0 };
+    let cleared = Applied { part, decision: Decision { rules: "clear".into(), ..(**known).clone() }.into() };
+    let past = Past { sent: 3, applied: &[cleared], recover: &recover, ..Past::nothing() };
+    let outcome = plan_with(&talk("u c1 r1:even c2 r2:even a u"), &past, &settings());
+    assert_eq!(decided(&outcome), ["2 clear"]);
 }
 
 #[test]
