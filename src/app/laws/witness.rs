@@ -220,17 +220,32 @@ impl Witness {
                 let known = self.results.get(&key);
                 let is_known = known.is_some_and(|known| known.contains(&text));
                 prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);
-                // A pointer means nothing in another history; all else does.
+                // A pointer means nothing where what it points to is not; all else does.
                 // Without an id, two calls cannot be told apart here.
                 let only = known
                     .filter(|known| known.len() == 1 && key.0.is_some())
                     .and_then(|known| known.iter().next());
-                let once = only.filter(|only| !only.contains("same output as the earlier call"));
+                let once = only.filter(|only| !is_pointer(only) || self.is_there(pair, at, only, &key.1));
                 prop_assert!(once.is_none_or(|once| *once == text), "{:?} was sent as {:?}", text, once);
             }
         }
         Ok(())
     }
+
+    /// Whether the result that a pointer names stands in a message before this one, says this, and can be read.
+    fn is_there(&self, pair: &Pair, at: usize, pointer: &str, came: &str) -> bool {
+        (0..at).any(|before| {
+            let said = results(self.subject, &pair.messages[before], &pair.wire[before]);
+            said.into_iter().any(|((call, text), sent)| {
+                let is_named = call.is_some_and(|call| pointer.contains(&format!(" ({call}), ")));
+                is_named && text == came && !is_pointer(&sent) && !sent.contains(" cleared (")
+            })
+        })
+    }
+}
+
+fn is_pointer(text: &str) -> bool {
+    text.contains("same output as the earlier call")
 }
 
 /// The longest history that a request shares with earlier ones, and with which: those that it is the whole of, or else
