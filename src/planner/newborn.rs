@@ -157,23 +157,19 @@ pub(super) fn points_to_what_is_there(
     pointer: &Applied,
 ) -> bool {
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
-    let unreadable = unreadable(outcome);
     let messages = (0..=pointer.part.message as usize).filter(|message| !outcome.drops(*message));
     let before =
         messages.flat_map(|message| conversation.parts_of(message)).take_while(|(id, _)| *id < pointer.part);
-    let mut same = before
-        .filter(|(id, part)| part.content == Some(pointer.decision.content) && !unreadable.contains(id));
-    same.any(|(_, part)| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call)))
+    let mut same = before.filter(|(_, part)| part.content == Some(pointer.decision.content));
+    same.any(|(id, part)| {
+        let is_named = part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
+        is_named && !outcome.applied.iter().any(|applied| applied.part == id && hides(applied))
+    })
 }
 
-/// Results that say nothing, or something else than what came.
-fn unreadable(outcome: &Outcome) -> std::collections::HashSet<PartId> {
-    outcome
-        .applied
-        .iter()
-        .filter(|applied| !applied.decision.stands_alone() || applied.decision.is_clearing())
-        .map(|applied| applied.part)
-        .collect()
+/// Whether it leaves of a result nothing that says what came.
+fn hides(applied: &Applied) -> bool {
+    !applied.decision.stands_alone() || applied.decision.is_clearing()
 }
 
 /// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
@@ -183,7 +179,8 @@ fn results_before(
     outcome: &Outcome,
     end: usize,
 ) -> std::collections::HashMap<Digest, PartId> {
-    let unreadable = unreadable(outcome);
+    let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
+    let unreadable: std::collections::HashSet<PartId> = hidden.collect();
     let mut seen = std::collections::HashMap::new();
     for message in (0..end).filter(|message| !outcome.drops(*message)) {
         for (id, part) in conversation.parts_of(message) {
