@@ -320,6 +320,40 @@ fn what_is_asked_again_after_a_refusal_is_known() {
     assert_eq!(found, [(529, Value::Null), (529, Value::Null), (200, json!(0))]);
 }
 
+/// Of a conversation that goes on with another model, that one has nothing yet: what it is spared would have been paid.
+/// After a restart nobody knows which models it was with.
+#[test]
+fn what_another_model_is_spared_is_known() {
+    for restarts in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|request| {
+            let asked: Value = serde_json::from_slice(&request.body).unwrap();
+            let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": asked["model"],
+                "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+                "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 7}});
+            (200, body.to_string())
+        });
+        let (first, second) = (log("first", 4000), log("second", 4000));
+        let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        assert_eq!(gateway.post("/v1/messages", &[], &request(&[&first])).0, 200);
+        if restarts {
+            gateway.stop();
+            gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        }
+        let body = request(&[&first, &second]).replace("claude-sonnet-4-6", "claude-haiku-4-5");
+        assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+        gateway.stop();
+        let nets = nets(home.path());
+        assert!(nets[0].as_i64() > Some(0), "{nets:?}");
+        if restarts {
+            assert_eq!(nets[1], Value::Null);
+        } else {
+            // It is spared the first result, too.
+            assert!(nets[1].as_i64() > nets[0].as_i64().map(|net| net / 2), "{nets:?}");
+        }
+    }
+}
+
 fn nets(home: &Path) -> Vec<Value> {
     records(home).into_iter().map(|record| record["net_saved"].clone()).collect()
 }

@@ -19,7 +19,7 @@ use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
-/// Threads that a model of a cache is known to have seen; beyond that all are forgotten.
+/// Threads that are known to have been seen; beyond that all are forgotten.
 const THREADS: usize = 4096;
 
 /// The caches of the models that are in use.
@@ -28,8 +28,8 @@ pub(super) struct Untouched {
     observes: bool,
     /// The one that was used last stands last.
     caches: Vec<Caches>,
-    /// Threads that have begun with a request that was refused: no cache has seen anything of them.
-    unseen: HashSet<String>,
+    /// Threads that were followed from their first request on: no cache has seen anything of them but what these have.
+    followed: HashSet<String>,
 }
 
 struct Caches {
@@ -75,12 +75,12 @@ impl Untouched {
         }
         // What was refused is not in any cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
-            self.refused(&ended.record, measured.prior);
+            self.follows(&ended.record, measured.prior);
             return;
         }
-        let is_unseen = ended.record.thread.as_ref().is_some_and(|id| self.unseen.remove(id));
+        let is_followed = self.follows(&ended.record, measured.prior);
         let caches = self.caches(ended, prices);
-        let is_known = caches.knows(&ended.record, measured.prior) || is_unseen;
+        let is_known = caches.knows(&ended.record) || is_followed;
         let uses = caches.observe(ended, measured, sent, held);
         let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
@@ -106,15 +106,13 @@ impl Untouched {
         net(ended);
     }
 
-    /// Remembers a thread that no answered request belongs to.
-    fn refused(&mut self, record: &Record, prior: u32) {
-        if prior > 0 {
-            return;
+    /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
+    fn follows(&mut self, record: &Record, prior: u32) -> bool {
+        let follows = prior == 0 || is_of(record, &self.followed);
+        if follows {
+            remember(record, &mut self.followed);
         }
-        if self.unseen.len() >= THREADS {
-            self.unseen.clear();
-        }
-        self.unseen.extend(record.thread.clone());
+        follows
     }
 
     fn caches(&mut self, ended: &Ended, prices: &Catalogue) -> &mut Caches {
@@ -125,6 +123,7 @@ impl Untouched {
         } else {
             if self.caches.len() >= MOST {
                 self.caches.remove(0);
+                self.followed.clear();
             }
             let priced = prices.find(model, ended.vendor);
             let price = priced.as_ref().map(|priced| &*priced.price);
@@ -146,13 +145,9 @@ impl Untouched {
 impl Caches {
     /// Whether what a request goes on from has gone through these caches: if not, as after a restart, nobody knows
     /// what would have been read without the gateway.
-    fn knows(&mut self, record: &Record, prior: u32) -> bool {
-        let has = |thread: &Option<String>| thread.as_ref().is_some_and(|id| self.threads.contains(id));
-        let is_known = prior == 0 || has(&record.thread) || has(&record.parent);
-        if self.threads.len() >= THREADS {
-            self.threads.clear();
-        }
-        self.threads.extend(record.thread.clone());
+    fn knows(&mut self, record: &Record) -> bool {
+        let is_known = is_of(record, &self.threads);
+        remember(record, &mut self.threads);
         is_known
     }
 
@@ -180,6 +175,19 @@ impl Caches {
             }),
         }
     }
+}
+
+/// Whether a request belongs to one of these threads, or branches from one.
+fn is_of(record: &Record, threads: &HashSet<String>) -> bool {
+    [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.contains(id))
+}
+
+/// Puts a request's thread among others. Where there are too many, all are forgotten.
+fn remember(record: &Record, threads: &mut HashSet<String>) {
+    if threads.len() >= THREADS {
+        threads.clear();
+    }
+    threads.extend(record.thread.clone());
 }
 
 /// What the caches say of the prompts.
