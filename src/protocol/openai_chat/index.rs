@@ -14,7 +14,17 @@ use crate::protocol::{Unread, openai};
 const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
 
 /// Members of an assistant message that carry reasoning, whatever the server calls it.
-const REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_details"];
+const REASONING: &[&str] = &[
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "thinking_blocks",
+    "reasoning_text",
+    "reasoning_opaque",
+];
+
+/// Those that may hold the signatures of calls.
+const SIGNING: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let messages = frame.messages("openai-chat", memo, &message)?;
@@ -111,7 +121,9 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
         },
         Some("image_url" | "input_audio" | "file") => PartKind::Media,
         // Some servers keep reasoning in the list of content.
-        Some("thinking" | "reasoning") => return Ok(Part::new(PartKind::Thinking, item.span)),
+        Some("thinking" | "redacted_thinking" | "reasoning") => {
+            return Ok(Part::new(PartKind::Thinking, item.span));
+        }
         _ => PartKind::Opaque,
     };
     feed(raw, item, MARKS, hash)?;
@@ -120,13 +132,13 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 
 fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     let mut parts = Vec::new();
+    let is_there = |key: &&str| object.get(key).is_some_and(|value| value.kind != Kind::Null);
+    let is_signed_beside = SIGNING.iter().any(is_there);
     if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
         for item in scan::items(object.bytes, list.span)? {
             feed(object.bytes, item, MARKS, hash)?;
             let mut part = call(&Object::read(object.bytes, item)?)?;
-            // The signatures of all calls may be among these.
-            part.is_sealed |=
-                object.get("reasoning_details").is_some_and(|details| details.kind != Kind::Null);
+            part.is_sealed |= is_signed_beside;
             parts.push(part);
         }
     }
@@ -169,4 +181,41 @@ fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     part.tool = object.text("name");
     fill_result(&mut part, object.bytes, object.get("content"), &["text"], MARKS, hash)?;
     Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever it is called: what stands before it is bound to it, and what is signed in it may be the calls.
+    #[test]
+    fn reasoning_is_known_by_its_names() {
+        const CALL: &str =
+            r#""tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]"#;
+        for (member, thoughts, is_sealed) in [
+            (r#""content":null"#, 0, false),
+            (r#""reasoning_content":"hm""#, 1, false),
+            (r#""reasoning_content":null,"thinking_blocks":null"#, 0, false),
+            (r#""reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]"#, 1, true),
+            (
+                r#""reasoning_content":"hm","thinking_blocks":[{"type":"redacted_thinking","data":"x"}]"#,
+                2,
+                true,
+            ),
+            (r#""reasoning_text":"hm","reasoning_opaque":"x""#, 2, true),
+            (r#""reasoning_text":"hm""#, 1, false),
+            (r#""content":[{"type":"thinking","thinking":"hm","signature":"x"}]"#, 1, false),
+            (r#""content":[{"type":"redacted_thinking","data":"x"}]"#, 1, false),
+        ] {
+            let read = message(format!(r#"{{"role":"assistant",{member},{CALL}}}"#).as_bytes()).unwrap();
+            let of = |kind: PartKind| read.parts.iter().filter(move |part| part.kind == kind);
+            assert_eq!(of(PartKind::Thinking).count(), thoughts, "{member}");
+            assert!(of(PartKind::ToolCall).all(|part| part.is_sealed == is_sealed), "{member}");
+            // Reasoning has no part in a fingerprint.
+            assert_eq!(
+                read.fingerprint,
+                message(format!(r#"{{"role":"assistant",{CALL}}}"#).as_bytes()).unwrap().fingerprint
+            );
+        }
+    }
 }
