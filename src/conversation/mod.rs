@@ -7,6 +7,7 @@ mod arguments;
 pub mod fingerprint;
 pub mod memo;
 pub mod model;
+mod pairs;
 mod tools;
 
 pub use arguments::{LONG, Texts};

@@ -409,32 +409,6 @@ impl Conversation {
             || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 
-    /// The call that a result answers: the nearest earlier call with its id. Ids may be used again in later
-    /// turns; a dialect without ids has its index make them up.
-    pub fn call_of(&self, result: PartId) -> Option<PartId> {
-        let id = self.part(result)?.call_id.as_deref()?;
-        (0..=result.message as usize).rev().find_map(|message| {
-            self.parts_of(message)
-                .find(|(_, part)| part.kind == PartKind::ToolCall && part.call_id.as_deref() == Some(id))
-                .map(|(call, _)| call)
-        })
-    }
-
-    /// The result of a call: the nearest behind it with its id, unless a call between them has it too.
-    pub fn result_of(&self, call: PartId) -> Option<PartId> {
-        let id = self.part(call)?.call_id.as_deref()?;
-        let later = (call.message as usize..self.messages.len()).flat_map(|message| self.parts_of(message));
-        let mut same = later.filter(|(other, part)| *other > call && part.call_id.as_deref() == Some(id));
-        let (found, part) = same.next()?;
-        (part.kind == PartKind::ToolResult).then_some(found)
-    }
-
-    /// The tool that a result is of: what it says itself, else what its call says.
-    pub fn tool_of(&self, result: PartId) -> Option<&str> {
-        let own = self.part(result)?.tool.as_deref();
-        own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
-    }
-
     /// Whether the provider keeps what the client adds to the history: because of its marks, or as it does without any.
     pub fn is_marked(&self) -> bool {
         self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()

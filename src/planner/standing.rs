@@ -24,8 +24,8 @@ use super::splice::Splice;
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
     history: History,
-    /// The calls by their ids: what they do, and the tool's name.
-    calls: HashMap<Box<str>, (Arc<Deed>, Box<str>)>,
+    /// What the calls do.
+    calls: HashMap<PartId, Arc<Deed>>,
     /// Messages that are in it.
     messages: usize,
     /// Messages of the last request that are likely to stand in the next one.
@@ -318,7 +318,7 @@ impl Standing {
                     let raw = conversation.bytes_of(id.message, part.span);
                     let tokens = tokens(conversation, id, part, decision);
                     let sent = Sent { bytes, tokens, is_protected: terms.settings.protects(raw) };
-                    self.result(id, part, &sent, terms.settings);
+                    self.result(conversation, (id, part), &sent, terms.settings);
                 }
                 PartKind::ToolCall => {
                     self.history.call_part(id, bytes, super::arguments::frees(conversation, id));
@@ -356,18 +356,23 @@ impl Standing {
         let arguments = conversation.arguments(id);
         let deed = Arc::new(deed::of(tool, arguments.as_deref().unwrap_or_default()));
         let earlier = self.history.call(&deed);
-        if let Some(id) = &part.call_id {
-            self.calls.insert(id.clone(), (deed, tool.into()));
-        }
+        self.calls.insert(id, deed);
         earlier
     }
 
-    fn result(&mut self, id: PartId, part: &Part, sent: &Sent, settings: &Settings) {
+    fn result(
+        &mut self,
+        conversation: &Conversation,
+        (id, part): (PartId, &Part),
+        sent: &Sent,
+        settings: &Settings,
+    ) {
         let &Sent { bytes, tokens, is_protected } = sent;
-        let call = part.call_id.as_deref().and_then(|id| self.calls.get(id)).cloned();
+        let call = conversation.call_of(id);
         let known = call.is_some();
-        let (deed, tool) = call.unwrap_or_default();
-        let named = part.tool.as_deref().unwrap_or(&tool);
+        let deed = call.and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default();
+        let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
+        let named = tool.unwrap_or_default();
         let clearable = known
             && !is_protected
             && super::newborn::all_text(part)

@@ -31,7 +31,7 @@ pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     Some(DoomLoop {
         tool: conversation.part(last)?.tool.clone()?,
         calls: repeats.len() as u32,
-        same_results: same_results(conversation, turn, &repeats),
+        same_results: same_results(conversation, &repeats),
     })
 }
 
@@ -54,13 +54,9 @@ fn key(conversation: &Conversation, call: PartId) -> Option<Digest> {
     conversation.call_digest(call)
 }
 
-fn same_results(conversation: &Conversation, turn: usize, calls: &[PartId]) -> Option<bool> {
-    let ids: Vec<&str> =
-        calls.iter().filter_map(|call| conversation.part(*call)?.call_id.as_deref()).collect();
-    let parts = (turn..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
-    let results = parts.map(|(_, part)| part).filter(|part| part.kind == PartKind::ToolResult);
-    let of_calls = results.filter(|part| part.call_id.as_deref().is_some_and(|id| ids.contains(&id)));
-    let contents: Vec<Option<Digest>> = of_calls.map(|part| part.content).collect();
+fn same_results(conversation: &Conversation, calls: &[PartId]) -> Option<bool> {
+    let results = calls.iter().filter_map(|call| conversation.part(conversation.result_of(*call)?));
+    let contents: Vec<Option<Digest>> = results.map(|part| part.content).collect();
     let (first, others) = contents.split_first()?;
     (!others.is_empty()).then(|| others.iter().all(|content| content == first))
 }
@@ -130,5 +126,18 @@ mod tests {
                 assert_eq!(found, expected, "{dialect} {words:?}");
             }
         }
+    }
+
+    /// Other calls with the same id have other results.
+    #[test]
+    fn results_of_calls_whose_ids_are_used_again() {
+        let body = |words: &[&str]| {
+            let messages: Vec<String> = words.iter().map(|word| message(0, word, "openai-chat")).collect();
+            Bytes::from(format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(",")))
+        };
+        let read = r#"read:{"path":"a"}=same"#;
+        let words = ["u", r#"read:{"path":"b"}=other"#, read, read, read];
+        let talk = protocol::named("openai-chat").unwrap().index(&body(&words), &NoMemo).unwrap();
+        assert_eq!(of(&talk).map(|found| (found.calls, found.same_results)), Some((3, Some(true))));
     }
 }

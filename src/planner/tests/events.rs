@@ -6,6 +6,7 @@ use super::super::*;
 use crate::conversation::NoMemo;
 use crate::plan::LeafEdit;
 use crate::protocol;
+use crate::shape::settings::Tools;
 use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
@@ -327,5 +328,40 @@ fn retries_change_nothing() {
         let again = once.send(&request, &policy, &Facts::default(), true);
         assert!(again.event.is_none() && again.fresh == 0);
         assert_eq!(again.standing.as_ref().unwrap().account(), account);
+    }
+}
+
+/// Calls with one id, as servers make them that name no call: each result is of the call that stands where it does.
+#[test]
+fn results_of_protected_tools_stay_whatever_calls_are_named() {
+    let calls = |tools: &[&str]| {
+        let call = |tool: &&str| {
+            format!(r#"{{"id":"","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}"#)
+        };
+        let calls: Vec<String> = tools.iter().map(call).collect();
+        format!(r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#, calls.join(","))
+    };
+    let result = |of: &str| {
+        let text = format!("{of} ").repeat(500);
+        format!(r#"{{"role":"tool","tool_call_id":"","content":"{text}"}}"#)
+    };
+    let user = r#"{"role":"user","content":"go on"}"#.to_owned();
+    let mut policy = policy(Reason::Eager);
+    policy.clear.protected_tools = Tools::new(["grep"]).unwrap();
+    for (tools, expected) in [(["grep", "run"], &[3][..]), (["run", "grep"], &[2]), (["grep", "grep"], &[])] {
+        for memory in [true, false] {
+            let (mut messages, mut thread) = (vec![user.clone(), calls(&tools)], Thread::default());
+            messages.extend(tools.map(result));
+            let mut cleared = Vec::new();
+            for _ in 0..2 {
+                let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+                let talk =
+                    protocol::named("openai-chat").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+                let outcome = thread.send(&talk, &policy, &Facts::default(), memory);
+                cleared = outcome.applied.iter().map(|applied| applied.part.message).collect();
+                messages.extend([r#"{"role":"assistant","content":"done"}"#.to_owned(), user.clone()]);
+            }
+            assert_eq!(cleared, expected, "{tools:?} {memory}");
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! Which call a result answers.
+//!
+//! Servers use ids again: some count the calls of each answer anew, some give all calls the same. Only the calls of one
+//! answer are looked at, the nearest that has one with the result's id, and among several of these the first call is
+//! answered by the first result.
+
+use super::{Conversation, Part, PartId, PartKind, Role};
+
+impl Conversation {
+    /// The call that a result answers. What is answered once more is still the last call. A dialect without ids has its
+    /// index make them up.
+    pub fn call_of(&self, result: PartId) -> Option<PartId> {
+        let id = self.part(result)?.call_id.as_deref()?;
+        let (mut answered, mut last) = (0, None);
+        for message in (0..=result.message as usize).rev() {
+            let same = || self.named(message, id).filter(|(part, _)| *part < result);
+            last = same().filter(is_call).last();
+            if last.is_some() {
+                break;
+            }
+            answered += same().filter(is_result).count();
+        }
+        let (last, _) = last?;
+        let begin = self.answer_with(last.message as usize);
+        let calls = (begin..=last.message as usize).flat_map(|message| self.named(message, id));
+        Some(calls.filter(is_call).map(|(call, _)| call).nth(answered).unwrap_or(last))
+    }
+
+    /// The result of a call, if it has one.
+    pub fn result_of(&self, call: PartId) -> Option<PartId> {
+        let id = self.part(call)?.call_id.as_deref()?;
+        let begin = self.answer_with(call.message as usize);
+        let messages = &self.messages[begin..];
+        let end = begin + messages.iter().take_while(|message| message.index.role == Role::Assistant).count();
+        let calls = (begin..end).flat_map(|message| self.named(message, id));
+        let before = calls.take_while(|(other, _)| *other < call).filter(is_call).count();
+        let behind = (end..self.messages.len()).flat_map(|message| self.named(message, id));
+        let results = behind.take_while(|found| !is_call(found)).filter(is_result);
+        results.map(|(result, _)| result).nth(before)
+    }
+
+    /// The tool that a result is of: what it says itself, else what its call says.
+    pub fn tool_of(&self, result: PartId) -> Option<&str> {
+        let own = self.part(result)?.tool.as_deref();
+        own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
+    }
+
+    /// The parts of a message that have an id.
+    fn named<'c>(&'c self, message: usize, id: &'c str) -> impl Iterator<Item = (PartId, &'c Part)> {
+        self.parts_of(message).filter(move |(_, part)| part.call_id.as_deref() == Some(id))
+    }
+
+    /// The first of the messages in a row that the model has said with this one.
+    fn answer_with(&self, message: usize) -> usize {
+        let before = self.messages[..message].iter().rev();
+        message - before.take_while(|message| message.index.role == Role::Assistant).count()
+    }
+}
+
+fn is_call((_, part): &(PartId, &Part)) -> bool {
+    part.kind == PartKind::ToolCall
+}
+
+fn is_result((_, part): &(PartId, &Part)) -> bool {
+    part.kind == PartKind::ToolResult
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// `u` the user, `a` the model; `c1` a call with an id, `r1` a result with it.
+    fn history(words: &str) -> Conversation {
+        let message = |word: &str| match word.split_at(1) {
+            ("c", id) => {
+                format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#)
+            }
+            ("r", id) => format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"x"}}"#),
+            ("u", _) => r#"{"role":"user","content":"x"}"#.to_owned(),
+            _ => r#"{"role":"assistant","content":"x"}"#.to_owned(),
+        };
+        let messages: Vec<String> = words.split(' ').map(message).collect();
+        let body = Bytes::from(format!(r#"{{"input":[{}]}}"#, messages.join(",")));
+        protocol::named("openai-responses").unwrap().index(&body, &NoMemo).unwrap()
+    }
+
+    #[test]
+    fn ids_that_are_used_again() {
+        // The places of the calls that the results are of, and of the results that the calls have.
+        for (words, calls, results) in [
+            ("u c1 c2 r2 r1", "2 1", "4 3"),
+            ("u c1 r1 c1 r1", "1 3", "2 4"),
+            ("u c1 c1 r1 r1", "1 2", "3 4"),
+            ("u c1 a c1 r1 r1 u c1 r1", "1 3 7", "4 5 8"),
+            // A call that was never answered, results that are given again, and one of no call.
+            ("u c1 u c1 r1", "3", "- 4"),
+            ("u c1 c1 u c1 r1 r1", "4 4", "- - 5"),
+            ("u c1 r1 r1 u r1", "1 1 1", "2"),
+            ("u c1 c1 r1 r1 r1", "1 2 2", "3 4"),
+            ("u c1 c1 r1 c1 r1", "1 4", "3 - 5"),
+            ("u r1 c2", "-", "-"),
+        ] {
+            let history = history(words);
+            let all = |kind: PartKind, other: &dyn Fn(PartId) -> Option<PartId>| {
+                let parts = (0..history.messages.len()).flat_map(|at| history.parts_of(at));
+                let parts = parts.filter(|(_, part)| part.kind == kind);
+                let places =
+                    parts.map(|(id, _)| other(id).map_or("-".to_owned(), |id| id.message.to_string()));
+                places.collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(all(PartKind::ToolResult, &|id| history.call_of(id)), calls, "{words}");
+            assert_eq!(all(PartKind::ToolCall, &|id| history.result_of(id)), results, "{words}");
+        }
+    }
+}
