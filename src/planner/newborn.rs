@@ -138,12 +138,10 @@ impl View {
             return None;
         }
         let seen = self.0.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
-        let earlier = match seen.entry(content) {
-            std::collections::hash_map::Entry::Occupied(entry) => *entry.get(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(id);
-                return None;
-            }
+        let earlier = seen.get(&content).copied().filter(|earlier| is_the_last(conversation, *earlier, id));
+        let Some(earlier) = earlier else {
+            seen.insert(content, id);
+            return None;
         };
         let call_id = conversation.part(earlier)?.call_id.as_deref()?;
         Some((call_id, conversation.tool_of(earlier)))
@@ -163,7 +161,20 @@ pub(super) fn points_to_what_is_there(
     let mut same = before.filter(|(_, part)| part.content == Some(pointer.decision.content));
     same.any(|(id, part)| {
         let is_named = part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
-        is_named && !outcome.applied.iter().any(|applied| applied.part == id && hides(applied))
+        is_named
+            && is_the_last(conversation, id, pointer.part)
+            && !outcome.applied.iter().any(|applied| applied.part == id && hides(applied))
+    })
+}
+
+/// Whether a result is what its call's id is taken for at a part behind it: ids are used again, and no other result with
+/// this one may say something else in between.
+fn is_the_last(conversation: &Conversation, result: PartId, end: PartId) -> bool {
+    let Some(this) = conversation.part(result) else { return false };
+    let parts = (result.message..=end.message).flat_map(|message| conversation.parts_of(message as usize));
+    let mut between = parts.filter(|(id, _)| result < *id && *id < end);
+    between.all(|(_, part)| {
+        part.content.is_none() || part.call_id != this.call_id || part.content == this.content
     })
 }
 

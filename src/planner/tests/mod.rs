@@ -219,6 +219,9 @@ fn pointers_are_recovered_with_what_they_point_to() {
         ("u c2 r2:even c1 r1:even a u", 0, &[]),
         ("u c1 r1:even c3 r3:even c2 r2:even a u", 3, &["6 repeat"]),
         ("u c1 r1:big c2 r2:even a u", 3, &[]),
+        // An id that is used again names the newest call with it.
+        ("u c1 r1:even c1 r1:big c2 r2:even a u", 3, &[]),
+        ("u c1 r1:even c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
     ] {
         let past = Past { sent, recover: &recover, ..Past::nothing() };
         assert_eq!(decided(&plan_with(&talk(short), &past, &settings())), expected, "{short}");
@@ -241,6 +244,10 @@ fn pointers_point_to_what_can_be_read() {
         ("u c1 r1:pieces c2 r2:pieces", 3, &["t1"]),
         ("u c1 r1:small c2 r2:small", 3, &[]),
         ("u c1 r1:broken c2 r2:broken", 3, &[]),
+        // An id that is used again names the newest call with it.
+        ("u c1 r1:even c1 r1:even", 3, &["t1"]),
+        ("u c1 r1:even c1 r1:small c2 r2:even", 5, &[]),
+        ("u c1 r1:even c2 r2:small c3 r3:even", 5, &["t1"]),
     ] {
         let outcome = run(&talk(talk_in_short), sent, &[]);
         let pointers: Vec<&str> = outcome
