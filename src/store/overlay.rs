@@ -44,7 +44,7 @@ impl Overlay {
     }
 
     /// Puts in a batch's decisions and splices, all or none. What was decided first stands.
-    fn put(&self, batch: Batch) -> Result<(), StoreError> {
+    fn put(&self, mut batch: Batch) -> Result<(), StoreError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let is_decided = |new: &StoredDecision| {
             let known = self.decisions.get(&new.chain).unwrap_or_default();
@@ -57,6 +57,8 @@ impl Overlay {
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
             return Err(StoreError::Raced);
         }
+        // Of those that are about the same, the newest is the one that a store finds.
+        batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));
         for new in batch.decisions {
             if let Some(key) = new.decision.key {
                 self.newest.insert((new.root, key), new.clone());

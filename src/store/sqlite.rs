@@ -16,10 +16,11 @@ use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
 
-/// The newest decision about a part in any history of a sender's.
+/// The newest decision about a part in any history of a sender's; of several that were made at once, always the same.
 pub(super) const RECOVER: &str =
     "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-     FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2 ORDER BY at_ms DESC LIMIT 1";
+     FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2
+     ORDER BY at_ms DESC, chain DESC, part DESC, since DESC LIMIT 1";
 
 /// A SQLite file, read by the calling threads and written by one of its own.
 pub struct Sqlite {

@@ -37,6 +37,23 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
     assert_eq!(newest(&*below), Some(real));
 }
 
+/// Calls with one id and results that say the same: of what is decided at once, the same is found again as below.
+#[test]
+fn what_is_decided_at_once_is_found_as_below() {
+    for names in [["m", "n"], ["n", "m"], ["m", "m"]] {
+        let (bench, empty) = (Bench::new(), Bench::new());
+        let store: Arc<dyn Store> = Arc::new(bench.open());
+        let overlay = Overlay::above(Arc::new(empty.open()), 1 << 20);
+        let decisions =
+            || (0..2).map(|at| stored(names[at], 1 - at as u32, names[at], &format!("{at}"))).collect();
+        let found = [&*store, &overlay as &dyn Store].map(|store| {
+            wait(store.commit(decided(decisions(), 1))).unwrap();
+            store.recover(root(), &[key()]).unwrap()
+        });
+        assert_eq!(found[0], found[1], "{names:?}");
+    }
+}
+
 #[test]
 fn what_is_decided_above_a_store_is_bounded() {
     let bench = Bench::new();
