@@ -111,6 +111,8 @@ pub(super) struct Script {
     pub(super) spelling: Spelling,
     /// Each request ends with a word that the next one leaves out.
     pub(super) reminds: bool,
+    /// The first result of each step is given twice.
+    pub(super) repeats: bool,
 }
 
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
@@ -137,8 +139,10 @@ fn scripts_for(
         prop_oneof![2 => Just(Spelling::Compact), 1 => Just(Spelling::Python), 1 => Just(Spelling::Wild)];
     let mark = prop_oneof![2 => Just(Mark::None), 2 => Just(Mark::Short), 1 => Just(Mark::Long)];
     let reminds = prop_oneof![3 => Just(false), 1 => Just(true)];
-    (prop::collection::vec(self::talks(outputs), talks), mark, spelling, reminds)
-        .prop_map(|(talks, mark, spelling, reminds)| Script { talks, mark, spelling, reminds })
+    let repeats = prop_oneof![7 => Just(false), 1 => Just(true)];
+    (prop::collection::vec(self::talks(outputs), talks), mark, spelling, reminds, repeats).prop_map(
+        |(talks, mark, spelling, reminds, repeats)| Script { talks, mark, spelling, reminds, repeats },
+    )
 }
 
 /// A message, or several that belong together, and whether a request may end there.
@@ -148,6 +152,8 @@ struct Entry {
     ends: bool,
     /// What is said next is the model's.
     answers: bool,
+    /// It begins with a result.
+    is_of_tools: bool,
 }
 
 /// An agent at work.
@@ -162,10 +168,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// An agent whose calls have ids of their own.
+    /// An agent whose calls have other ids than those of other agents, if they have ids of their own.
     pub(super) fn new(subject: &'static dyn Subject, script: Script, number: usize) -> Self {
         let entries = |(at, talk): (usize, &Talk)| entries(subject, talk, (number * 3 + at) * 1000);
-        let scripts: Vec<Vec<Entry>> = script.talks.iter().enumerate().map(entries).collect();
+        let mut scripts: Vec<Vec<Entry>> = script.talks.iter().enumerate().map(entries).collect();
+        if script.repeats && subject.takes_results_twice() {
+            for results in scripts.iter_mut().flatten().filter(|entry| entry.is_of_tools) {
+                let first = results.messages[0].clone();
+                results.messages.insert(0, first);
+            }
+        }
         let ahead = scripts[0].clone();
         Self { subject, script, scripts, history: Vec::new(), ahead, interruptions: 0 }
     }
@@ -237,7 +249,7 @@ impl Client {
         let answer = self.script.talks[0].turns[0].answer.clone();
         let turn = Turn { user: text.to_owned(), media: false, note: None, steps: Vec::new(), answer };
         let messages = self.subject.message(&Said::User(&turn), &mut Dice(0));
-        Entry { messages, ends: true, answers: false }
+        Entry { messages, ends: true, answers: false, is_of_tools: false }
     }
 
     /// The request's body; `None` before the first one.
@@ -283,17 +295,13 @@ fn lengthen(node: &mut Node) {
 }
 
 fn entries(subject: &'static dyn Subject, talk: &Talk, first: usize) -> Vec<Entry> {
-    let said = talk.messages();
+    let said = talk.messages(subject.ids(talk), first);
     let is_answer = |at: usize| matches!(said.get(at), None | Some(Said::Calls(..) | Said::Answer(_)));
     let entry = |(at, said): (usize, &Said<'_>)| {
         let mut dice = Dice(talk.seed ^ at as u64);
-        let said = match *said {
-            Said::Calls(step, calls) => Said::Calls(step, first + calls),
-            Said::Results(step, calls) => Said::Results(step, first + calls),
-            other => other,
-        };
         let ends = is_answer(at + 1) && !matches!(said, Said::Calls(..) | Said::Answer(_));
-        Entry { messages: subject.message(&said, &mut dice), ends, answers: is_answer(at) }
+        let is_of_tools = matches!(said, Said::Results(..));
+        Entry { messages: subject.message(said, &mut dice), ends, answers: is_answer(at), is_of_tools }
     };
     said.iter().enumerate().map(entry).collect()
 }

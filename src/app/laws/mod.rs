@@ -24,6 +24,7 @@ use proptest::prelude::*;
 
 use super::Core;
 use super::state::State;
+use crate::protocol::conformance::talk::Ids;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;
@@ -90,6 +91,8 @@ impl<'a> World<'a> {
         let gateway =
             |at: usize| rig.core(Arc::clone(&stores[at]), policy(variants[at]), prices(variants[at]));
         let client = |(at, script): (usize, &&Script)| Client::new(subject, (*script).clone(), at);
+        let mut talks = scripts.iter().flat_map(|script| &script.talks);
+        let tells_apart = talks.all(|talk| subject.ids(talk) == Ids::Own);
         Self {
             rig,
             subject,
@@ -97,7 +100,7 @@ impl<'a> World<'a> {
             gateways: vec![gateway(0), gateway(1)],
             clients: scripts.iter().enumerate().map(client).collect(),
             key: key.to_owned(),
-            witness: Witness::new(subject),
+            witness: Witness::new(subject, tells_apart),
             wire: Vec::new(),
             tally: Tally::default(),
         }

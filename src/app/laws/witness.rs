@@ -10,8 +10,11 @@ use proptest::prelude::*;
 use super::thoughts::Thoughts;
 use crate::conversation::{Conversation, NoMemo, PartId};
 use crate::planner::Event;
+use crate::protocol::conformance::openai_chat::THOUGHTS;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, is_text};
+use crate::strategy::gate::Reason;
+use crate::usage;
 
 /// A message that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ type ResultKey = (Option<String>, String);
 /// What one principal has sent.
 pub(super) struct Witness {
     subject: &'static dyn Subject,
+    /// No two calls have the same id.
+    tells_apart: bool,
     /// Requests that went through a gateway, newest last.
     sent: Vec<Sent>,
     /// What results were sent as, wherever they stood.
@@ -54,8 +59,9 @@ struct Pair {
 }
 
 impl Witness {
-    pub(super) fn new(subject: &'static dyn Subject) -> Self {
-        Self { subject, sent: Vec::new(), results: HashMap::new(), thoughts: Thoughts::default() }
+    pub(super) fn new(subject: &'static dyn Subject, tells_apart: bool) -> Self {
+        let (sent, results) = (Vec::new(), HashMap::new());
+        Self { subject, tells_apart, sent, results, thoughts: Thoughts::default() }
     }
 
     /// The provider was asked without a gateway.
@@ -184,6 +190,10 @@ impl Witness {
         prop_assert_eq!(event.map(|event| event.first_message), first.into_iter().chain(forgets).min());
         prop_assert_eq!(event.map_or(0, |event| event.cleared as usize), cleared.len());
         let tail = pair.messages.iter().rposition(|message| self.subject.is_answer(message)).unwrap_or(0);
+        let is_bound = pair.conversation.model.as_deref().and_then(usage::binding).is_some();
+        let thinks = is_bound && pair.messages.iter().any(|message| thoughts(message) > 0);
+        let may = event.is_none_or(|event| matches!(event.reason, Reason::Window | Reason::Cold));
+        prop_assert!(may || !thinks, "what is bound is changed for the money's sake: {:?}", event);
         let protected = glob::Pattern::new(super::rig::PROTECTED).expect("a pattern");
         for &(at, part) in cleared {
             prop_assert!(at < tail, "the step in progress is cleared");
@@ -195,8 +205,7 @@ impl Witness {
             prop_assert!(after.len() < before.len(), "{} is longer than {}", after, before);
             prop_assert!(!before.contains(" cleared ("), "cleared twice: {}", after);
             let id = PartId { message: at as u32, part: part as u32 };
-            let call = pair.conversation.call_of(id).and_then(|call| pair.conversation.part(call));
-            let tool = call.and_then(|call| call.tool.as_deref()).expect("only results of calls are cleared");
+            let tool = pair.conversation.tool_of(id).expect("only results of calls are cleared");
             prop_assert!(!protected.matches(tool), "{} is protected", tool);
             let result = pair.conversation.part(id).expect("a result");
             let again = pair.conversation.messages[at..].iter().flat_map(|message| &*message.index.parts);
@@ -221,9 +230,9 @@ impl Witness {
                 let is_known = known.is_some_and(|known| known.contains(&text));
                 prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);
                 // A pointer means nothing where what it points to is not; all else does.
-                // Without an id, two calls cannot be told apart here.
+                // Without an id of its own, a call cannot be told apart here.
                 let only = known
-                    .filter(|known| known.len() == 1 && key.0.is_some())
+                    .filter(|known| known.len() == 1 && key.0.is_some() && self.tells_apart)
                     .and_then(|known| known.iter().next());
                 let once = only.filter(|only| !is_pointer(only) || self.is_there(pair, at, only, &key.1));
                 prop_assert!(once.is_none_or(|once| *once == text), "{:?} was sent as {:?}", text, once);
@@ -373,12 +382,14 @@ fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tr
     left
 }
 
-/// How many blocks of reasoning stand in a list of blocks.
+/// How much reasoning stands in a message, in a list of blocks or beside it, or is one by itself.
 pub(super) fn thoughts(message: &Tree) -> usize {
-    match message.get("content") {
+    let blocks = match message.get("content") {
         Some(Tree::List(blocks)) => blocks.iter().filter(|block| is_thought(block)).count(),
         _ => 0,
-    }
+    };
+    let beside = THOUGHTS.iter().filter(|name| message.get(name).is_some()).count();
+    blocks + beside + usize::from(message.text_of("type").as_deref() == Some("reasoning"))
 }
 
 fn is_thought(block: &Tree) -> bool {
@@ -386,6 +397,9 @@ fn is_thought(block: &Tree) -> bool {
 }
 
 pub(super) fn without_thoughts(message: &mut Tree) {
+    if let Tree::Map(members) = message {
+        members.retain(|(name, _)| !THOUGHTS.contains(&name.as_str()));
+    }
     if let Some(Tree::List(blocks)) = message.get_mut("content") {
         blocks.retain(|block| !is_thought(block));
     }

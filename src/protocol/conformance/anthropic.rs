@@ -6,7 +6,7 @@ use crate::protocol::{Protocol, anthropic};
 
 use super::Subject;
 use super::rules::Turnover;
-use super::talk::{Block, Call, Content, Said, Step, Talk};
+use super::talk::{Block, Call, Content, Ids, Said, Step, Talk};
 use super::tree::{Tree, edit_content};
 use super::write::{Dice, Node};
 
@@ -95,6 +95,11 @@ impl Subject for Messages {
             let mark = Node::opaque([("type", Node::text("ephemeral"))]);
             members.push(("cache_control".to_owned(), mark));
         }
+    }
+
+    /// The provider takes no id twice.
+    fn ids(&self, _talk: &Talk) -> Ids {
+        Ids::Own
     }
 
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
@@ -298,7 +303,7 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
     if role(last) == "assistant" {
         return Err("the last message is the model's".into());
     }
-    let mut turnover = Turnover::default();
+    let mut turnover = Turnover::of_unique_ids();
     for (at, message) in messages.iter().enumerate() {
         let next = messages.get(at + 1).map(role);
         if role(message) == "system" {

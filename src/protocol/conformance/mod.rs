@@ -10,7 +10,7 @@ mod dressed;
 mod fixtures;
 mod gemini;
 mod laws;
-mod openai_chat;
+pub(crate) mod openai_chat;
 mod openai_responses;
 pub(crate) mod plans;
 mod prompts;
@@ -26,7 +26,7 @@ use super::Protocol;
 use crate::conversation::Role;
 use crate::plan::LeafEdit;
 
-use talk::{Said, Talk};
+use talk::{Ids, Said, Talk};
 use tree::Tree;
 use write::{Dice, Node, Spelling};
 
@@ -62,6 +62,16 @@ pub(crate) trait Subject: Sync {
 
     /// A message with one text.
     fn said(&self, role: Role, text: &str) -> Tree;
+
+    /// What the calls of a talk are told apart by, as far as the provider takes that.
+    fn ids(&self, talk: &Talk) -> Ids {
+        talk.ids
+    }
+
+    /// Whether each result is a message, and there are servers that take one twice.
+    fn takes_results_twice(&self) -> bool {
+        false
+    }
 
     /// Whether a message of this role can stand in the list.
     fn takes(&self, _role: Role) -> bool {
@@ -100,7 +110,7 @@ impl dyn Subject + '_ {
             let mut dice = Dice(talk.seed ^ (at as u64 + 1).wrapping_mul(0x9e37_79b9));
             self.message(said, &mut dice)
         };
-        talk.messages().iter().enumerate().map(write).collect()
+        talk.messages(self.ids(talk), 0).iter().enumerate().map(write).collect()
     }
 
     /// The body of a talk.

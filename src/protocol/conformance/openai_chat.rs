@@ -6,11 +6,24 @@ use crate::protocol::{Protocol, openai_chat};
 
 use super::Subject;
 use super::rules::Turnover;
-use super::talk::{Block, Call, Content, Said, Step, Talk};
+use super::talk::{Block, Call, Content, ONE, Said, Step, Talk};
 use super::tree::{Tree, edit_content};
 use super::write::{Dice, Node};
 
 pub(super) struct Completions;
+
+/// A model whose reasoning is bound to what stands before it, spoken to by way of a router.
+const BOUND: &str = "anthropic/claude-opus-5.5";
+
+/// What servers and routers call reasoning that stands beside the content.
+pub(crate) const THOUGHTS: &[&str] = &[
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "thinking_blocks",
+    "reasoning_text",
+    "reasoning_opaque",
+];
 
 impl Subject for Completions {
     fn protocol(&self) -> &'static dyn Protocol {
@@ -45,7 +58,7 @@ impl Subject for Completions {
             messages.insert(0, message("system", texts("You are an agent.", &mut dice)));
         }
         Node::map([
-            ("model", Node::text("gpt-5")),
+            ("model", Node::text(if dice.one_in(3) { BOUND } else { "gpt-5" })),
             ("messages", Node::List(messages)),
             ("tools", Node::List(vec![Node::opaque([("type", Node::text("function"))])])),
             ("stream", Node::raw(if dice.one_in(2) { "true" } else { "false" })),
@@ -73,6 +86,10 @@ impl Subject for Completions {
         }
     }
 
+    fn takes_results_twice(&self) -> bool {
+        true
+    }
+
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
         assert!(matches!(message.text_of("role").as_deref(), Some("tool" | "function")) && part == 0);
         edit_content(message.get_mut("content").expect("a result with text has content"), leaves);
@@ -80,8 +97,7 @@ impl Subject for Completions {
 
     /// What was thought comes first, what is said then, and the calls behind it.
     fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
-        let thoughts = ["reasoning_content", "reasoning", "reasoning_details"];
-        let thoughts = thoughts.iter().filter(|name| message.get(name).is_some()).count();
+        let thoughts = THOUGHTS.iter().filter(|name| message.get(name).is_some()).count();
         let said = match message.get("content") {
             Some(Tree::List(blocks)) => blocks.len(),
             Some(content) => usize::from(content.is_string()),
@@ -150,20 +166,49 @@ fn texts(text: &str, dice: &mut Dice) -> Node {
     Node::List(vec![block("text", [("text", Node::text(text))])])
 }
 
-/// Every server has its own name for it.
+/// Every server has its own name for it, and some have two.
 fn thinking(message: Node, present: bool, dice: &mut Dice) -> Node {
     if !present {
         return message;
     }
-    match dice.below(3) {
+    let list = |of: Node| Node::List(vec![of]);
+    match dice.below(6) {
         0 => message.with("reasoning_content", Node::text("hm")),
         1 => message.with("reasoning", Node::text("hm")),
-        _ => {
-            let detail =
-                Node::opaque([("type", Node::text("reasoning.encrypted")), ("data", Node::text("x"))]);
-            message.with("reasoning_details", Node::List(vec![detail]))
+        2 => {
+            let members = [("type", Node::text("reasoning.encrypted")), ("data", Node::text("x"))];
+            message.with("reasoning_details", list(Node::opaque(members)))
         }
+        3 => message.with("reasoning_text", Node::text("hm")).with("reasoning_opaque", Node::text("x")),
+        4 => {
+            let Node::Map(members) = thought(dice) else { return message };
+            let message = message.with("thinking_blocks", list(Node::Opaque(members)));
+            message.with("reasoning_content", Node::text("hm"))
+        }
+        _ => thinks_aloud(message, dice),
     }
+}
+
+/// A block of reasoning as it stands at its first provider.
+fn thought(dice: &mut Dice) -> Node {
+    if dice.one_in(3) {
+        return block("redacted_thinking", [("data", Node::text("x"))]);
+    }
+    block("thinking", [("thinking", Node::text("hm")), ("signature", Node::text("x"))])
+}
+
+/// Reasoning in front of what is said, in one list.
+fn thinks_aloud(mut message: Node, dice: &mut Dice) -> Node {
+    let Node::Map(members) = &mut message else { return message };
+    if let Some((_, content)) = members.iter_mut().find(|(key, _)| key == "content") {
+        let said = match std::mem::replace(content, Node::raw("null")) {
+            Node::Text(text) => vec![block("text", [("text", Node::text(text))])],
+            Node::List(blocks) => blocks,
+            _ => Vec::new(),
+        };
+        *content = Node::List([vec![thought(dice)], said].concat());
+    }
+    message
 }
 
 fn strange(message: Node, dice: &mut Dice) -> Node {
@@ -229,7 +274,11 @@ fn inner(of: &Block) -> Node {
     }
 }
 
+/// Some servers name no call.
 fn id(number: usize) -> String {
+    if number >= ONE {
+        return String::new();
+    }
     format!("call_{number:04}")
 }
 

@@ -12,6 +12,9 @@ use super::{Subject, is_text};
 
 pub(super) struct Responses;
 
+/// A model whose reasoning is bound to what stands before it.
+const BOUND: &str = "gpt-6.2";
+
 impl Subject for Responses {
     fn protocol(&self) -> &'static dyn Protocol {
         &openai_responses::OpenAiResponses
@@ -47,7 +50,7 @@ impl Subject for Responses {
         }
         let kept = if dice.one_in(4) { Node::text("resp_0") } else { Node::raw("null") };
         Node::map([
-            ("model", Node::text("gpt-6")),
+            ("model", Node::text(if dice.one_in(3) { BOUND } else { "gpt-6" })),
             ("instructions", Node::text("You are an agent.")),
             ("previous_response_id", kept),
             ("input", Node::List(messages)),
@@ -74,6 +77,10 @@ impl Subject for Responses {
         if let Some(Node::Map(members)) = blocks.last_mut() {
             members.push(("prompt_cache_breakpoint".to_owned(), Node::raw("true")));
         }
+    }
+
+    fn takes_results_twice(&self) -> bool {
+        true
     }
 
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {

@@ -5,28 +5,36 @@ use std::collections::BTreeSet;
 /// Calls that wait for their results.
 #[derive(Debug, Default)]
 pub(super) struct Turnover {
-    open: BTreeSet<String>,
-    seen: BTreeSet<String>,
+    open: Vec<String>,
+    /// The ids so far, where none may be used again.
+    seen: Option<BTreeSet<String>>,
     /// What the provider runs by itself.
     running: Vec<String>,
 }
 
 impl Turnover {
+    /// Calls of a provider that takes no id twice.
+    pub(super) fn of_unique_ids() -> Self {
+        Self { seen: Some(BTreeSet::new()), ..Self::default() }
+    }
+
     /// The model calls tools.
     pub(super) fn open(&mut self, ids: Vec<String>) -> Result<(), String> {
         self.nothing_open("the model")?;
         for id in ids {
-            if !self.seen.insert(id.clone()) {
+            if self.seen.as_mut().is_some_and(|seen| !seen.insert(id.clone())) {
                 return Err(format!("id {id} is used twice"));
             }
-            self.open.insert(id);
+            self.open.push(id);
         }
         Ok(())
     }
 
     /// A result comes: of a call that was made just before.
     pub(super) fn close(&mut self, id: &str) -> Result<(), String> {
-        if self.open.remove(id) { Ok(()) } else { Err(format!("the result of {id} has no call before it")) }
+        let at = self.open.iter().position(|open| open == id);
+        at.map(|at| drop(self.open.remove(at)))
+            .ok_or_else(|| format!("the result of {id} has no call before it"))
     }
 
     /// The provider calls a tool of its own.

@@ -9,9 +9,24 @@ use proptest::sample::Index;
 pub(crate) struct Talk {
     /// Its turns; there is at least one. The last one is not answered yet.
     pub(crate) turns: Vec<Turn>,
+    pub(crate) ids: Ids,
     /// Draws what the dialect is free to choose.
     pub(crate) seed: u64,
 }
+
+/// What calls are told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// Each call has an id of its own.
+    Own,
+    /// Each step begins with the first id again, as with servers that count the calls of an answer.
+    Again,
+    /// All calls have one, where the dialect's clients have such servers; else as above.
+    One,
+}
+
+/// From here on, numbers stand for calls that all have one id.
+pub(crate) const ONE: usize = 1 << 32;
 
 /// From a message of the user's own to the next.
 #[derive(Debug, Clone)]
@@ -84,7 +99,7 @@ pub(crate) enum Block {
 pub(crate) enum Said<'a> {
     User(&'a Turn),
     Note(&'a str),
-    /// Calls of tools; the number counts the calls before them.
+    /// Calls of tools; the number counts the calls before them that have other ids.
     Calls(&'a Step, usize),
     /// Their results.
     Results(&'a Step, usize),
@@ -92,10 +107,14 @@ pub(crate) enum Said<'a> {
 }
 
 impl Talk {
-    /// Its messages in order.
-    pub(crate) fn messages(&self) -> Vec<Said<'_>> {
+    /// Its messages in order. Calls are counted from `first` on, if they have ids of their own.
+    pub(crate) fn messages(&self, ids: Ids, first: usize) -> Vec<Said<'_>> {
         let mut out = Vec::new();
-        let mut calls = 0;
+        let mut calls = match ids {
+            Ids::Own => first,
+            Ids::Again => 0,
+            Ids::One => ONE,
+        };
         for (at, turn) in self.turns.iter().enumerate() {
             out.push(Said::User(turn));
             out.extend(turn.note.as_deref().map(Said::Note));
@@ -103,7 +122,7 @@ impl Talk {
                 out.push(Said::Calls(step, calls));
                 out.push(Said::Results(step, calls));
                 out.extend(step.note.as_deref().map(Said::Note));
-                calls += step.calls.len();
+                calls += if ids == Ids::Own { step.calls.len() } else { 0 };
             }
             if at + 1 < self.turns.len() {
                 out.push(Said::Answer(&turn.answer));
@@ -133,8 +152,9 @@ pub(crate) fn talks(result: impl Strategy<Value = String> + Clone + 'static) -> 
     let turn =
         (short(), prop::bool::weighted(0.1), note(), prop::collection::vec(step(result), 0..4), answer())
             .prop_map(|(user, media, note, steps, answer)| Turn { user, media, note, steps, answer });
-    (prop::collection::vec(turn, 1..4), any::<u64>())
-        .prop_map(|(turns, seed)| Talk { turns, seed }.with_repeats())
+    let ids = prop_oneof![5 => Just(Ids::Own), 2 => Just(Ids::Again), 1 => Just(Ids::One)];
+    (prop::collection::vec(turn, 1..4), ids, any::<u64>())
+        .prop_map(|(turns, ids, seed)| Talk { turns, ids, seed }.with_repeats())
 }
 
 fn step(result: impl Strategy<Value = String> + Clone + 'static) -> impl Strategy<Value = Step> {
