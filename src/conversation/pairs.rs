@@ -108,8 +108,8 @@ mod tests {
             let all = |kind: PartKind, other: &dyn Fn(PartId) -> Option<PartId>| {
                 let parts = (0..history.messages.len()).flat_map(|at| history.parts_of(at));
                 let parts = parts.filter(|(_, part)| part.kind == kind);
-                let places =
-                    parts.map(|(id, _)| other(id).map_or("-".to_owned(), |id| id.message.to_string()));
+                let place = |id: PartId| id.message.to_string();
+                let places = parts.map(|(id, _)| other(id).map_or_else(|| "-".to_owned(), place));
                 places.collect::<Vec<_>>().join(" ")
             };
             assert_eq!(all(PartKind::ToolResult, &|id| history.call_of(id)), calls, "{words}");
