@@ -276,7 +276,6 @@ impl<'a> Request<'a> {
         let keeps_ms = self.conversation.keeps_ms;
         let lasts_ms = kind.lasts_ms(keeps_ms);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
-        let thinks = model.filter(|_| self.conversation.has_reasoning());
         planner::Facts {
             rates: price.and_then(|price| price.shares(keeps_ms)).map(|(read, write)| Rates { read, write }),
             cold: place.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts),
@@ -292,8 +291,8 @@ impl<'a> Request<'a> {
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
-            bound: thinks.and_then(usage::binding),
-            reads_reasoning: thinks.is_some_and(usage::reads_old_reasoning)
+            bound: model.and_then(usage::binding),
+            reads_reasoning: model.is_some_and(usage::reads_old_reasoning)
                 && !self.conversation.forgets_reasoning,
             ..planner::Facts::default()
         }

@@ -42,8 +42,8 @@ pub struct Facts {
     pub least_tokens: u64,
     /// The provider keeps prompts without marks, and marks add nothing.
     pub keeps_unmarked: bool,
-    /// The history holds reasoning that is bound to what stands before it: that is changed only when it must be, or
-    /// costs nothing, and the reasoning goes too.
+    /// The model's reasoning is bound to what stands before it: where there is some, that is changed only when it must
+    /// be, or costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
     /// What the model thought in earlier turns is read again, and paid, and may be left out.
     pub reads_reasoning: bool,
@@ -133,6 +133,8 @@ pub(super) struct Before<'a> {
     pub(super) splice: Option<&'a Splice>,
     /// Messages that were sent before; the rest may not be touched.
     pub(super) sent: usize,
+    /// Messages up to the last that some model has thought something bound in.
+    pub(super) bound: usize,
     pub(super) facts: &'a Facts,
     /// The rates that hold for this prompt.
     pub(super) rates: Rates,

@@ -33,6 +33,7 @@ use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
 use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
+use crate::usage::Binding;
 
 pub use cuts::Cut;
 pub use decision::{Applied, Decision, PartKey, Save};
@@ -312,12 +313,15 @@ fn old_parts(
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);
     }
+    let bound = standing.bound(conversation, facts.bound == Some(Binding::Refused));
+    let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
     let before = event::Before {
         conversation,
         standing: &standing,
         applied: &outcome.applied,
         splice: outcome.splice.as_deref(),
         sent: past.sent,
+        bound,
         facts,
         rates,
         anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
-use crate::strategy::gate::Candidate;
+use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::{Item, clear};
 use crate::usage::Binding;
 
@@ -20,7 +20,7 @@ impl Before<'_> {
     /// The change with the reasoning left out that is bound to what it changes; `None` where that cannot be.
     pub(super) fn unbound(&self, mut change: Change) -> Option<Change> {
         if self.facts.bound != Some(Binding::Refused) {
-            return Some(change);
+            return self.unbound_from_others(change);
         }
         // What was thought is bound to what was said before, not to what was thought.
         let Some(changed) = change.first_said() else { return Some(change) };
@@ -41,6 +41,28 @@ impl Before<'_> {
         change.decided.extend(left.iter().filter_map(|part| omission(self.conversation, *part)));
         change.event.reasoning += left.len() as u32;
         self.begin_before(began, &mut change);
+        Some(change)
+    }
+
+    /// The same where another model has thought it, which may be asked again: this one does not read it. Only what belongs
+    /// to the turn in progress stays, and keeps what is not urgent from being changed.
+    fn unbound_from_others(&self, mut change: Change) -> Option<Change> {
+        let Some(changed) = change.first_said().filter(|_| self.bound > 0) else { return Some(change) };
+        let mut gone = self.omitted();
+        gone.extend(change.decided.iter().map(|applied| applied.part));
+        let splice = change.splice.as_ref().or(self.splice);
+        let is_bound = |id: &PartId| *id > changed && (id.message as usize) < self.bound;
+        let is_sent =
+            |id: &PartId| !gone.contains(id) && splice.is_none_or(|s| !s.drops(id.message as usize));
+        let turn = turn_in_progress(self.conversation);
+        let thoughts = thoughts(self.conversation).filter(|id| is_bound(id) && is_sent(id));
+        let (may, stuck): (Vec<PartId>, Vec<PartId>) =
+            thoughts.partition(|id| (id.message as usize) < turn && can_go(self.conversation, *id));
+        if !stuck.is_empty() && change.event.reason != Reason::Window {
+            return None;
+        }
+        change.event.reasoning += may.len() as u32;
+        change.decided.extend(may.into_iter().filter_map(|part| omission(self.conversation, part)));
         Some(change)
     }
 

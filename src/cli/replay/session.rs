@@ -15,7 +15,7 @@ use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, Recall, S
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
-use crate::usage::{self, Binding, Price};
+use crate::usage::{self, Price};
 
 /// What came of some requests.
 #[derive(Default)]
@@ -84,8 +84,6 @@ pub(super) struct Session<'a> {
     memo: Messages,
     facts: Facts,
     price: Option<Arc<Price>>,
-    /// What binds its reasoning to what stands before it.
-    binding: Option<Binding>,
     reads_reasoning: bool,
     cache: CacheKind,
     hidden: Option<u64>,
@@ -108,6 +106,7 @@ impl<'a> Session<'a> {
             window,
             least_tokens: kind.least_tokens(),
             keeps_unmarked: kind.is_automatic(),
+            bound: usage::binding(model),
             ..Facts::default()
         };
         Self {
@@ -116,7 +115,6 @@ impl<'a> Session<'a> {
             memo: Messages::default(),
             facts,
             price: price.clone(),
-            binding: usage::binding(model),
             reads_reasoning: usage::reads_old_reasoning(model),
             cache: kind,
             hidden: None,
@@ -201,7 +199,6 @@ impl<'a> Session<'a> {
         self.facts.rates = rates.map(|(read, write)| Rates { read, write });
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
-        self.facts.bound = self.binding.filter(|_| original.has_reasoning());
         self.facts.reads_reasoning = self.reads_reasoning && !original.forgets_reasoning;
         self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
         self.facts.bytes_per_token = asked.assumed;

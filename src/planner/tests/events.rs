@@ -10,13 +10,14 @@ use crate::shape::settings::Tools;
 use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
-/// A talk in the dialect that needs no marks: `u` the user, `a` the model, `300` a call and a result of so many
+/// A talk in the dialect that needs no marks: `u` the user, `a` the model, `~` the model after a thought, `300` a call and a result of so many
 /// bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call that says 2,000 bytes.
 pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {
         "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
         "a" => r#"{"role":"assistant","content":"done"}"#.to_owned(),
+        "~" => r#"{"role":"assistant","content":"done","reasoning_content":"hm"}"#.to_owned(),
         word if word.starts_with('x') => {
             let text = "x".repeat(word[1..].parse().unwrap());
             format!(r#"{{"role":"user","content":"{text}"}}"#)
@@ -165,6 +166,8 @@ fn reasons() {
         (Reason::Eager, Facts { bound: Some(Binding::Dropped), ..usual }, &[]),
         (Reason::Cold, usual, &[]),
         (Reason::Cold, Facts { cold: true, ..usual }, all),
+        // Where nothing was thought, nothing is bound.
+        (Reason::Eager, Facts { bound: Some(Binding::Refused), ..usual }, all),
         (Reason::Cold, Facts { cold: true, bound: Some(Binding::Refused), ..usual }, all),
         (Reason::Uncached, usual, &[]),
         (Reason::Uncached, uncached, all),
@@ -179,7 +182,8 @@ fn reasons() {
         // The provider's own figure counts for more than the estimate.
         (Reason::Window, Facts { measured: Some((9, 100)), ..narrow(6_800) }, &[]),
     ] {
-        let found = event(BEFORE, "a u", &policy(reason), &facts);
+        let then = if facts.bound == Some(Binding::Dropped) { "~ u" } else { "a u" };
+        let found = event(BEFORE, then, &policy(reason), &facts);
         let due = (!expected.is_empty()).then_some(reason);
         assert_eq!(found, (due, expected.to_vec()), "{reason:?} {facts:?}");
         // Within a turn, only the window acts when events are for the start of turns.

@@ -168,3 +168,76 @@ fn old_thoughts_go_when_they_have_cost_what_leaving_them_out_costs() {
     assert_eq!((0..30).find(gone), due);
     assert!(due.is_some_and(|due| due > 5), "{due:?}");
 }
+
+/// The messages that are sent, what was thought aside, and which of them has a thought of which name.
+fn sent(talk: &Conversation, outcome: &Outcome) -> Vec<(String, Option<u32>)> {
+    let sent =
+        protocol::rewrite(protocol::named("anthropic").unwrap(), talk, &outcome.plan, &NoMemo).unwrap();
+    let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap();
+    let messages = sent["messages"].as_array().unwrap().iter();
+    let split = |message: &serde_json::Value| {
+        let mut message = message.clone();
+        let mut name = None;
+        if let Some(blocks) = message["content"].as_array_mut() {
+            blocks.retain(|block| {
+                let sealed = block["signature"].as_str().and_then(|sealed| sealed.split('/').next());
+                name = name.or_else(|| sealed?.parse().ok());
+                sealed.is_none()
+            });
+        }
+        (message.to_string(), name)
+    };
+    messages.map(split).collect()
+}
+
+/// Each model of these is asked once; what has been thought is sent behind what it is bound to whenever one that binds
+/// its thoughts is asked. Gives how many requests had an event, and how many had something that is bound.
+fn asks(short: &str, models: &[bool], reason: Reason) -> (usize, usize) {
+    let words: Vec<&str> = short.split_whitespace().collect();
+    let ends = (1..=words.len()).filter(|end| !matches!(words[end - 1], "a" | "~"));
+    let (mut thread, mut found) = (Thread::default(), (0, 0));
+    let mut policy = policy(reason);
+    policy.marks.marks = false;
+    let mut asked: Vec<(u32, Option<Vec<String>>)> = Vec::new();
+    for (end, binds) in ends.zip(models.iter().cycle()) {
+        let talk = talk(&words[..end].join(" "));
+        let facts = reads(binds.then_some(Binding::Refused));
+        let outcome = thread.send(&talk, &policy, &facts, true);
+        let messages = sent(&talk, &outcome);
+        let bare: Vec<String> = messages.iter().map(|(said, _)| said.clone()).collect();
+        for (at, (_, name)) in messages.iter().enumerate().filter(|(_, (_, name))| *binds && name.is_some()) {
+            // It is the answer to the last request of those that it can be to.
+            let before = asked.iter().rev().find(|(asked, _)| Some(*asked) == *name);
+            if let Some((_, Some(before))) = before {
+                found.1 += 1;
+                assert!(bare[..at] == before[..], "{name:?} of {short} {models:?}");
+            }
+        }
+        found.0 += usize::from(outcome.event.is_some());
+        // Thoughts are named by the calls before them.
+        let name = talk.messages.iter().filter(|message| message.index.has_results()).count() as u32;
+        asked.push((name, binds.then_some(bare)));
+    }
+    found
+}
+
+/// A model that binds what it thinks is not the only one that is asked: others are for a while, or for a title.
+#[test]
+fn what_is_bound_stays_while_other_models_are_asked() {
+    const REQUESTS: u32 = 8;
+    let asked = |mask: u32, reason| {
+        let models: Vec<bool> = (0..REQUESTS).map(|request| mask & (1 << request) > 0).collect();
+        asks("u 900~4000 a u 900~4000 9 a u 9 9", &models, reason)
+    };
+    let events = |mask| asked(mask, Reason::Eager).0;
+    // What another model has thought in earlier turns goes, and keeps nothing from being cleared; in the turn that it
+    // has begun, it does.
+    let each: Vec<usize> = (0..REQUESTS).map(|request| events(1 << request)).collect();
+    assert_eq!((events(0), &each[..]), (3, &[3, 3, 1, 3, 2, 3, 3, 3][..]));
+    assert_eq!(events((1 << REQUESTS) - 1), 0);
+    let found = (0..1 << REQUESTS).filter(|mask| {
+        let (events, bound) = asked(*mask, Reason::Eager);
+        events > 0 && bound > 0
+    });
+    assert!(found.count() > 20);
+}

@@ -33,8 +33,7 @@ impl Thread {
         policy.clear.trigger = self.clears;
         policy.marks = marks::Settings::default();
         (policy.window, policy.ladder) = (self.window, self.ladder);
-        let bound = self.binding.filter(|_| conversation.has_reasoning());
-        let facts = Facts { window, bound, ..Facts::default() };
+        let facts = Facts { window, bound: self.binding, ..Facts::default() };
         let outcome = plan(conversation, past, &policy, &facts, &|_| "full output: /o".to_owned());
         self.sent = conversation.messages.len();
         self.applied.clone_from(&outcome.applied);
