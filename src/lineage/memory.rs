@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest, Hashed};
-use crate::planner::{Applied, Fate, Splice, Standing};
+use crate::planner::{Applied, Fate, Splice, Standing, Wager};
 use crate::store::{Recent, Thread};
 
 /// A thread as its newest request left it.
@@ -56,6 +56,8 @@ pub struct Memory {
     fates: Recent<Chain, Fate, Hashed>,
     /// When threads said what they rely on.
     noted: Recent<String, i64>,
+    /// First stakes of a sender's threads that are not won, and made up for by none that is.
+    wagers: Recent<Chain, u32, Hashed>,
 }
 
 impl Memory {
@@ -69,6 +71,7 @@ impl Memory {
             standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
+            wagers: Recent::of_entries(THREADS),
         }
     }
 
@@ -134,6 +137,21 @@ impl Memory {
 
     pub(super) fn fate(&self, chain: Chain) -> Fate {
         self.fates.get(&chain).unwrap_or(Fate::Unknown)
+    }
+
+    /// What has become of the first stake of a thread of a sender's. A short talk that is gone on with once wins back what
+    /// some two others have lost.
+    pub(super) fn wager(&self, root: Chain, wager: Wager) {
+        let lost = self.wagers(root);
+        let lost = match wager {
+            Wager::Placed => lost.saturating_add(1),
+            Wager::Won => lost.saturating_sub(2),
+        };
+        self.wagers.insert(root, lost);
+    }
+
+    pub(super) fn wagers(&self, root: Chain) -> u32 {
+        self.wagers.get(&root).unwrap_or_default()
     }
 
     pub(super) fn note(&self, thread: &str, now_ms: i64) {

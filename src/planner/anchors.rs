@@ -23,7 +23,7 @@ pub(super) struct Anchored<'a> {
 /// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; and an
 /// anchor in front of the cut that was made, or is to be expected.
 pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
-    let Anchored { conversation, policy, facts, rates, sent, ending, cut } = *request;
+    let Anchored { conversation, policy, facts, sent, ending, cut, .. } = *request;
     let stays = standing.stays(conversation.messages.len(), sent, ending);
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
@@ -32,7 +32,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
-        let end = end.and_then(|end| within(conversation, (entry, end), rates, standing));
+        let end = end.and_then(|end| within(request, (entry, end), standing));
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
     }
@@ -54,11 +54,11 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
 /// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no
 /// more than what the thread may lose by it. It is booked.
 fn within(
-    conversation: &Conversation,
+    request: &Anchored<'_>,
     (entry, end): (Option<PartId>, PartId),
-    rates: Rates,
     standing: &mut Standing,
 ) -> Option<PartId> {
+    let Anchored { conversation, facts, rates, .. } = *request;
     // What the client has kept is neither written nor read because of this.
     let kept = conversation.standing_mark();
     let frame = conversation.body.len() - conversation.array.len();
@@ -70,7 +70,9 @@ fn within(
         let before = items.take_while(|item| item.part <= entry);
         frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
     });
-    let most = standing.stake().allows(read, rates);
+    let before = *standing.stake();
+    let waits = facts.seldom_goes_on && entry.is_none() && before.is_untouched();
+    let most = if waits { 0.0 } else { before.allows(read, rates) };
     let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
     for item in behind.take_while(|item| item.part <= end) {
         written += f64::from(item.bytes);
@@ -81,7 +83,12 @@ fn within(
         found = Some(item.part);
     }
     let written = if found.is_some() { written } else { 0.0 };
-    standing.stake_mut().book(read, written, rates);
+    let stake = standing.stake_mut();
+    stake.book(read, written, rates);
+    stake.held_ms = waits.then_some(facts.now_ms);
+    let gone_on = request.sent < conversation.messages.len();
+    let wager = before.wager(entry.is_some(), gone_on, stake, (facts.now_ms, facts.lasts_ms));
+    standing.set_wager(wager);
     found
 }
 

@@ -42,6 +42,8 @@ pub struct Facts {
     pub least_tokens: u64,
     /// The provider keeps prompts without marks, and marks add nothing.
     pub keeps_unmarked: bool,
+    /// The sender's threads were seldom gone on with, of late, when something of theirs had been written to the cache first.
+    pub seldom_goes_on: bool,
     /// The model's reasoning is bound to what stands before it: where there is some, that is changed only when it must
     /// be, or costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
@@ -77,6 +79,7 @@ impl Default for Facts {
             lasts_ms: 300_000,
             least_tokens: 0,
             keeps_unmarked: false,
+            seldom_goes_on: false,
             bound: None,
             reads_reasoning: false,
             overflow: None,

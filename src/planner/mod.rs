@@ -44,6 +44,8 @@ pub use splice::{Layout, Splice};
 pub use standing::{Fate, Standing};
 pub use transcript::left_out;
 
+pub use crate::strategy::marks::Wager;
+
 /// What the user wants.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {

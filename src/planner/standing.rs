@@ -11,7 +11,7 @@ use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::{Entries, Stake};
+use crate::strategy::marks::{Entries, Stake, Wager};
 use crate::strategy::window::{Reading, Velocity};
 use crate::strategy::{Deed, History, history};
 
@@ -40,6 +40,8 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
+    /// What has become of it with this request.
+    wager: Option<Wager>,
     /// Both as they were before the last request, as long as nobody knows that it was billed.
     unbilled: Option<(Entries, Stake)>,
     /// What the requests before this one would have cost as they came, where that is known from another history than
@@ -162,6 +164,15 @@ impl Standing {
 
     pub(super) fn stake_mut(&mut self) -> &mut Stake {
         &mut self.stake
+    }
+
+    pub(super) fn set_wager(&mut self, wager: Option<Wager>) {
+        self.wager = wager;
+    }
+
+    /// What has become of the thread's first stake with this request; told once.
+    pub fn take_wager(&mut self) -> Option<Wager> {
+        self.wager.take()
     }
 
     /// What the last request would cost as it came, at least, with nothing of it cached that the client does not mark;

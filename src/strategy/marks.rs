@@ -66,6 +66,15 @@ impl Entries {
 /// the second and third request of an agent to be written to the cache as a whole; without it, it would be up to a quarter.
 const LOSS: f64 = 0.15;
 
+/// What has become of a thread's first stake, which is lost where it is not gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wager {
+    /// It is made.
+    Placed,
+    /// What was written is read, or would be.
+    Won,
+}
+
 /// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the
 /// cache costs more than what is not, and nobody knows whether there will be a next request that reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -74,6 +83,8 @@ pub struct Stake {
     pub plain: f64,
     /// What marks have cost beyond that; what they have saved is taken off.
     pub spent: f64,
+    /// When nothing was written because threads seldom go on, in milliseconds since 1970.
+    pub held_ms: Option<u64>,
 }
 
 impl Stake {
@@ -87,7 +98,28 @@ impl Stake {
     /// The same for requests of which no more is known than that they were sent, and cost so much at most.
     #[must_use]
     pub fn at_most(self, plain: f64) -> Self {
-        Self { plain: self.plain.min(plain), spent: self.spent.max(0.0) }
+        Self { plain: self.plain.min(plain), spent: self.spent.max(0.0), ..self }
+    }
+
+    /// Whether the thread has neither written nor read anything because of marks.
+    pub fn is_untouched(&self) -> bool {
+        self.spent == 0.0
+    }
+
+    /// What becomes of the first stake with a request that reads something, or not, and makes it `now`; one that has
+    /// `gone_on` was not made before.
+    pub fn wager(
+        &self,
+        reads: bool,
+        gone_on: bool,
+        now: &Self,
+        (now_ms, lasts_ms): (u64, u64),
+    ) -> Option<Wager> {
+        let would_read = self.held_ms.is_some_and(|at| now_ms.saturating_sub(at) < lasts_ms) && gone_on;
+        if would_read || (reads && self.spent > 0.0) {
+            return Some(Wager::Won);
+        }
+        (self.is_untouched() && now.spent > 0.0).then_some(Wager::Placed)
     }
 
     /// So many bytes are read, and so many written.

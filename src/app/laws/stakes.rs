@@ -164,6 +164,43 @@ fn what_nobody_reads_is_seldom_written() {
     }
 }
 
+/// Talks that end where something of theirs would have been read first cost more for being written: a few of them show
+/// it, and it is not done again until one goes on. Those that do go on are written as ever.
+#[test]
+fn a_batch_of_short_talks_is_seldom_written() {
+    let request = |talk: usize, at: usize| {
+        let said = |message: usize| {
+            let text = format!("{talk} {message} {}", "words ".repeat(900));
+            let role = ["user", "assistant"][message % 2];
+            json!({"role": role, "content": text})
+        };
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+        (MINUTE / 60, talk.to_string(), Bytes::from(body.to_string()))
+    };
+    // How many requests each of the talks has, how many are held at the same time, and the most that all may cost.
+    for (lengths, beside, most) in [
+        (&[2; 40][..], 1, 1.01),
+        (&[2; 40], 8, 1.01),
+        (&[1; 40], 1, 1.0),
+        (&[8; 8], 1, 0.4),
+        (&[8; 8], 8, 0.42),
+        // One in five goes on, once or for long.
+        (&[2, 2, 2, 2, 3].repeat(8), 1, 1.05),
+        (&[2, 2, 2, 2, 8].repeat(8), 4, 0.6),
+    ] {
+        let mut requests = Vec::new();
+        for (group, lengths) in lengths.chunks(beside).enumerate() {
+            for at in 0..lengths.iter().copied().max().unwrap_or_default() {
+                let talks = (0..lengths.len()).filter(|talk| at < lengths[*talk]);
+                requests.extend(talks.map(|talk| request(group * beside + talk, at)));
+            }
+        }
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{lengths:?} {beside}: {worst:.3} {all:.3}");
+    }
+}
+
 /// What the provider refuses has cost nothing, however often it is sent, and whether it is sent again or given up for
 /// something else.
 #[test]
