@@ -81,14 +81,21 @@ impl Leaf {
     }
 }
 
-/// The list that a part's leaves stand in, when they are blocks of an array; for reasoning, the list that it stands
-/// in itself, when its message goes on without it.
+/// The list that a part's leaves stand in, when they are blocks of an array; for reasoning, the list or the object that
+/// it stands in itself, when its message goes on without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
-    /// The array, brackets included.
+    /// The array or the object, brackets included.
     pub array: Span,
-    /// Its items.
+    /// Its items, or its members from key to value.
     pub items: Box<[Span]>,
+}
+
+impl Slots {
+    /// The item that something stands in.
+    pub fn of(&self, span: Span) -> Option<usize> {
+        self.items.iter().position(|item| item.start <= span.start && span.end <= item.end)
+    }
 }
 
 /// One element of a message.
@@ -106,7 +113,7 @@ pub struct Part {
     pub arguments: Option<Arguments>,
     /// Its text.
     pub leaves: Box<[Leaf]>,
-    /// The array its leaves stand in, or, for reasoning, it itself.
+    /// The array its leaves stand in, or, for reasoning, what it itself stands in.
     pub slots: Option<Slots>,
     /// The client says that the tool failed.
     pub is_error: bool,

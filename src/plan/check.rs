@@ -140,7 +140,7 @@ fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Ro
     if is_list { Ok(()) } else { Err(Refusal::NoList) }
 }
 
-/// Only reasoning that stands in a list of parts.
+/// Only reasoning that can be taken from where it stands.
 fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     let may_go = part.kind == PartKind::Thinking && part.slots.is_some();

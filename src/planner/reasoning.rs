@@ -57,7 +57,7 @@ impl Before<'_> {
         let turn = turn_in_progress(self.conversation);
         let thoughts = thoughts(self.conversation).filter(|id| is_bound(id) && is_sent(id));
         let (may, stuck): (Vec<PartId>, Vec<PartId>) =
-            thoughts.partition(|id| (id.message as usize) < turn && can_go(self.conversation, *id));
+            thoughts.partition(|id| (id.message as usize) < turn && may_be_of_others(self.conversation, *id));
         if !stuck.is_empty() && change.event.reason != Reason::Window {
             return None;
         }
@@ -175,11 +175,17 @@ fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
     parts.filter(|(_, part)| part.kind == PartKind::Thinking).map(|(id, _)| id)
 }
 
-/// Whether reasoning stands in a list, and its message says something without it.
+/// Whether reasoning stands in something that it can be taken from, and its message says something without it.
 fn can_go(conversation: &Conversation, id: PartId) -> bool {
     let parts = &conversation.messages[id.message as usize].index.parts;
     conversation.part(id).is_some_and(|part| part.slots.is_some())
         && parts.iter().any(|part| part.kind != PartKind::Thinking)
+}
+
+/// The same where it is not known which model has thought it: one that signs its calls wants it with them.
+fn may_be_of_others(conversation: &Conversation, id: PartId) -> bool {
+    let parts = &conversation.messages[id.message as usize].index.parts;
+    can_go(conversation, id) && !parts.iter().any(|part| part.is_sealed)
 }
 
 /// The decision that reasoning is left out.

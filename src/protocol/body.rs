@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::trail::{LEAST, Walk};
-use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Step};
+use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Slots, Step};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
 use crate::json::{Edits, Odd, Span, string};
 
@@ -292,6 +292,12 @@ impl<'a> Object<'a> {
 
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         scan::get(self.bytes, &self.members, key)
+    }
+
+    /// The places of its members, from key to value.
+    pub(crate) fn slots(&self) -> Slots {
+        let whole = |member: &Member| Span { start: member.key.start, end: member.value.span.end };
+        Slots { array: self.value.span, items: self.members.iter().map(whole).collect() }
     }
 
     /// The values of its members in the order of their names: clients may write members in any order.

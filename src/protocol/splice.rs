@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::conversation::{Arguments, Conversation, PartId, PartKind, Role};
+use crate::conversation::{Arguments, Conversation, PartId, PartKind, Role, Slots};
 use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
 use crate::plan::{LeafEdit, Op, Plan, Refusal};
@@ -83,14 +83,25 @@ fn split(
     Ok(())
 }
 
-/// Blocks of one message go from its list.
+/// Reasoning of one message goes from what it stands in: its list of blocks, or the message itself.
 fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowering> {
-    let first = *parts.first().ok_or(Refusal::Missing)?;
-    let slots = conversation.part(first).and_then(|part| part.slots.as_ref()).ok_or(Refusal::Protected)?;
-    let at = |span: Span| conversation.absolute(first.message, span);
-    let items: Vec<Span> = slots.items.iter().map(|item| at(*item)).collect();
-    let drop = parts.iter().map(|part| part.part as usize).collect();
-    Ok(container::edits(at(slots.array), &items, &Patch { drop, ..Patch::default() }))
+    let mut containers: Vec<(&Slots, Vec<usize>)> = Vec::new();
+    for id in parts {
+        let part = conversation.part(*id).ok_or(Refusal::Missing)?;
+        let slots = part.slots.as_ref().ok_or(Refusal::Protected)?;
+        let slot = slots.of(part.span).ok_or(Refusal::Missing)?;
+        match containers.iter_mut().find(|(known, _)| known.array == slots.array) {
+            Some((_, drop)) => drop.push(slot),
+            None => containers.push((slots, vec![slot])),
+        }
+    }
+    let message = parts.first().ok_or(Refusal::Missing)?.message;
+    let at = |span: Span| conversation.absolute(message, span);
+    let edits = containers.into_iter().flat_map(|(slots, drop)| {
+        let items: Vec<Span> = slots.items.iter().map(|item| at(*item)).collect();
+        container::edits(at(slots.array), &items, &Patch { drop, ..Patch::default() })
+    });
+    Ok(edits.collect())
 }
 
 /// A mark is the last member of its block. A message that is a string becomes a list with one block.

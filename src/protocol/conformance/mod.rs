@@ -60,6 +60,12 @@ pub(crate) trait Subject: Sync {
     /// The arguments of the call that is a part of a message; `None` if that is no call.
     fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree>;
 
+    /// Takes reasoning out of a message that is a part of it, and leaves the parts before it where they are.
+    fn omit(&self, message: &mut Tree, part: usize) {
+        let Some(Tree::List(blocks)) = message.get_mut("content") else { panic!("no blocks") };
+        blocks.remove(part);
+    }
+
     /// A message with one text.
     fn said(&self, role: Role, text: &str) -> Tree;
 

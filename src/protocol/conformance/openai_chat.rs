@@ -110,6 +110,15 @@ impl Subject for Completions {
         call.get_mut(name)?.get_mut(arguments)
     }
 
+    fn omit(&self, message: &mut Tree, part: usize) {
+        let beside: Vec<&str> = THOUGHTS.iter().copied().filter(|name| message.get(name).is_some()).collect();
+        if let (Some(name), Tree::Map(members)) = (beside.get(part), &mut *message) {
+            members.retain(|(other, _)| other != name);
+        } else if let Some(Tree::List(blocks)) = message.get_mut("content") {
+            blocks.remove(part - beside.len());
+        }
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = match role {
             Role::User => "user",

@@ -231,8 +231,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     }
     omitted.sort_unstable();
     for (message, part) in omitted.into_iter().rev() {
-        let Some(Tree::List(blocks)) = messages[message].get_mut("content") else { panic!("no blocks") };
-        blocks.remove(part);
+        subject.omit(&mut messages[message], part);
     }
     let mut out = Vec::new();
     for (at, message) in std::mem::take(messages).into_iter().enumerate() {

@@ -4,7 +4,7 @@
 //! at worst something newborn before it is taken for old, and stays as it is.
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role};
+use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
@@ -90,7 +90,9 @@ fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 /// Reasoning has no part in a fingerprint: clients drop it from old turns.
 fn reasoning(object: &Object<'_>) -> Vec<Part> {
     let found = REASONING.iter().filter_map(|key| object.get(key)).filter(|value| value.kind != Kind::Null);
-    found.map(|value| Part::new(PartKind::Thinking, value.span)).collect()
+    let part =
+        |value: Value| Part { slots: Some(object.slots()), ..Part::new(PartKind::Thinking, value.span) };
+    found.map(part).collect()
 }
 
 fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
@@ -100,7 +102,17 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
         Kind::String => Ok(vec![text_part(object.bytes, value, value.span, hash)]),
         Kind::Array => {
             let items = scan::items(object.bytes, value.span)?;
-            items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
+            let parts = items.iter().map(|item| block(object.bytes, *item, hash));
+            let mut parts = parts.collect::<Result<Vec<Part>, Unread>>()?;
+            // No list is left empty.
+            if parts.iter().any(|part| part.kind != PartKind::Thinking) {
+                let list =
+                    || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
+                for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
+                    part.slots = Some(list());
+                }
+            }
+            Ok(parts)
         }
         _ => Ok(vec![opaque(object.bytes, value, hash)?]),
     }
@@ -216,6 +228,48 @@ mod tests {
                 read.fingerprint,
                 message(format!(r#"{{"role":"assistant",{CALL}}}"#).as_bytes()).unwrap().fingerprint
             );
+        }
+    }
+
+    /// What is left of a message without its reasoning, wherever that stands.
+    #[test]
+    fn reasoning_is_taken_from_where_it_stands() {
+        const THOUGHT: &str = r#"{"type":"thinking","thinking":"hm","signature":"x"}"#;
+        const SAID: &str = r#"{"type":"text","text":"a"}"#;
+        let protocol = crate::protocol::named("openai-chat").unwrap();
+        for (before, after) in [
+            (
+                r#""role":"assistant","content":"a","reasoning":"hm""#.to_owned(),
+                Some(r#""role":"assistant","content":"a""#.to_owned()),
+            ),
+            (
+                r#""reasoning":"hm", "role":"assistant", "content":"a""#.to_owned(),
+                Some(r#""role":"assistant", "content":"a""#.to_owned()),
+            ),
+            (
+                r#""role":"assistant","reasoning":"hm","reasoning_details":[{"data":"x"}],"content":"a""#
+                    .to_owned(),
+                Some(r#""role":"assistant","content":"a""#.to_owned()),
+            ),
+            (
+                format!(r#""role":"assistant","content":[{THOUGHT},{SAID}],"reasoning_content":"hm""#),
+                Some(format!(r#""role":"assistant","content":[{SAID}]"#)),
+            ),
+            // Nothing would be left of the list, or of the message.
+            (format!(r#""role":"assistant","content":[{THOUGHT}],"refusal":"no""#), None),
+            (r#""role":"assistant","content":null,"reasoning":"hm""#.to_owned(), None),
+        ] {
+            let body = |message: &str| {
+                format!(
+                    r#"{{"model":"m","messages":[{{"role":"user","content":"b"}},{{{message}}},{{"role":"user","content":"c"}}]}}"#
+                )
+            };
+            let read = protocol.index(&body(&before).into(), &crate::conversation::NoMemo).unwrap();
+            let thoughts = read.parts_of(1).filter(|(_, part)| part.kind == PartKind::Thinking);
+            let ops = thoughts.map(|(part, _)| crate::plan::Op::Omit { part }).collect();
+            let edits = protocol.lower(&read, &crate::plan::Plan { ops });
+            let left = edits.ok().map(|edits| String::from_utf8(edits.apply(&read.body)).unwrap());
+            assert_eq!(left, after.as_deref().map(body), "{before}");
         }
     }
 }

@@ -11,11 +11,12 @@ use crate::app::laws::witness::{
     frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
 };
 use crate::app::rewritten::Facts;
-use crate::conversation::{Conversation, Fingerprint, NoMemo, PartKind, Role};
+use crate::conversation::{Conversation, Fingerprint, NoMemo, Part, PartKind, Role};
 use crate::planner::Cut;
 use crate::planner::cuts::cuts;
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
+use crate::usage::{self, Binding};
 
 /// Results of the step in progress are not cut below so many bytes.
 const FLOOR: u64 = 2048;
@@ -241,6 +242,14 @@ impl Witness {
         if splice.is_some() && cuts(conversation, splice, usize::MAX).is_empty() {
             return Ok(());
         }
+        // What is bound and cannot be taken out keeps what it is bound to.
+        let stays = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
+        let mut parts = conversation.messages.iter().flat_map(|message| &*message.index.parts);
+        if conversation.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
+            && parts.any(stays)
+        {
+            return Ok(());
+        }
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
         let left = sent.whole.len() as u64;
         prop_assert!(
@@ -300,7 +309,7 @@ fn least(conversation: &Conversation) -> u64 {
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
     let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);
-    let size = |(id, part): (_, &crate::conversation::Part)| -> u64 {
+    let size = |(id, part): (_, &Part)| -> u64 {
         (0..part.leaves.len())
             .map(|leaf| conversation.text(id, leaf).map_or(0, |text| text.len() as u64))
             .sum()
