@@ -48,21 +48,28 @@ impl Before<'_> {
     /// to the turn in progress stays, and keeps what is not urgent from being changed.
     fn unbound_from_others(&self, mut change: Change) -> Option<Change> {
         let Some(changed) = change.first_said().filter(|_| self.bound > 0) else { return Some(change) };
+        let began = change.first();
         let mut gone = self.omitted();
         gone.extend(change.decided.iter().map(|applied| applied.part));
         let splice = change.splice.as_ref().or(self.splice);
-        let is_bound = |id: &PartId| *id > changed && (id.message as usize) < self.bound;
         let is_sent =
             |id: &PartId| !gone.contains(id) && splice.is_none_or(|s| !s.drops(id.message as usize));
+        let thoughts =
+            thoughts(self.conversation).filter(|id| (id.message as usize) < self.bound && is_sent(id));
+        let thoughts: Vec<PartId> = thoughts.collect();
+        if thoughts.last().is_none_or(|last| *last < changed) {
+            return Some(change);
+        }
         let turn = turn_in_progress(self.conversation);
-        let thoughts = thoughts(self.conversation).filter(|id| is_bound(id) && is_sent(id));
-        let (may, stuck): (Vec<PartId>, Vec<PartId>) =
-            thoughts.partition(|id| (id.message as usize) < turn && may_be_of_others(self.conversation, *id));
-        if !stuck.is_empty() && change.event.reason != Reason::Window {
+        let may = |id: &&PartId| (id.message as usize) < turn && may_be_of_others(self.conversation, **id);
+        // None stays before one that goes.
+        let may: Vec<PartId> = thoughts.iter().take_while(may).copied().collect();
+        if may.len() < thoughts.len() && change.event.reason != Reason::Window {
             return None;
         }
         change.event.reasoning += may.len() as u32;
         change.decided.extend(may.into_iter().filter_map(|part| omission(self.conversation, part)));
+        self.begin_before(began, &mut change);
         Some(change)
     }
 

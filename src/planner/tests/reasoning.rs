@@ -241,3 +241,36 @@ fn what_is_bound_stays_while_other_models_are_asked() {
     });
     assert!(found.count() > 20);
 }
+
+/// What a model that binds nothing has thought stays, unless something bound behind it goes.
+#[test]
+fn what_is_bound_goes_for_another_model() {
+    const REQUESTS: [&str; 7] = [
+        "u",
+        "u 4000",
+        "u 4000 900~9",
+        "u 4000 900~9 a u",
+        "u 4000 900~9 a u 900~4000",
+        "u 4000 900~9 a u 900~4000 9",
+        "u 4000 900~9 a u 900~4000 9 a u",
+    ];
+    for (models, expected) in [
+        ([false, false, false, true, true, true, false], &[][..]),
+        ([true, true, true, true, true, true, false], &[]),
+        ([true, true, true, false, false, false, false], &[2]),
+        ([true, false, false, false, false, false, false], &[1, 2]),
+        ([false; 7], &[1, 2]),
+    ] {
+        let mut thread = Thread::default();
+        let mut sent = None;
+        for (at, (words, binds)) in REQUESTS.iter().zip(models).enumerate() {
+            let facts = Facts { bound: binds.then_some(Binding::Refused), ..Facts::default() };
+            let reason = if at == 6 { Reason::Eager } else { Reason::Cold };
+            let talk = talk(words);
+            let outcome = thread.send(&talk, &policy(reason), &facts, true);
+            sent = Some((thoughts(&talk, &outcome), outcome.event.map(|event| event.reasoning)));
+        }
+        let gone = 2 - expected.len() as u32;
+        assert_eq!(sent, Some(((expected.to_vec(), true), Some(gone))), "{models:?}");
+    }
+}
