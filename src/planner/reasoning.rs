@@ -16,6 +16,9 @@ use super::Outcome;
 use super::decision::{self, Applied, Decision};
 use super::event::{Before, Change};
 
+/// Requests within which an event has saved what it costs more than the gate has priced.
+const SOON: f64 = 5.0;
+
 impl Before<'_> {
     /// The change with the reasoning left out that is bound to what it changes; `None` where that cannot be.
     pub(super) fn unbound(&self, mut change: Change) -> Option<Change> {
@@ -69,8 +72,12 @@ impl Before<'_> {
         }
         change.event.reasoning += may.len() as u32;
         change.decided.extend(may.into_iter().filter_map(|part| omission(self.conversation, part)));
+        let priced = change.event.rewritten_bytes;
         self.begin_before(began, &mut change);
-        Some(change)
+        let more = (change.event.rewritten_bytes - priced) as f64 * self.rates.rewrite();
+        let is_priced = matches!(change.event.reason, Reason::BreakEven | Reason::Budget);
+        let saved = change.event.freed_bytes as f64 * self.rates.read;
+        (!is_priced || more <= SOON * saved).then_some(change)
     }
 
     /// What the model thought in earlier turns, of all that is sent, as something that may go: as a whole, or not at all.

@@ -274,3 +274,23 @@ fn what_is_bound_goes_for_another_model() {
         assert_eq!(sent, Some(((expected.to_vec(), true), Some(gone))), "{models:?}");
     }
 }
+
+/// What must be written again because of it counts, too, where an event is for the money's sake.
+#[test]
+fn what_is_bound_far_before_a_change_keeps_what_would_not_pay() {
+    let mut policy = policy(Reason::BreakEven);
+    (policy.clear.patience, policy.clear.most_loss, policy.clear.smallest) = (1.0, 1.0, 4_000);
+    for (before, expected) in [("900~400", 1), ("900~400 9000 9000", 0), ("400 9000 9000", 1)] {
+        let (mut thread, mut events) = (Thread::default(), 0);
+        let mut words = format!("u {before}");
+        for (step, binds) in [("20000", true), ("900~9", true), ("a u", true)]
+            .into_iter()
+            .chain(std::iter::repeat_n(("9", false), 20))
+        {
+            words = format!("{words} {step}");
+            let facts = Facts { bound: binds.then_some(Binding::Refused), ..Facts::default() };
+            events += u32::from(thread.send(&talk(&words), &policy, &facts, true).event.is_some());
+        }
+        assert_eq!(events, expected, "{before}");
+    }
+}
