@@ -66,7 +66,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let parts = if role == Role::Tool {
         vec![tool_result(&object, &mut hash)?]
     } else {
-        let mut parts = reasoning(&object);
+        let mut parts = reasoning(&object)?;
         parts.extend(content(&object, &mut hash)?);
         parts.extend(calls(&object, &mut hash)?);
         parts
@@ -87,12 +87,42 @@ fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(PartKind::Opaque, value.span))
 }
 
-/// Reasoning has no part in a fingerprint: clients drop it from old turns.
-fn reasoning(object: &Object<'_>) -> Vec<Part> {
-    let found = REASONING.iter().filter_map(|key| object.get(key)).filter(|value| value.kind != Kind::Null);
-    let part =
-        |value: Value| Part { slots: Some(object.slots()), ..Part::new(PartKind::Thinking, value.span) };
-    found.map(part).collect()
+/// Reasoning has no part in a fingerprint: clients drop it from old turns. Only a form of Claude's can go: other models
+/// are refused without what they have thought, or have signed their calls in it.
+fn reasoning(object: &Object<'_>) -> Result<Vec<Part>, Unread> {
+    let found = REASONING.iter().filter_map(|key| says(object, key));
+    let mut parts: Vec<Part> = found.map(|value| Part::new(PartKind::Thinking, value.span)).collect();
+    if !parts.is_empty() && is_of_claude(object)? {
+        for part in &mut parts {
+            part.slots = Some(object.slots());
+        }
+    }
+    Ok(parts)
+}
+
+/// A member that is there and not empty.
+fn says(object: &Object<'_>, key: &str) -> Option<Value> {
+    let is_empty =
+        |value: &Value| value.kind == Kind::Null || matches!(value.span.of(object.bytes), b"\"\"" | b"[]");
+    object.get(key).filter(|value| !is_empty(value))
+}
+
+/// Whether it has LiteLLM's blocks, or OpenRouter's that say whose they are.
+fn is_of_claude(object: &Object<'_>) -> Result<bool, Unread> {
+    if says(object, "thinking_blocks").is_some() {
+        return Ok(true);
+    }
+    let Some(details) = says(object, "reasoning_details").filter(|details| details.kind == Kind::Array)
+    else {
+        return Ok(false);
+    };
+    for item in scan::items(object.bytes, details.span)? {
+        let Ok(item) = Object::read(object.bytes, item) else { return Ok(false) };
+        if !item.text("format").is_some_and(|format| format.starts_with("anthropic")) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
@@ -108,8 +138,12 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
             if parts.iter().any(|part| part.kind != PartKind::Thinking) {
                 let list =
                     || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
-                for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
-                    part.slots = Some(list());
+                let thoughts =
+                    parts.iter_mut().zip(&items).filter(|(part, _)| part.kind == PartKind::Thinking);
+                for (part, item) in thoughts {
+                    let block = Object::read(object.bytes, *item)?;
+                    part.slots =
+                        ["signature", "data"].iter().any(|key| says(&block, key).is_some()).then(list);
                 }
             }
             Ok(parts)
@@ -144,8 +178,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 
 fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     let mut parts = Vec::new();
-    let is_there = |key: &&str| object.get(key).is_some_and(|value| value.kind != Kind::Null);
-    let is_signed_beside = SIGNING.iter().any(is_there);
+    let is_signed_beside = SIGNING.iter().any(|key| says(object, key).is_some());
     if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
         for item in scan::items(object.bytes, list.span)? {
             feed(object.bytes, item, MARKS, hash)?;
@@ -208,6 +241,7 @@ mod tests {
             (r#""content":null"#, 0, false),
             (r#""reasoning_content":"hm""#, 1, false),
             (r#""reasoning_content":null,"thinking_blocks":null"#, 0, false),
+            (r#""reasoning_content":"","thinking_blocks":[],"reasoning_details":[]"#, 0, false),
             (r#""reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]"#, 1, true),
             (
                 r#""reasoning_content":"hm","thinking_blocks":[{"type":"redacted_thinking","data":"x"}]"#,
@@ -236,28 +270,31 @@ mod tests {
     fn reasoning_is_taken_from_where_it_stands() {
         const THOUGHT: &str = r#"{"type":"thinking","thinking":"hm","signature":"x"}"#;
         const SAID: &str = r#"{"type":"text","text":"a"}"#;
+        const DETAILS: &str = r#""reasoning_details":[{"format":"anthropic-claude-v1","text":"hm"}]"#;
+        const OTHERS: &str = r#""reasoning_details":[{"format":"google-gemini-v1","data":"x"}]"#;
         let protocol = crate::protocol::named("openai-chat").unwrap();
+        let said = r#""role":"assistant","content":"a""#;
         for (before, after) in [
+            (format!(r#"{said},"reasoning":"hm",{DETAILS}"#), Some(said.to_owned())),
+            (format!(r#""reasoning":"hm", {DETAILS}, {said}"#), Some(said.to_owned())),
+            (format!(r#""role":"assistant",{DETAILS},"content":"a""#), Some(said.to_owned())),
             (
-                r#""role":"assistant","content":"a","reasoning":"hm""#.to_owned(),
-                Some(r#""role":"assistant","content":"a""#.to_owned()),
+                format!(r#"{said},"thinking_blocks":[{THOUGHT}],"reasoning_content":"hm""#),
+                Some(said.to_owned()),
             ),
             (
-                r#""reasoning":"hm", "role":"assistant", "content":"a""#.to_owned(),
-                Some(r#""role":"assistant", "content":"a""#.to_owned()),
-            ),
-            (
-                r#""role":"assistant","reasoning":"hm","reasoning_details":[{"data":"x"}],"content":"a""#
-                    .to_owned(),
-                Some(r#""role":"assistant","content":"a""#.to_owned()),
-            ),
-            (
-                format!(r#""role":"assistant","content":[{THOUGHT},{SAID}],"reasoning_content":"hm""#),
+                format!(r#""role":"assistant","content":[{THOUGHT},{SAID}],"thinking_blocks":[{THOUGHT}]"#),
                 Some(format!(r#""role":"assistant","content":[{SAID}]"#)),
             ),
             // Nothing would be left of the list, or of the message.
             (format!(r#""role":"assistant","content":[{THOUGHT}],"refusal":"no""#), None),
-            (r#""role":"assistant","content":null,"reasoning":"hm""#.to_owned(), None),
+            (format!(r#""role":"assistant","content":null,{DETAILS}"#), None),
+            // Models that are not Claude's want it back, or whose it is is not known.
+            (format!(r#"{said},"reasoning_content":"hm""#), None),
+            (format!(r#"{said},"reasoning":"hm",{OTHERS}"#), None),
+            (format!(r#"{said},"reasoning_details":[{{"type":"reasoning.text","text":"hm"}}]"#), None),
+            (format!(r#"{said},"reasoning_text":"hm","reasoning_opaque":"x""#), None),
+            (format!(r#""role":"assistant","content":[{{"type":"thinking","thinking":[]}},{SAID}]"#), None),
         ] {
             let body = |message: &str| {
                 format!(
