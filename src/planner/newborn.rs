@@ -155,16 +155,23 @@ pub(super) fn points_to_what_is_there(
     pointer: &Applied,
 ) -> bool {
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
-    let messages = (0..=pointer.part.message as usize).filter(|message| !outcome.drops(*message));
-    let before =
-        messages.flat_map(|message| conversation.parts_of(message)).take_while(|(id, _)| *id < pointer.part);
-    let mut same = before.filter(|(_, part)| part.content == Some(pointer.decision.content));
-    same.any(|(id, part)| {
-        let is_named = part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
-        is_named
-            && is_the_last(conversation, id, pointer.part)
-            && !outcome.applied.iter().any(|applied| applied.part == id && hides(applied))
-    })
+    let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
+    let hidden: std::collections::HashSet<PartId> = hidden.collect();
+    // Of several results with the id that it names, the newest that can be read is meant.
+    for message in (0..=pointer.part.message as usize).rev() {
+        let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
+        let is_named = |part: &Part| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
+        let before = parts.into_iter().rev().filter(|(id, _)| *id < pointer.part);
+        for (id, part) in before.filter(|(_, part)| part.content.is_some() && is_named(part)) {
+            if part.content != Some(pointer.decision.content) {
+                return false;
+            }
+            if !hidden.contains(&id) && !outcome.drops(message) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Whether a result is what its call's id is taken for at a part behind it: ids are used again, and no other result with
