@@ -27,7 +27,7 @@ use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::Stable;
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Price, Priced};
+use crate::usage::{self, Binding, Price, Priced};
 
 /// Bytes that a token of instructions is taken for.
 const BYTES_PER_TOKEN: usize = 4;
@@ -259,8 +259,12 @@ impl<'a> Request<'a> {
             stable: self.stable,
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
+            bound: self.track.lineage.bound(place),
         };
         let facts = self.known(place);
+        if facts.bound == Some(Binding::Refused) {
+            self.track.lineage.bind(place);
+        }
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
     }
 

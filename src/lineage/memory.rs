@@ -56,6 +56,8 @@ pub struct Memory {
     fates: Recent<Chain, Fate, Hashed>,
     /// When threads said what they rely on.
     noted: Recent<String, i64>,
+    /// Messages of the last request of a thread to a model that binds what it thinks.
+    bound: Recent<String, usize>,
     /// First stakes of a sender's threads that are not won, and made up for by none that is.
     wagers: Recent<Chain, u32, Hashed>,
 }
@@ -71,6 +73,7 @@ impl Memory {
             standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
+            bound: Recent::of_entries(THREADS),
             wagers: Recent::of_entries(THREADS),
         }
     }
@@ -148,6 +151,14 @@ impl Memory {
             Wager::Won => lost.saturating_sub(2),
         };
         self.wagers.insert(root, lost);
+    }
+
+    pub(super) fn bind(&self, thread: &str, messages: usize) {
+        self.bound.insert(thread.to_owned(), messages);
+    }
+
+    pub(super) fn bound(&self, thread: &str) -> Option<usize> {
+        self.bound.get(thread)
     }
 
     pub(super) fn wagers(&self, root: Chain) -> u32 {

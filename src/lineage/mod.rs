@@ -245,6 +245,18 @@ impl Lineage {
         Some(standing)
     }
 
+    /// A request is for an answer whose thoughts are bound to what stands before them.
+    pub fn bind(&self, place: &Place) {
+        self.memory.bind(&place.thread.id, place.chains.len() - 1);
+    }
+
+    /// Messages of the last such request of the place's thread, or of what it shares with the one it branched from; 0 if
+    /// none is remembered.
+    pub fn bound(&self, place: &Place) -> usize {
+        let parent = || Some(self.memory.bound(place.thread.parent.as_deref()?)?.min(place.sent));
+        self.memory.bound(&place.thread.id).or_else(parent).unwrap_or_default()
+    }
+
     /// Whether too many of the first stakes of a sender's threads were for nothing, as far as is known.
     pub fn seldom_goes_on(&self, root: Chain) -> bool {
         self.memory.wagers(root) >= MOST_WAGERS
@@ -258,7 +270,8 @@ impl Lineage {
     /// Keeps what a plan leaves for the next request, and for the next one that branches where this one did.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
-        if let Some(wager) = standing.take_wager() {
+        // Whoever tries again stakes nothing that has not been.
+        if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
             self.memory.wager(place.root, wager);
         }
         let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));

@@ -71,7 +71,7 @@ fn within(
         frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
     });
     let before = *standing.stake();
-    let waits = facts.seldom_goes_on && entry.is_none() && before.is_untouched();
+    let waits = facts.seldom_goes_on && rates.write > 1.0 && entry.is_none() && before.is_untouched();
     let most = if waits { 0.0 } else { before.allows(read, rates) };
     let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
     for item in behind.take_while(|item| item.part <= end) {

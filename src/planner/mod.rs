@@ -33,7 +33,6 @@ use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
 use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
-use crate::usage::Binding;
 
 pub use cuts::Cut;
 pub use decision::{Applied, Decision, PartKey, Save};
@@ -97,6 +96,9 @@ pub struct Past<'a> {
     pub ready: Option<Splice>,
     /// What is said below the user's first words if the conversation begins with this request.
     pub opening: Option<&'a str>,
+    /// Messages of the last request, if any, to a model that binds what it thinks, and refuses it where something before
+    /// it has changed.
+    pub bound: usize,
 }
 
 impl Past<'_> {
@@ -112,6 +114,7 @@ impl Past<'_> {
             stable: None,
             ready: None,
             opening: None,
+            bound: 0,
         }
     }
 }
@@ -315,7 +318,7 @@ fn old_parts(
     if let Some(splice) = outcome.splice.as_deref() {
         standing.take_out(splice);
     }
-    let bound = standing.bound(conversation, facts.bound == Some(Binding::Refused));
+    let bound = reasoning::bound(conversation, past.bound);
     let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
     let before = event::Before {
         conversation,

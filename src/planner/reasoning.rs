@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Digest, Part, PartId, PartKind, Role};
 use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::{Item, clear};
 use crate::usage::Binding;
@@ -64,7 +64,7 @@ impl Before<'_> {
             return Some(change);
         }
         let turn = turn_in_progress(self.conversation);
-        let may = |id: &&PartId| (id.message as usize) < turn && may_be_of_others(self.conversation, **id);
+        let may = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
         // None stays before one that goes.
         let may: Vec<PartId> = thoughts.iter().take_while(may).copied().collect();
         if may.len() < thoughts.len() && change.event.reason != Reason::Window {
@@ -137,6 +137,13 @@ impl Before<'_> {
     }
 }
 
+/// Messages up to the end of the newest answer whose thoughts are bound, by the request that it is the answer to.
+pub(super) fn bound(conversation: &Conversation, asked: usize) -> usize {
+    let behind = conversation.messages.iter().skip(asked);
+    let answer = behind.take_while(|message| message.index.role == Role::Assistant).count();
+    if asked > 0 { asked + answer } else { 0 }
+}
+
 /// The candidates with what the model thought among them, in order.
 pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>) -> Vec<Candidate> {
     if let Some(thoughts) = thoughts {
@@ -191,15 +198,13 @@ fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
 
 /// Whether reasoning stands in something that it can be taken from, and its message says something without it.
 fn can_go(conversation: &Conversation, id: PartId) -> bool {
-    let parts = &conversation.messages[id.message as usize].index.parts;
+    let says = |(id, part): (PartId, &Part)| match part.kind {
+        PartKind::Thinking => false,
+        PartKind::Text => conversation.says_something(id, 0),
+        _ => true,
+    };
     conversation.part(id).is_some_and(|part| part.slots.is_some())
-        && parts.iter().any(|part| part.kind != PartKind::Thinking)
-}
-
-/// The same where it is not known which model has thought it: one that signs its calls wants it with them.
-fn may_be_of_others(conversation: &Conversation, id: PartId) -> bool {
-    let parts = &conversation.messages[id.message as usize].index.parts;
-    can_go(conversation, id) && !parts.iter().any(|part| part.is_sealed)
+        && conversation.parts_of(id.message as usize).any(says)
 }
 
 /// The decision that reasoning is left out.

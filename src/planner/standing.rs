@@ -30,8 +30,6 @@ pub struct Standing {
     messages: usize,
     /// Messages of the last request that are likely to stand in the next one.
     stays: usize,
-    /// Messages of the last request whose answer binds what it has thought, so that the model refuses it later.
-    bound: usize,
     /// The last message is the model's.
     answering: bool,
     /// The request that ends here has been counted.
@@ -146,17 +144,6 @@ impl Standing {
         self.stays
     }
 
-    /// Messages up to the end of the newest answer whose thoughts are bound to what stands before them, and refused
-    /// otherwise. The request that is made now is for such an answer if it is `binding`.
-    pub(super) fn bound(&mut self, conversation: &Conversation, binding: bool) -> usize {
-        let messages = &conversation.messages;
-        if binding {
-            self.bound = messages.len();
-        }
-        let answer = messages.iter().skip(self.bound).take_while(|m| m.index.role == Role::Assistant);
-        self.bound + answer.count()
-    }
-
     /// What marking its history has cost.
     pub(super) fn stake(&self) -> &Stake {
         &self.stake
@@ -219,8 +206,8 @@ impl Standing {
     #[must_use]
     pub fn departed(&self, messages: usize) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
-        let (before, bound) = (Some(self.stake.plain), self.bound.min(messages));
-        let mut departed = Self { entries, stake: self.stake, unbilled, before, bound, ..Self::default() };
+        let mut departed =
+            Self { entries, stake: self.stake, unbilled, before: Some(self.stake.plain), ..Self::default() };
         departed.cut(PartId { message: messages as u32, part: 0 });
         departed
     }

@@ -199,6 +199,11 @@ fn a_batch_of_short_talks_is_seldom_written() {
         let (worst, all) = shares(&requests, &|_| true);
         assert!(worst <= 1.151 && all <= most, "{lengths:?} {beside}: {worst:.3} {all:.3}");
     }
+    // One that is refused and tried again has one stake.
+    let tries = (0..8).flat_map(|at| std::iter::repeat_n(at, if at == 1 { 5 } else { 1 }));
+    let requests: Vec<_> = tries.map(|at| request(0, at)).collect();
+    let (worst, all) = shares(&requests, &|at| !(1..5).contains(&at));
+    assert!(worst <= 1.151 && all <= 0.4, "{worst:.3} {all:.3}");
 }
 
 /// What the provider refuses has cost nothing, however often it is sent, and whether it is sent again or given up for

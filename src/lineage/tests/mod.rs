@@ -264,6 +264,20 @@ fn threads_are_set_aside_with_their_forks_only() {
     assert!(!stranger.place(&session("s"), &talk("u:a c1 r1")).thread.observe);
 }
 
+/// A request for thoughts that are bound is remembered for its thread, and for what branches from it as far as it shares
+/// that.
+#[test]
+fn what_is_bound_is_remembered_by_threads() {
+    let desk = Desk::new();
+    let bind = |request| desk.lineage.bind(&desk.send(&session("s"), &talk(request), &[]));
+    let bound = |request| desk.lineage.bound(&desk.place(&session("s"), &talk(request)));
+    assert_eq!(bound("u:a"), 0);
+    bind("u:a c1 r1");
+    assert_eq!([bound("u:a c1 r1"), bound("u:a c1 r1 c2 r2"), bound("u:b")], [3, 3, 0]);
+    bind("u:a c1 r1 c2 r2");
+    assert_eq!([bound("u:a c1 r1 c2 r2 a u:b"), bound("u:a c1 r1 c3 r3")], [5, 3]);
+}
+
 /// What was sent before an event is sent so by whoever goes back before it.
 #[test]
 fn decisions_hold_since_they_were_sent() {

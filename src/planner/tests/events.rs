@@ -72,6 +72,7 @@ pub(in crate::planner) struct Thread {
     pub(in crate::planner) standing: Option<Box<Standing>>,
     pub(in crate::planner) splice: Option<Arc<Splice>>,
     pub(in crate::planner) ready: Option<Splice>,
+    pub(in crate::planner) bound: usize,
 }
 
 impl Thread {
@@ -85,8 +86,11 @@ impl Thread {
     ) -> Outcome {
         let standing = self.standing.take().filter(|_| memory);
         let (splice, ready) = (self.splice.clone(), self.ready.take());
-        let past =
-            Past { sent: self.sent, applied: &self.applied, standing, splice, ready, ..Past::nothing() };
+        let (sent, bound) = (self.sent, self.bound);
+        let past = Past { sent, applied: &self.applied, standing, splice, ready, bound, ..Past::nothing() };
+        if facts.bound == Some(Binding::Refused) {
+            self.bound = talk.messages.len();
+        }
         let outcome = plan(talk, past, policy, facts, &|_| "full output: /o".to_owned());
         self.sent = talk.messages.len();
         self.applied.clone_from(&outcome.applied);
