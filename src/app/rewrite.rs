@@ -259,7 +259,7 @@ impl<'a> Request<'a> {
             stable: self.stable,
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
-            bound: self.track.lineage.bound(place),
+            bound: self.track.lineage.bound(&self.conversation, place),
         };
         let facts = self.known(place);
         if facts.bound == Some(Binding::Refused) {
@@ -291,7 +291,7 @@ impl<'a> Request<'a> {
             lasts_ms: lasts_ms.unwrap_or(0),
             least_tokens: kind.least_tokens(),
             keeps_unmarked: kind.is_automatic(),
-            seldom_goes_on: self.track.lineage.seldom_goes_on(self.root),
+            seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),

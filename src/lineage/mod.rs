@@ -251,8 +251,11 @@ impl Lineage {
     }
 
     /// Messages of the last such request of the place's thread, or of what it shares with the one it branched from; 0 if
-    /// none is remembered.
-    pub fn bound(&self, place: &Place) -> usize {
+    /// none is remembered, or the conversation carries no thoughts.
+    pub fn bound(&self, conversation: &Conversation, place: &Place) -> usize {
+        if !conversation.has_reasoning() {
+            return 0;
+        }
         let parent = || Some(self.memory.bound(place.thread.parent.as_deref()?)?.min(place.sent));
         self.memory.bound(&place.thread.id).or_else(parent).unwrap_or_default()
     }

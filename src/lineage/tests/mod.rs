@@ -74,8 +74,8 @@ fn session(name: &str) -> Caller {
     Caller { session: Some(name.to_owned()), ..Caller::default() }
 }
 
-/// A conversation in short: `u` the user, `a` the model, `c1` a call, `r1` its result, each with a text behind a
-/// colon where it matters.
+/// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `r1` its result, each
+/// with a text behind a colon where it matters.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short
         .split_whitespace()
@@ -85,6 +85,7 @@ fn talk(short: &str) -> Conversation {
             match kind {
                 "u" => format!(r#"{{"role":"user","content":"{text}{id}"}}"#),
                 "a" => format!(r#"{{"role":"assistant","content":"{text}{id}"}}"#),
+                "t" => format!(r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"s"}},{{"type":"text","text":"{text}{id}"}}]}}"#),
                 "s" => format!(r#"{{"role":"system","content":"{text}{id}"}}"#),
                 "c" => format!(r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{id}","name":"n","input":{{}}}}]}}"#),
                 _ => format!(r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":"{text}"}}]}}"#),
@@ -270,12 +271,16 @@ fn threads_are_set_aside_with_their_forks_only() {
 fn what_is_bound_is_remembered_by_threads() {
     let desk = Desk::new();
     let bind = |request| desk.lineage.bind(&desk.send(&session("s"), &talk(request), &[]));
-    let bound = |request| desk.lineage.bound(&desk.place(&session("s"), &talk(request)));
+    let bound = |request| {
+        let talk = talk(request);
+        desk.lineage.bound(&talk, &desk.place(&session("s"), &talk))
+    };
+    assert_eq!(bound("u:a t u:b"), 0);
+    bind("u:a t u:b");
+    assert_eq!([bound("u:a t u:b"), bound("u:a t u:b t u:c"), bound("u:z t u:b")], [3, 3, 0]);
+    bind("u:a t u:b t u:c");
+    assert_eq!([bound("u:a t u:b t u:c a u:d"), bound("u:a t u:b c3 r3")], [5, 3]);
     assert_eq!(bound("u:a"), 0);
-    bind("u:a c1 r1");
-    assert_eq!([bound("u:a c1 r1"), bound("u:a c1 r1 c2 r2"), bound("u:b")], [3, 3, 0]);
-    bind("u:a c1 r1 c2 r2");
-    assert_eq!([bound("u:a c1 r1 c2 r2 a u:b"), bound("u:a c1 r1 c3 r3")], [5, 3]);
 }
 
 /// What was sent before an event is sent so by whoever goes back before it.
