@@ -155,10 +155,9 @@ pub(super) fn points_to_what_is_there(
     pointer: &Applied,
 ) -> bool {
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
-    let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
-    let hidden: std::collections::HashSet<PartId> = hidden.collect();
+    let is_hidden = |id: PartId| outcome.applied.iter().any(|applied| applied.part == id && hides(applied));
     // Of several results with the id that it names, the newest that can be read is meant.
-    for message in (0..=pointer.part.message as usize).rev() {
+    for message in (0..=pointer.part.message as usize).rev().filter(|message| !outcome.drops(*message)) {
         let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
         let is_named = |part: &Part| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
         let before = parts.into_iter().rev().filter(|(id, _)| *id < pointer.part);
@@ -166,7 +165,7 @@ pub(super) fn points_to_what_is_there(
             if part.content != Some(pointer.decision.content) {
                 return false;
             }
-            if !hidden.contains(&id) && !outcome.drops(message) {
+            if !is_hidden(id) {
                 return true;
             }
         }
