@@ -242,9 +242,10 @@ impl Witness {
         if splice.is_some() && cuts(conversation, splice, usize::MAX).is_empty() {
             return Ok(());
         }
-        // What is bound and cannot be taken out keeps what it is bound to.
+        // What is bound, is sent and cannot be taken out keeps what it is bound to.
         let stays = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
-        let mut parts = conversation.messages.iter().flat_map(|message| &*message.index.parts);
+        let messages = conversation.messages.iter().zip(&sent.kept).filter(|(_, kept)| kept.is_some());
+        let mut parts = messages.flat_map(|(message, _)| &*message.index.parts);
         if conversation.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
             && parts.any(stays)
         {
