@@ -177,7 +177,7 @@ pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
 }
 
 /// Clients may send less of what was thought than they did, and what is left then stands elsewhere in its message:
-/// up to where reasoning was left out once, none is sent.
+/// up to where reasoning was left out once, none is sent. From what cannot go in the form that it is sent in now, all is.
 pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: &mut Outcome) {
     let omissions = past.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message).max() else { return };
@@ -188,6 +188,12 @@ pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: 
         .filter_map(|id| omission(conversation, id))
         .collect();
     outcome.applied.extend(missing);
+    let omissions = outcome.applied.iter().filter(|applied| applied.decision.is_omission());
+    let gone: HashSet<PartId> = omissions.map(|applied| applied.part).collect();
+    let is_sent = |id: &PartId| !gone.contains(id) && !outcome.drops(id.message as usize);
+    if let Some(first) = thoughts(conversation).find(is_sent) {
+        outcome.applied.retain(|applied| !applied.decision.is_omission() || applied.part < first);
+    }
 }
 
 /// All reasoning of a history.

@@ -294,3 +294,30 @@ fn what_is_bound_far_before_a_change_keeps_what_would_not_pay() {
         assert_eq!(events, expected, "{before}");
     }
 }
+
+/// A client that begins to send a thought in a form that cannot be taken out has what comes behind it sent, too, and not
+/// the whole plan refused.
+#[test]
+fn thoughts_come_back_behind_one_that_cannot_go() {
+    const USER: &str = r#"{"role":"user","content":"go on"}"#;
+    let protocol = protocol::named("openai-chat").unwrap();
+    let claude = |name: u32| format!(r#""thinking_blocks":[{{"signature":"{name}/x"}}]"#);
+    let answer = |thought: &str| format!(r#"{{"role":"assistant","content":"done",{thought}}}"#);
+    let request = |first: &str, count: usize| {
+        let [first, second, third] = [first, &claude(2), r#""name":"m""#].map(answer);
+        let messages = [USER, &first, USER, &second, USER, &third, USER];
+        let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages[..count].join(","));
+        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let others = r#""reasoning_content":"1/x""#.to_owned();
+    for (first, left) in [(claude(1), 0), (others, 2), (r#""name":"m""#.to_owned(), 0)] {
+        let mut thread = Thread::default();
+        thread.send(&request(&claude(1), 5), &policy(Reason::Cold), &reads(None), true);
+        let event = thread.send(&request(&claude(1), 7), &policy(Reason::Eager), &reads(None), true).event;
+        assert_eq!(event.map(|event| event.reasoning), Some(2));
+        let again = request(&first, 7);
+        let outcome = thread.send(&again, &policy(Reason::Cold), &reads(None), false);
+        let sent = protocol::rewrite(protocol, &again, &outcome.plan, &NoMemo).unwrap();
+        assert_eq!(String::from_utf8(sent.to_vec()).unwrap().matches("/x").count(), left, "{first}");
+    }
+}
