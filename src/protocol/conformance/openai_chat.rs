@@ -42,7 +42,7 @@ impl Subject for Completions {
             Said::Results(step, first) => results(step, *first, dice),
             Said::Answer(answer) => {
                 let said = message("assistant", texts(&answer.text, dice));
-                let said = thinking(said, answer.thinking, dice);
+                let said = thinking(said, answer.thinking, &answer.text, dice);
                 match answer.strange {
                     true if dice.one_in(4) => vec![message("critic", Node::raw("[[7]]")), said],
                     true => vec![strange(said, dice)],
@@ -175,18 +175,23 @@ fn texts(text: &str, dice: &mut Dice) -> Node {
     Node::List(vec![block("text", [("text", Node::text(text))])])
 }
 
-/// Every server has its own name for it, and some have two.
-fn thinking(message: Node, present: bool, dice: &mut Dice) -> Node {
+/// Every server has its own name for it, and some have two. A client that says the same again has it from the same server.
+fn thinking(message: Node, present: bool, says: &str, dice: &mut Dice) -> Node {
     if !present {
         return message;
     }
     let list = |of: Node| Node::List(vec![of]);
-    match dice.below(6) {
+    match Dice(says.bytes().map(u64::from).sum()).below(7) {
         0 => message.with("reasoning_content", Node::text("hm")),
         1 => message.with("reasoning", Node::text("hm")),
         2 => {
             let members = [("type", Node::text("reasoning.encrypted")), ("data", Node::text("x"))];
             message.with("reasoning_details", list(Node::opaque(members)))
+        }
+        6 => {
+            let members = [("format", Node::text("anthropic-claude-v1")), ("text", Node::text("hm"))];
+            let message = message.with("reasoning_details", list(Node::opaque(members)));
+            message.with("reasoning", Node::text("hm"))
         }
         3 => message.with("reasoning_text", Node::text("hm")).with("reasoning_opaque", Node::text("x")),
         4 => {
@@ -248,7 +253,7 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Node {
     });
     let list = Node::List(list.collect());
     let said = message("assistant", content).with("tool_calls", list);
-    thinking(said, step.thinking, dice)
+    thinking(said, step.thinking, &step.calls[0].argument, dice)
 }
 
 /// A message for each, in any order.
