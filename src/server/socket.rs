@@ -14,6 +14,7 @@
 //! The beginning of what becomes a request is kept, for the case that hyper can make none of it.
 
 use std::io::{Error, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -80,12 +81,12 @@ impl Socket {
         if !self.client.has_begun() {
             self.said.clear();
         }
-        let mut piece = [0; BEGINNING];
+        let mut piece = [MaybeUninit::uninit(); BEGINNING];
         let length = buffer.remaining().min(BEGINNING);
-        let mut piece = ReadBuf::new(&mut piece[..length]);
+        let mut piece = ReadBuf::uninit(&mut piece[..length]);
         ready!(Pin::new(self.stream.inner_mut()).poll_read(cx, &mut piece))?;
         let room = KEPT - self.said.len();
-        self.said.extend(piece.filled().iter().take(room));
+        self.said.extend_from_slice(&piece.filled()[..room.min(piece.filled().len())]);
         buffer.put_slice(piece.filled());
         Poll::Ready(Ok(()))
     }
