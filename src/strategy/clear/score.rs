@@ -42,16 +42,16 @@ pub(super) fn keep(history: &History, at: usize, settings: &Settings) -> f64 {
 }
 
 fn oldest(age: f64) -> f64 {
-    (-age / AGE).exp()
+    libm::exp(-age / AGE)
 }
 
 fn lru(idle: f64, references: f64) -> f64 {
-    if references > 0.0 { (-idle / IDLE).exp() } else { NEVER_NAMED }
+    if references > 0.0 { libm::exp(-idle / IDLE) } else { NEVER_NAMED }
 }
 
 fn priority(age: f64, references: f64) -> f64 {
     let [by_age, meaning, kind, named, _] = IMPORTANCE;
-    by_age * (-age / SLOW_AGE).exp()
+    by_age * libm::exp(-age / SLOW_AGE)
         + meaning * 0.5
         + kind * KIND
         + named * (references / REFERENCES).min(1.0)

@@ -76,7 +76,7 @@ impl Powers {
     const MOST: usize = 2048;
 
     fn new(exponent: f64) -> Self {
-        Self((0..Self::MOST).map(|n| (n.max(1) as f64).powf(exponent)).collect())
+        Self((0..Self::MOST).map(|n| libm::pow(n.max(1) as f64, exponent)).collect())
     }
 
     fn of(&self, n: u32) -> f64 {
@@ -86,7 +86,7 @@ impl Powers {
 
 /// How much of a result can be quoted: by its size, and, apart, by what its file is.
 pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
-    let size = (f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0).powf(BY_SIZE);
+    let size = libm::pow(f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0, BY_SIZE);
     let Some(view) = deed.views.first() else { return (size, 1.0) };
     let ending = view.path.rsplit_once('.').map_or("", |(_, ending)| ending);
     let document = if DOCUMENTS.contains(&ending) { DOCUMENT } else { 1.0 };
