@@ -48,7 +48,7 @@ fn filter(text: &str) -> Result<(), Fault> {
     for directive in text.split(',').map(str::trim) {
         let word = directive.rsplit('=').next().unwrap_or(directive);
         if !word.contains('[') && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) {
-            return Err(Fault::Unexpected(nearest(word, LEVELS.iter().copied()).map(did_you_mean)));
+            return Err(Fault::Unexpected(nearest(word, LEVELS).map(did_you_mean)));
         }
     }
     text.parse::<Targets>().map(drop).map_err(|_| Fault::UNEXPECTED)

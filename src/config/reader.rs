@@ -111,7 +111,7 @@ impl Stray {
             };
         }
         let elsewhere = known.iter().find(|path| path.rsplit('.').next() == Some(&self.key));
-        let hint = match (nearest(&self.key, self.siblings.iter().copied()), elsewhere) {
+        let hint = match (nearest(&self.key, &self.siblings), elsewhere) {
             (Some(sibling), _) => Some(did_you_mean(sibling)),
             (None, Some(path)) => Some(did_you_mean(path)),
             (None, None) => None,

@@ -2,6 +2,8 @@
 //!
 //! Every method asks for one key, checks its value, records what is wrong and returns something usable, so
 //! that reading never stops at the first mistake. Keys that nobody asked for are reported when a section ends.
+//!
+//! What is done for key after key is never inlined: that would be hundreds of copies, which stay in memory.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -36,6 +38,7 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// The value of a key that need not be there.
+    #[inline(never)]
     pub(super) fn optional<T: FromValue>(&mut self, key: &'static str) -> Option<T> {
         self.parse(key, T::expected, |value, _| T::from_value(value))
     }
@@ -48,6 +51,7 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// The value of a key, held to a range; out of range counts as a problem and gives the default.
+    #[inline(never)]
     pub(super) fn within<T: Ranged>(&mut self, key: &'static str, range: RangeInclusive<T>, default: T) -> T {
         let Some(value) = self.optional::<T>(key) else { return default };
         if range.contains(&value) {
@@ -59,6 +63,7 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// The items of a list; each item that is wrong is a problem of its own.
+    #[inline(never)]
     pub(super) fn list<T: FromValue>(&mut self, key: &'static str) -> Option<Vec<T>> {
         self.ask(key);
         let (at, value) = self.find(key)?;
@@ -95,11 +100,16 @@ impl<'r, 't> Section<'r, 't> {
         match parse(value.get_ref(), self.reader.environment) {
             Ok(value) => Some(value),
             Err(fault) => {
-                let (message, hint) = fault.words(&expected(), value.get_ref());
-                self.problem(key, message, hint);
+                self.refuse(key, fault, &expected(), value.get_ref());
                 None
             }
         }
+    }
+
+    #[inline(never)]
+    fn refuse(&mut self, key: &'static str, fault: Fault, expected: &str, value: &DeValue<'_>) {
+        let (message, hint) = fault.words(expected, value);
+        self.problem(key, message, hint);
     }
 
     /// The table of a key; `read` runs whether it is there or not.
@@ -175,9 +185,14 @@ impl<'r, 't> Section<'r, 't> {
 
     /// Reports something about a key: a rule that one value alone cannot break.
     pub(super) fn problem(&mut self, key: &'static str, message: impl Into<String>, hint: Option<String>) {
+        self.report(key, message.into(), hint);
+    }
+
+    #[inline(never)]
+    fn report(&mut self, key: &'static str, message: String, hint: Option<String>) {
         let line = self.find(key).map_or(self.line, |(line, _)| Some(line));
         let path = self.path.key(key).shown;
-        self.reader.report(path, line, message.into(), hint);
+        self.reader.report(path, line, message, hint);
     }
 
     /// Reports something about the section as a whole.
@@ -206,6 +221,7 @@ impl<'r, 't> Section<'r, 't> {
         self.reader.environment
     }
 
+    #[inline(never)]
     fn ask(&mut self, key: &'static str) {
         self.reader.know(self.path.key(key).pattern);
         self.group(key);
@@ -218,6 +234,7 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// The line of a key and its value.
+    #[inline(never)]
     fn find(&self, key: &str) -> Option<(usize, &'t Spanned<DeValue<'t>>)> {
         let (name, value) = self.table?.get_key_value(key)?;
         Some((self.reader.document.line(name.span().start), value))
@@ -234,11 +251,17 @@ impl<'r, 't> Section<'r, 't> {
 
     fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
+        self.end();
+        value
+    }
+
+    /// Reports the keys that nobody asked for.
+    #[inline(never)]
+    fn end(self) {
         for key in self.table.into_iter().flat_map(DeTable::keys) {
             if !self.asked.iter().any(|asked| asked == key.get_ref()) {
                 self.reader.stray(self.path.key(key.get_ref()), key, &self.asked);
             }
         }
-        value
     }
 }

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 /// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
 /// a third of the longer one's length. Of several, the one that begins like it for longest.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let limit = |candidate: &str| (word.chars().count().max(candidate.chars().count()) / 3).max(1);
     candidates
-        .into_iter()
-        .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .iter()
+        .map(|&candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(edits, candidate)| *edits <= limit(candidate))
         .min_by_key(|(edits, candidate)| (*edits, Reverse(shared(word, candidate))))
         .map(|(_, candidate)| candidate)
@@ -66,7 +66,7 @@ mod tests {
             ("äöüß", &["abüß"], None),
         ];
         for (word, candidates, expected) in cases {
-            assert_eq!(nearest(word, candidates.iter().copied()), *expected, "{word}");
+            assert_eq!(nearest(word, candidates), *expected, "{word}");
         }
     }
 

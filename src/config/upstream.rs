@@ -157,7 +157,7 @@ impl Protocol {
 
 impl FromValue for Protocol {
     fn expected() -> Cow<'static, str> {
-        alternatives(Self::all().map(Self::as_str)).into()
+        alternatives(&Self::all().map(Self::as_str).collect::<Vec<_>>()).into()
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {

@@ -107,8 +107,8 @@ pub(super) fn number<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
 }
 
 /// `"a", "b" or "c"`.
-pub(super) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let mut quoted: Vec<String> = words.into_iter().map(|word| format!("{word:?}")).collect();
+pub(super) fn alternatives(words: &[&str]) -> String {
+    let mut quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     let last = quoted.pop().unwrap_or_default();
     if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
 }
@@ -271,7 +271,7 @@ pub(super) fn bad_pattern(pattern: &str, error: &glob::PatternError) -> String {
 
 impl<W: Word> FromValue for W {
     fn expected() -> Cow<'static, str> {
-        alternatives(W::WORDS.iter().map(|(word, _)| *word)).into()
+        alternatives(&words(W::WORDS.iter().copied())).into()
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
@@ -282,12 +282,21 @@ impl<W: Word> FromValue for W {
 /// What stands behind the one of some words that a value is.
 pub(super) fn chosen<T>(
     value: &DeValue<'_>,
-    words: impl Iterator<Item = (&'static str, T)> + Clone,
+    mut choices: impl Iterator<Item = (&'static str, T)> + Clone,
 ) -> Result<T, Fault> {
+    let at = position(value, &words(choices.clone()))?;
+    choices.nth(at).map(|(_, meaning)| meaning).ok_or(Fault::UNEXPECTED)
+}
+
+fn words<T>(choices: impl Iterator<Item = (&'static str, T)>) -> Vec<&'static str> {
+    choices.map(|(word, _)| word).collect()
+}
+
+/// Which of some words a value is.
+fn position(value: &DeValue<'_>, words: &[&str]) -> Result<usize, Fault> {
     let text = text(value)?;
-    let known = words.clone().find(|(word, _)| *word == text).map(|(_, meaning)| meaning);
-    known.ok_or_else(|| match nearest(text, words.clone().map(|(word, _)| word)) {
-        Some(word) if words.count() > 1 => Fault::hint(suggest::did_you_mean(word)),
+    words.iter().position(|word| *word == text).ok_or_else(|| match nearest(text, words) {
+        Some(word) if words.len() > 1 => Fault::hint(suggest::did_you_mean(word)),
         _ => Fault::UNEXPECTED,
     })
 }

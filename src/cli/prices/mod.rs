@@ -213,7 +213,9 @@ impl Market {
         let hint = if !resold.is_empty() {
             let names: Vec<String> = resold.iter().map(|name| format!("`{name}`")).collect();
             format!("what it costs depends on who sells it: {}", names.join(", "))
-        } else if let Some(near) = config::nearest(model, known.iter().map(String::as_str)) {
+        } else if let Some(near) =
+            config::nearest(model, &known.iter().map(String::as_str).collect::<Vec<_>>())
+        {
             config::did_you_mean(near)
         } else {
             "its price can be stated in `[prices.model]` of the configuration".to_owned()
