@@ -371,10 +371,9 @@ impl<'a> Request<'a> {
         let mut batch =
             self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
-        let fresh = outcome.splice.as_ref().filter(|_| outcome.spliced);
-        batch
-            .splices
-            .extend(fresh.and_then(|splice| self.track.lineage.spliced(&self.conversation, place, splice)));
+        if let Some(splice) = outcome.splice.as_ref().filter(|_| outcome.spliced) {
+            self.track.lineage.splice_in(&mut batch, &self.conversation, place, splice);
+        }
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;
         if matches!(done, Err(StoreError::Busy)) {

@@ -193,11 +193,10 @@ impl Known {
 }
 
 impl Decided {
-    /// What is in force for the first so many messages of a history; the splice holds for so many and more.
-    pub(super) fn within(&self, messages: usize, splice_from: usize) -> Self {
+    /// What is in force for the first so many messages of a history, and more than its splice takes.
+    pub(super) fn within(&self, messages: usize) -> Self {
         let within = |applied: &&Applied| (applied.part.message as usize) < messages;
-        let splice = self.splice.clone().filter(|_| splice_from <= messages);
-        Self { applied: self.applied.iter().filter(within).cloned().collect(), splice }
+        Self { applied: self.applied.iter().filter(within).cloned().collect(), splice: self.splice.clone() }
     }
 
     fn decides_more_than(&self, other: &Self) -> bool {

@@ -307,16 +307,28 @@ impl Lineage {
         }
     }
 
-    /// A new splice as it is stored: under exactly what it replaces.
-    pub fn spliced(
+    /// Has a batch store a new splice: under exactly what it replaces. What else its event changes of what was sent before
+    /// holds where the splice does: thoughts that go with it are sent where what it takes is sent.
+    pub fn splice_in(
         &self,
+        batch: &mut Batch,
         conversation: &Conversation,
         place: &Place,
         splice: &Arc<Splice>,
-    ) -> Option<StoredSplice> {
-        let chain = *place.chains.get(splice.end())?;
-        let since = *place.chains.get(place.splice_holds_from(conversation, splice))?;
-        Some(StoredSplice { chain, since, root: place.root, splice: Arc::clone(splice) })
+    ) {
+        let from = place.splice_holds_from(conversation, splice);
+        let (Some(chain), Some(since)) = (place.chains.get(splice.end()), place.chains.get(from)) else {
+            return;
+        };
+        let sent = &place.chains[1..=place.sent];
+        for stored in &mut batch.decisions {
+            let is_event = stored.decision.is_omission() || sent.contains(&stored.chain);
+            if is_event && !place.chains[from..].contains(&stored.since) {
+                stored.since = *since;
+            }
+        }
+        let splice = Arc::clone(splice);
+        batch.splices.push(StoredSplice { chain: *chain, since: *since, root: place.root, splice });
     }
 
     /// Remembers that a request left, with all the decisions and the splice in force.
@@ -338,8 +350,9 @@ impl Lineage {
         let from = splice.as_ref().map_or(0, |splice| place.splice_holds_from(conversation, splice));
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
-        for messages in place.stems() {
-            self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages, from));
+        // What is in force before a splice holds, the store knows.
+        for messages in place.stems().filter(|messages| from <= *messages) {
+            self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }
         self.memory.remember(place.head(), Known { thread, stems, event: place.event }, decided);
     }

@@ -39,7 +39,9 @@ impl Desk {
         if decides || place.relation != Relation::Retry {
             let mut batch = self.lineage.batch(&place, self.root, &applied, fresh.decided.len(), now_ms);
             let splice = fresh.splice.as_ref();
-            batch.splices.extend(splice.and_then(|splice| self.lineage.spliced(request, &place, splice)));
+            if let Some(splice) = splice {
+                self.lineage.splice_in(&mut batch, request, &place, splice);
+            }
             self.try_commit(batch)?;
         } else if let Some(batch) = self.lineage.again(&place, now_ms) {
             self.commit(batch);

@@ -31,7 +31,7 @@ fn splices_take_nothing_from_who_goes_back() {
         let place = desk.place(&session("s"), &body);
         let splice = splice(end, "note");
         let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        batch.splices.extend(desk.lineage.spliced(&body, &place, &splice));
+        desk.lineage.splice_in(&mut batch, &body, &place, &splice);
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
         // Made again, it leaves no more behind.
@@ -54,9 +54,9 @@ fn splices_hold_since_they_were_sent() {
         let request = talk(request);
         let place = desk.place(&session("s"), &request);
         let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        batch
-            .splices
-            .extend(splice.as_ref().and_then(|splice| desk.lineage.spliced(&request, &place, splice)));
+        if let Some(splice) = &splice {
+            desk.lineage.splice_in(&mut batch, &request, &place, splice);
+        }
         desk.commit(batch);
         desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
     };
@@ -86,6 +86,62 @@ fn splices_hold_since_they_were_sent() {
     }
 }
 
+/// What else its event changes of what was sent before holds where a splice does, and so do thoughts that go with it. What
+/// is decided about new results holds wherever these are sent.
+#[test]
+fn what_goes_with_a_splice_holds_where_that_does() {
+    let (whole, before) = (&["2:event", "3:gone", "6:new"][..], &["2:first", "6:new"][..]);
+    for (event, drops, requests) in [
+        (
+            "u c1 r1:long t u:b c2 r2:new a u:c c3 r3",
+            [(4, 5), (7, 8)],
+            &[
+                ("u c1 r1:long t u:b c2 r2:new a u:c c3 r3 c4 r4", whole),
+                ("u c1 r1:long t u:b c2 r2:new a u:c c3 r3", whole),
+                ("u c1 r1:long t u:b c2 r2:new a u:c", whole),
+                ("u c1 r1:long t u:b c2 r2:new a u:other", before),
+                ("u c1 r1:long t u:b c2 r2:new", before),
+                ("u c1 r1:long t u:b", &["2:first"]),
+                ("u c1 r1:long", &["2:first"]),
+            ][..],
+        ),
+        // The newest words of the user are among what it takes, but for the last that a client leaves out again.
+        (
+            "u c1 r1:long t u:b c2 r2:new u:state",
+            [(1, 2), (4, 5)],
+            &[
+                ("u c1 r1:long t u:b c2 r2:new u:state c3 r3", whole),
+                ("u c1 r1:long t u:b c2 r2:new u:state", whole),
+                ("u c1 r1:long t u:b c2 r2:new c3 r3", before),
+                ("u c1 r1:long t u:b c2 r2:new", before),
+            ],
+        ),
+    ] {
+        let desk = Desk::new();
+        let step = talk("u c1 r1:long");
+        desk.send(&session("s"), &step, &[decided(&step, 2, "first")]);
+        let event = talk(event);
+        let place = desk.place(&session("s"), &event);
+        let cleared = decided(&event, 2, "event");
+        let thought =
+            Decision { rules: "reasoning".into(), ..(*decided(&event, 2, "gone").decision).clone() };
+        let thought = Applied { part: PartId { message: 3, part: 0 }, decision: thought.into() };
+        let applied: Arc<[Applied]> = [cleared, thought, decided(&event, 6, "new")].into();
+        let splice = Arc::new(Splice { drops: drops.into(), ..(*splice(5, "note")).clone() });
+        let mut batch = desk.lineage.batch(&place, desk.root, &applied, 3, 9);
+        desk.lineage.splice_in(&mut batch, &event, &place, &splice);
+        desk.commit(batch);
+        desk.lineage.sent(&event, &place, applied, Some(splice), 9);
+        for desk in [&desk, &desk.restarted()] {
+            for (request, expected) in requests {
+                let place = desk.place(&session("s"), &talk(request));
+                assert_eq!(texts(&place), *expected, "{request}");
+                assert_eq!(place.splice.is_some(), *expected == whole, "{request}");
+            }
+        }
+    }
+}
+
 /// What a splice took that cannot be read any more is sent again. What was decided about the rest still holds.
 #[test]
 fn a_damaged_splice_costs_no_decision() {
@@ -94,7 +150,7 @@ fn a_damaged_splice_costs_no_decision() {
     let place = desk.place(&session("s"), &request);
     let applied: Arc<[Applied]> = vec![decided(&request, 2, "short")].into();
     let mut batch = desk.lineage.batch(&place, desk.root, &applied, 1, 9);
-    batch.splices.extend(desk.lineage.spliced(&request, &place, &splice(4, "note")));
+    desk.lineage.splice_in(&mut batch, &request, &place, &splice(4, "note"));
     desk.commit(batch);
     let next = || desk.restarted().place(&session("s"), &talk("u c1 r1 a u:b a u:c a u:d"));
     assert!(next().splice.is_some());

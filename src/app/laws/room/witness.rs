@@ -50,6 +50,8 @@ struct Sent {
     wire: Vec<Wired>,
     /// What stood for the messages that did not leave.
     splice: Option<Box<str>>,
+    /// The first message that its event changed, if that has made the splice.
+    spliced: Option<usize>,
     whole: Bytes,
 }
 
@@ -167,7 +169,9 @@ impl Witness {
         };
         let wire = left.iter().enumerate().map(wired).collect();
         let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
-        Sent { said, meant, read, answers, kept, wire, splice, whole: exchange.wire.clone() }
+        let event = exchange.facts.event.as_ref().filter(|_| exchange.facts.spliced);
+        let spliced = event.map(|event| event.first_message as usize);
+        Sent { said, meant, read, answers, kept, wire, splice, spliced, whole: exchange.wire.clone() }
     }
 
     /// A summary stands only where the request says all that it was made of, and for nothing else.
@@ -205,8 +209,19 @@ impl Witness {
             if facts.event.is_some() || !is_whole {
                 let first =
                     facts.event.as_ref().map_or(count, |event| event.first_message as usize).min(count);
+                let undone = earlier.spliced.filter(|_| !is_whole && !holds(earlier, facts));
                 let is_same = |at: &usize| earlier.said[*at] == sent.said[*at];
                 for at in (0..first).filter(is_same).filter(|at| earlier.kept[*at].is_some()) {
+                    if undone.is_some_and(|undone| undone <= at) {
+                        let former = self.former(earlier, sent, at);
+                        prop_assert!(
+                            former.contains(&sent.kept[at]),
+                            "message {} of {} is undone",
+                            at,
+                            first
+                        );
+                        continue;
+                    }
                     prop_assert_eq!(earlier.kept[at], sent.kept[at], "message {} of {}", at, first);
                 }
                 continue;
@@ -219,6 +234,20 @@ impl Witness {
             }
         }
         Ok(())
+    }
+
+    /// How a message may be sent where the event of a request with it does not hold: as it was before, or, as nothing but
+    /// events changes answers, as the client says it; and a result that is new with that request, as that has it.
+    fn former(&self, request: &Sent, sent: &Sent, at: usize) -> Vec<Option<u64>> {
+        let before = self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
+        let shares = |earlier: &&Sent| earlier.read.get(..=at) == sent.read.get(..=at);
+        let mut forms: Vec<Option<u64>> = before.filter(shares).map(|earlier| earlier.kept[at]).collect();
+        if sent.answers[at] {
+            forms.push(Some(sent.said[at]));
+        } else if forms.iter().all(Option::is_none) {
+            forms.push(request.kept[at]);
+        }
+        forms
     }
 
     /// What the provider sees is no longer than it takes, unless all that may go is too little. What was sent before,
@@ -268,6 +297,12 @@ impl Witness {
         );
         Ok(())
     }
+}
+
+/// Whether the splice that a request was sent with was in force when another came.
+fn holds(request: &Sent, facts: &Facts) -> bool {
+    let splice = facts.place.as_ref().and_then(|place| place.splice.as_deref());
+    splice.map(|splice| &*splice.text) == request.splice.as_deref()
 }
 
 /// For each of Gemini's messages, which of the calls before them its results are of: by their ids, else by their places.
