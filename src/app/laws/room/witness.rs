@@ -284,7 +284,7 @@ impl Witness {
         let left = sent.whole.len() as u64;
         // A splice goes on from the one before it, and there is one text: what would be an answer elsewhere is gone with it.
         let goes_on = before.iter().any(|earlier| earlier.splice.is_some());
-        let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on), count);
+        let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on));
         prop_assert!(
             left <= usable + SLACK || least + SLACK > usable,
             "{} bytes of {}, of which {} had to stay, where {} may be: {:?} {:?}",
@@ -341,11 +341,10 @@ impl Wired {
     }
 }
 
-/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one. It may drop
-/// nothing behind the messages that were sent before: a client may have been answered elsewhere, and at length.
-fn least(conversation: &Conversation, splice: Option<&Splice>, sent: usize) -> u64 {
+/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one.
+fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
     let whole = conversation.body.len() as u64;
-    let dropped = cuts(conversation, splice, sent).last().map_or(0, Cut::bytes);
+    let dropped = cuts(conversation, splice, usize::MAX).last().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
     let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);
