@@ -236,16 +236,16 @@ impl Witness {
         Ok(())
     }
 
-    /// How a message may be sent where the event of a request with it does not hold: as it was before, or, as nothing but
-    /// events changes answers, as the client says it; and a result that is new with that request, as that has it.
+    /// How a message may be sent where the event of a request with it does not hold: as it was before. If it was not, it is
+    /// sent as the client says it, for nothing but events changes answers; and a result that is new with that request, as
+    /// that has it.
     fn former(&self, request: &Sent, sent: &Sent, at: usize) -> Vec<Option<u64>> {
         let before = self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
         let shares = |earlier: &&Sent| earlier.read.get(..=at) == sent.read.get(..=at);
-        let mut forms: Vec<Option<u64>> = before.filter(shares).map(|earlier| earlier.kept[at]).collect();
-        if sent.answers[at] {
-            forms.push(Some(sent.said[at]));
-        } else if forms.iter().all(Option::is_none) {
-            forms.push(request.kept[at]);
+        let forms = before.filter(shares).map(|earlier| earlier.kept[at]).filter(Option::is_some);
+        let forms: Vec<Option<u64>> = forms.collect();
+        if forms.is_empty() {
+            return vec![if sent.answers[at] { Some(sent.said[at]) } else { request.kept[at] }];
         }
         forms
     }
