@@ -242,8 +242,8 @@ impl Witness {
     fn former(&self, request: &Sent, sent: &Sent, at: usize) -> Vec<Option<u64>> {
         let before = self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
         let shares = |earlier: &&Sent| earlier.read.get(..=at) == sent.read.get(..=at);
-        let forms = before.filter(shares).map(|earlier| earlier.kept[at]).filter(Option::is_some);
-        let forms: Vec<Option<u64>> = forms.collect();
+        let forms = before.filter(shares).filter_map(|earlier| earlier.kept[at]);
+        let forms: Vec<Option<u64>> = forms.map(Some).collect();
         if forms.is_empty() {
             return vec![if sent.answers[at] { Some(sent.said[at]) } else { request.kept[at] }];
         }
