@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::reasoning::can_go;
 use super::splice::{Layout, Splice, last_text};
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::{self, Plan};
@@ -313,7 +314,8 @@ impl<'c> Walk<'c> {
     }
 
     /// The shortest answer of these messages that is still sent, with its results, if an answer is what is needed. Nothing
-    /// but reasoning is none: where reasoning is bound, that goes.
+    /// but reasoning is none: where reasoning is bound, that goes. One with reasoning that cannot go is the last choice,
+    /// as nothing before it could be changed where that is bound.
     fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
         let message = |at: usize| &self.conversation.messages[at];
         let is_answer = |at: usize| message(at).index.role == Role::Assistant;
@@ -326,7 +328,12 @@ impl<'c> Walk<'c> {
         let units = std::iter::successors(unit(gap.start), |before| unit(before.end));
         let answers = units.filter_map(|mut unit| Some(unit.find(stands)?..unit.end));
         let bytes = |answer: &Range<usize>| answer.clone().map(|at| message(at).span.len()).sum::<usize>();
-        answers.filter(|answer| answer.clone().any(says) && !self.comes_back(answer)).min_by_key(bytes)
+        let is_stuck = |at: usize| {
+            let mut parts = self.conversation.parts_of(at);
+            parts.any(|(id, part)| part.kind == PartKind::Thinking && !can_go(self.conversation, id))
+        };
+        let least = |answer: &Range<usize>| (answer.clone().any(is_stuck), bytes(answer));
+        answers.filter(|answer| answer.clone().any(says) && !self.comes_back(answer)).min_by_key(least)
     }
 
     /// How far what the first of these messages belongs to goes.

@@ -203,7 +203,7 @@ fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
 }
 
 /// Whether reasoning stands in something that it can be taken from, and its message says something without it.
-fn can_go(conversation: &Conversation, id: PartId) -> bool {
+pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
     let says = |(id, part): (PartId, &Part)| match part.kind {
         PartKind::Thinking => false,
         PartKind::Text => conversation.says_something(id, 0),

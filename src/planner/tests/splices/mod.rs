@@ -130,7 +130,7 @@ fn cuts_and_what_is_left() {
         // As little of what was done upon a note as may be.
         ("u s c1 r1 a u x u", 8, &["5 u s aN u x u", "7 u[N] s a u x u"]),
         // Reasoning stays with what it led to.
-        ("u s T c1 r1 c2 c3 r2 r3 u x u", 12, &["9 u s aN u x u", "11 u[N] s T c r u x u"]),
+        ("u s T c1 r1 T c2 c3 r2 r3 u x u", 13, &["10 u s aN u x u", "12 u[N] s T c r u x u"]),
         ("u s T u c1 r1 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
@@ -188,6 +188,38 @@ fn nothing_comes_back() {
         let next = next.unwrap_or_else(|| panic!("{short}"));
         assert!((0..first.end()).all(|at| next.drops(at) || !first.drops(at)), "{next:?}");
         assert_eq!(shown(&conversation, &Plan { ops: next.operations() }), expected, "{short}");
+    }
+}
+
+/// Of the answers upon a note of the system's, one stays whose reasoning can be taken out, though it is longer: nothing
+/// before the other could be changed where reasoning is bound.
+#[test]
+fn an_answer_stays_that_binds_nothing() {
+    let user = r#"{"role":"user","content":"go"}"#;
+    let note = r#"{"role":"system","content":"note"}"#;
+    let unread = r#"{"role":"assistant","content":[{"type":"new"}]}"#;
+    let step = |id: u8, thought: &str| {
+        format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"n","arguments":"{{}}"}}}}]{thought}}},{{"role":"tool","tool_call_id":"{id}","content":"done"}}"#
+        )
+    };
+    let sealed = r#","reasoning_content":"x""#;
+    let open = r#","thinking_blocks":[{"type":"thinking","thinking":"so","signature":"s"}]"#;
+    for (first, second, stays) in [
+        ("", "", vec![2, 3]),
+        (sealed, "", vec![4, 5]),
+        ("", sealed, vec![2, 3]),
+        (sealed, open, vec![4, 5]),
+        (open, sealed, vec![2, 3]),
+        (sealed, sealed, vec![2, 3]),
+    ] {
+        let (first, second) = (step(1, first), step(2, second));
+        let body = format!(r#"{{"messages":[{user},{note},{first},{second},{user},{unread},{user}]}}"#);
+        let chat = protocol::named("openai-chat").unwrap();
+        let conversation = chat.index(&Bytes::from(body), &NoMemo).unwrap();
+        let cut = cuts(&conversation, None, usize::MAX).pop().unwrap();
+        let left: Vec<usize> = (2..6).filter(|at| !cut.takes_all(&[*at])).collect();
+        assert_eq!((cut.end, left), (8, stays), "{first} {second}");
     }
 }
 
