@@ -24,17 +24,17 @@ const DAY_MS: i64 = 86_400_000;
 pub(super) struct Budget {
     settings: Settings,
     store: Arc<dyn Store>,
-    conversations: Recent<String, Arc<Mutex<Purse>>>,
+    conversations: Recent<String, Arc<Mutex<Account>>>,
     today: Today,
 }
 
 /// What was used up on a day.
 #[derive(Default)]
-struct Today(Mutex<Option<(i64, Purse)>>);
+struct Today(Mutex<Option<(i64, Account)>>);
 
 /// What was used up, and what the log says of it already.
 #[derive(Debug, Default)]
-struct Purse {
+struct Account {
     spent: Spent,
     said: Option<Level>,
 }
@@ -84,11 +84,11 @@ impl Budget {
         let (day, own) = (self.settings.day, self.settings.conversation);
         let mut found = Vec::new();
         if day != Limits::default() {
-            let spent = self.with_day(now_ms, |purse| purse.spent);
+            let spent = self.with_day(now_ms, |account| account.spent);
             found.extend(self.judge(spent, day, ["budget.day_usd", "budget.day_tokens"]));
         }
         if own != Limits::default() {
-            let spent = self.with_conversation(conversation, |purse| purse.spent);
+            let spent = self.with_conversation(conversation, |account| account.spent);
             found.extend(self.judge(spent, own, ["budget.conversation_usd", "budget.conversation_tokens"]));
         }
         found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
@@ -103,21 +103,21 @@ impl Budget {
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
         let keys = ["budget.day_usd", "budget.day_tokens"];
-        self.with_day(at_ms, |purse| self.add(purse, more, self.settings.day, keys, "today"));
+        self.with_day(at_ms, |account| self.add(account, more, self.settings.day, keys, "today"));
         if self.settings.conversation != Limits::default() {
             let keys = ["budget.conversation_usd", "budget.conversation_tokens"];
             let limits = self.settings.conversation;
-            self.with_conversation(&record.conversation, |purse| {
-                self.add(purse, more, limits, keys, &record.conversation);
+            self.with_conversation(&record.conversation, |account| {
+                self.add(account, more, limits, keys, &record.conversation);
             });
         }
     }
 
-    fn add(&self, purse: &mut Purse, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
-        purse.spent += more;
-        let reached = self.judge(purse.spent, limits, keys).max_by_key(|reached| reached.level);
-        if let Some(reached) = reached.filter(|reached| purse.said < Some(reached.level)) {
-            purse.said = Some(reached.level);
+    fn add(&self, account: &mut Account, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
+        account.spent += more;
+        let reached = self.judge(account.spent, limits, keys).max_by_key(|reached| reached.level);
+        if let Some(reached) = reached.filter(|reached| account.said < Some(reached.level)) {
+            account.said = Some(reached.level);
             let what = if reached.level == Level::Near { "nearly spent" } else { "spent" };
             tracing::warn!(of, limit = reached.key, used = reached.shown, "a budget is {what}");
         }
@@ -145,39 +145,39 @@ impl Budget {
         })
     }
 
-    fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Purse) -> T) -> T {
+    fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Account) -> T) -> T {
         let day = now_ms.div_euclid(DAY_MS);
         // What is dated later is a clock's that was ahead.
         let read = || self.read(None, day * DAY_MS..(day + 1) * DAY_MS);
         self.today.with(day, read, then)
     }
 
-    fn with_conversation<T>(&self, conversation: &str, then: impl FnOnce(&mut Purse) -> T) -> T {
-        let purse = self.conversations.get(conversation).unwrap_or_else(|| {
+    fn with_conversation<T>(&self, conversation: &str, then: impl FnOnce(&mut Account) -> T) -> T {
+        let account = self.conversations.get(conversation).unwrap_or_else(|| {
             let read = Arc::new(Mutex::new(self.read(Some(conversation), i64::MIN..i64::MAX)));
             self.conversations.get_or_insert(conversation.to_owned(), read)
         });
-        let mut purse = purse.lock().unwrap_or_else(PoisonError::into_inner);
-        then(&mut purse)
+        let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
+        then(&mut account)
     }
 
     /// What the store knows. What it cannot say counts as nothing: a broken store must not stop requests.
-    fn read(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Purse {
+    fn read(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Account {
         let spent = self.store.spent(conversation, within_ms).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was spent cannot be read: counted from now on");
             Spent::default()
         });
-        Purse { spent, said: None }
+        Account { spent, said: None }
     }
 }
 
 impl Today {
     /// Nobody waits while another one reads: who has read first counts. What is booked meanwhile by one who has is in no
     /// store yet, and what is read after that does not count.
-    fn with<T>(&self, day: i64, read: impl Fn() -> Purse, then: impl FnOnce(&mut Purse) -> T) -> T {
+    fn with<T>(&self, day: i64, read: impl Fn() -> Account, then: impl FnOnce(&mut Account) -> T) -> T {
         // A request that began before midnight and ended after it counts towards the new day. A day further back is
         // that of a clock that was set right.
-        let is_it = |(known, _): &(i64, Purse)| *known == day || *known == day + 1;
+        let is_it = |(known, _): &(i64, Account)| *known == day || *known == day + 1;
         let (mut today, mut own) = (self.lock(), None);
         if !today.as_ref().is_some_and(is_it) {
             drop(today);
@@ -190,7 +190,7 @@ impl Today {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(i64, Purse)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(i64, Account)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_day_is_read_while_nobody_waits() {
         let today = Today::default();
-        let tokens = |tokens| Purse { spent: Spent { tokens, ..Spent::default() }, said: None };
+        let tokens = |tokens| Account { spent: Spent { tokens, ..Spent::default() }, said: None };
         let read = |day: i64| {
             today.with(
                 day,
@@ -289,16 +289,16 @@ mod tests {
                     assert!(today.0.try_lock().is_ok(), "held");
                     tokens(day as u64)
                 },
-                |purse| purse.spent.tokens,
+                |account| account.spent.tokens,
             )
         };
         assert_eq!([read(3), read(3), read(2), read(4), read(3), read(1)], [3, 3, 3, 4, 4, 1]);
         // Another one has read it meanwhile, and booked.
         let booked = || {
-            today.with(7, || tokens(20), |purse| purse.spent.tokens += 1);
+            today.with(7, || tokens(20), |account| account.spent.tokens += 1);
             tokens(30)
         };
-        assert_eq!(today.with(7, booked, |purse| purse.spent.tokens), 21);
+        assert_eq!(today.with(7, booked, |account| account.spent.tokens), 21);
     }
 
     /// A new day begins with nothing; what a store has is read once, and what is booked is not read again.
@@ -318,8 +318,8 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(committed).unwrap();
         let budget = Budget::new(settings(usd(1000), usd(1000)), store);
         let spent = |now_ms| {
-            let own = budget.with_conversation("a", |purse| purse.spent);
-            let day = budget.with_day(now_ms, |purse| purse.spent);
+            let own = budget.with_conversation("a", |account| account.spent);
+            let day = budget.with_day(now_ms, |account| account.spent);
             [
                 own.picodollars / DOLLAR,
                 day.picodollars / DOLLAR,

@@ -10,8 +10,10 @@ use std::thread::JoinHandle;
 use http::HeaderMap;
 use tokio::sync::watch;
 
+use super::acceptance::Acceptance;
 use super::books::{Books, Means};
 use super::budget::Budget;
+use super::last_use::LastUse;
 use super::memo::Indexes;
 use super::meter::Meter;
 use super::pages::Pages;
@@ -20,9 +22,7 @@ use super::route::{Routes, Served};
 use super::shadow::Shadow;
 use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
-use super::touched::Touched;
 use super::tuning::{Tuning, Tunings};
-use super::welcome::Welcome;
 use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
@@ -199,11 +199,11 @@ fn core(config: &Config) -> Result<Core, StartError> {
         store,
         outputs,
         checkpoints: Checkpoints::below(&config.state.dir),
-        touched: Touched::new(),
+        last_use: LastUse::new(),
         tunings,
         meter: Meter::new(),
         windows: Windows::new(),
-        welcome: Welcome::new(),
+        acceptance: Acceptance::new(),
         systems: Mutex::default(),
         recover: config.recover,
         recall: Recall::new(config.outputs.recall, config.listen.admin),

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::{Core, clock, metrics, touched};
+use super::{Core, clock, last_use, metrics};
 use crate::admin::{self, Pages};
 use crate::config::Config;
 use crate::lineage;
@@ -98,7 +98,7 @@ impl Ages {
             |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         Batch {
             // The store may know that late that a text was in use.
-            forget_outputs: Some(before(self.outputs + touched::REPORTED_EVERY)),
+            forget_outputs: Some(before(self.outputs + last_use::REPORTED_EVERY)),
             forget_ledger: self.ledger.map(before),
             forget_threads: self.threads.map(before),
             at_ms: now_ms,

@@ -3,17 +3,19 @@
 //! `route` says where a request goes, `rewrite` what is done to it, `follow` what is written down of it.
 //! Nothing else in the crate knows more than one of these sides.
 
-mod asked;
+mod acceptance;
 mod books;
 mod budget;
 mod build;
 mod clock;
+mod context;
+mod enveloped;
 mod follow;
 mod histogram;
 mod housekeeping;
+mod last_use;
 #[cfg(test)]
 mod laws;
-mod letter;
 mod memo;
 mod meter;
 mod metrics;
@@ -31,9 +33,7 @@ mod shadow;
 mod state;
 mod summaries;
 mod tally;
-mod touched;
 mod tuning;
-mod welcome;
 mod windows;
 
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ use crate::conversation::Digest;
 use crate::ledger::when;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
-use crate::protocol::{self, Added, Protocol, Purpose, Refused, Sieve, Wanted};
+use crate::protocol::{self, Added, EventFilter, Protocol, Purpose, Refused, Wanted};
 use crate::server::{
     Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route,
     Unprepared,
@@ -62,11 +62,13 @@ use crate::usage::Catalogue;
 pub use build::{App, StartError, prices, upstream as upstream_of};
 pub use recall::Recall;
 
-use asked::Asked;
+use acceptance::Acceptance;
 use books::{Books, Name};
 use budget::{Budget, Reached};
+use context::RequestContext;
+use enveloped::Enveloped;
 use follow::Attempt;
-use letter::Letter;
+use last_use::LastUse;
 use memo::Indexes;
 use meter::Meter;
 use pages::Pages;
@@ -76,9 +78,7 @@ use shadow::Shadow;
 use state::State;
 use summaries::{Prospect, Summaries};
 use tally::Tally;
-use touched::Touched;
 use tuning::Tunings;
-use welcome::Welcome;
 use windows::Windows;
 
 /// Everything that requests share.
@@ -90,11 +90,11 @@ struct Core {
     store: Arc<dyn Store>,
     outputs: Outputs,
     checkpoints: Checkpoints,
-    touched: Touched,
+    last_use: LastUse,
     tunings: Tunings,
     meter: Meter,
     windows: Windows,
-    welcome: Welcome,
+    acceptance: Acceptance,
     /// What is known of clients' instructions.
     systems: Mutex<Systems>,
     recover: Recover,
@@ -134,17 +134,17 @@ impl Core {
     }
 
     /// The model that a request asks for.
-    fn model(&self, protocol: &'static dyn Protocol, letter: &Letter) -> Option<String> {
-        let read = protocol::read(protocol, &letter.inbound.body, &self.memo).ok();
+    fn model(&self, protocol: &'static dyn Protocol, enveloped: &Enveloped) -> Option<String> {
+        let read = protocol::read(protocol, &enveloped.inbound.body, &self.memo).ok();
         let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
-        named.or_else(|| letter.model(protocol).map(str::to_owned))
+        named.or_else(|| enveloped.model(protocol).map(str::to_owned))
     }
 
     /// A request that nothing is done to but to book it: with others of its kind and day, unless its session is known.
-    fn unchanged(&self, protocol: &dyn Protocol, letter: &Letter) -> Rewritten {
-        let Inbound { head, body, .. } = &letter.inbound;
+    fn unchanged(&self, protocol: &dyn Protocol, enveloped: &Enveloped) -> Rewritten {
+        let Inbound { head, body, .. } = &enveloped.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let named = letter.model(protocol).map(str::to_owned);
+        let named = enveloped.model(protocol).map(str::to_owned);
         let model = named.or_else(|| protocol::model_of_body(body).map(String::from));
         Rewritten::unchanged(&head.headers, model, self.series(kind))
     }
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// A request that is not read, and leaves as it came: with others of its day, unless its session is known.
-    fn unread(&self, headers: &HeaderMap, asked: Asked<'_>, why: String) -> Rewritten {
+    fn unread(&self, headers: &HeaderMap, asked: RequestContext<'_>, why: String) -> Rewritten {
         Rewritten::unread(headers, asked, why, self.series("unread"))
     }
 
@@ -187,19 +187,19 @@ impl Gateway for Sidecar {
         };
         match purpose {
             Purpose::Count => {
-                let letter = Letter::open(protocol, purpose, inbound);
-                let asked = letter.asked(protocol);
-                let head = &letter.inbound.head;
-                let body = self.core.preview(protocol, &head.headers, &letter.inbound.body, asked);
-                Prepared { body: body.map(|body| letter.sealed(body)), ..Prepared::default() }
+                let enveloped = Enveloped::open(protocol, purpose, inbound);
+                let asked = enveloped.asked(protocol);
+                let head = &enveloped.inbound.head;
+                let body = self.core.preview(protocol, &head.headers, &enveloped.inbound.body, asked);
+                Prepared { body: body.map(|body| enveloped.sealed(body)), ..Prepared::default() }
             }
             Purpose::Other => {
-                let letter = Letter::open(protocol, purpose, inbound);
-                let rewritten = self.core.unchanged(protocol, &letter);
-                self.prepared(protocol, &letter, rewritten, Attempt::default())
+                let enveloped = Enveloped::open(protocol, purpose, inbound);
+                let rewritten = self.core.unchanged(protocol, &enveloped);
+                self.prepared(protocol, &enveloped, rewritten, Attempt::default())
             }
             Purpose::Generate | Purpose::Compact => {
-                self.generate(protocol, Letter::open(protocol, purpose, inbound), until).await
+                self.generate(protocol, Enveloped::open(protocol, purpose, inbound), until).await
             }
         }
     }
@@ -209,14 +209,14 @@ impl Gateway for Sidecar {
         if purpose == Purpose::Count {
             return None;
         }
-        let letter = Letter::open(protocol, purpose, inbound);
+        let enveloped = Enveloped::open(protocol, purpose, inbound);
         let why = match why {
             Unprepared::TimedOut => "it took longer than `limits.rewrite_timeout`",
             Unprepared::Panicked => "a fault of the gateway's own",
         };
-        let headers = &letter.inbound.head.headers;
-        let rewritten = self.core.unread(headers, letter.asked(protocol), why.to_owned());
-        Some(self.followed(protocol, &letter, rewritten))
+        let headers = &enveloped.inbound.head.headers;
+        let rewritten = self.core.unread(headers, enveloped.asked(protocol), why.to_owned());
+        Some(self.followed(protocol, &enveloped, rewritten))
     }
 
     async fn again(
@@ -231,13 +231,13 @@ impl Gateway for Sidecar {
         if !may || attempt > self.core.recover.max_attempts {
             return None;
         }
-        let letter = Letter::open(protocol, purpose, inbound);
+        let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
         let prompt = match refused {
             Refused::Overflow { limit, prompt } => {
-                let model = self.core.model(protocol, &letter);
+                let model = self.core.model(protocol, &enveloped);
                 if let Some(limit) = limit {
-                    self.core.windows.learn(letter.inbound.upstream.name(), model.as_deref(), limit);
+                    self.core.windows.learn(enveloped.inbound.upstream.name(), model.as_deref(), limit);
                 }
                 prompt
             }
@@ -245,7 +245,7 @@ impl Gateway for Sidecar {
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recovered(protocol, letter, Overflow { prompt }, attempt, until).await
+        self.recovered(protocol, enveloped, Overflow { prompt }, attempt, until).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
@@ -290,52 +290,57 @@ impl Sidecar {
         protocol::add(protocol, rewritten.leaving(body), &wanted)
     }
 
-    async fn generate(&self, protocol: &'static dyn Protocol, letter: Letter, until: Deadline) -> Prepared {
-        let rewritten = self.rewrite(protocol, &letter, None, until.clone()).await;
+    async fn generate(
+        &self,
+        protocol: &'static dyn Protocol,
+        enveloped: Enveloped,
+        until: Deadline,
+    ) -> Prepared {
+        let rewritten = self.rewrite(protocol, &enveloped, None, until.clone()).await;
         if until.has_left() {
             // Nobody takes it: it is not to be booked as sent.
             return Prepared::untouched();
         }
-        self.prepared(protocol, &letter, rewritten, Attempt::default())
+        self.prepared(protocol, &enveloped, rewritten, Attempt::default())
     }
 
     /// The request once more, if room can be made in it.
     async fn recovered(
         &self,
         protocol: &'static dyn Protocol,
-        letter: Letter,
+        enveloped: Enveloped,
         overflow: Overflow,
         attempt: Attempt,
         until: Deadline,
     ) -> Option<Prepared> {
-        let rewritten = self.rewrite(protocol, &letter, Some(overflow), until).await;
+        let rewritten = self.rewrite(protocol, &enveloped, Some(overflow), until).await;
         if !rewritten.has_room {
             return None;
         }
         tracing::info!(attempt.before, "the prompt was too long: it is shortened and sent again");
-        Some(self.prepared(protocol, &letter, rewritten, attempt))
+        Some(self.prepared(protocol, &enveloped, rewritten, attempt))
     }
 
     async fn rewrite(
         &self,
         protocol: &'static dyn Protocol,
-        letter: &Letter,
+        enveloped: &Enveloped,
         overflow: Option<Overflow>,
         until: Deadline,
     ) -> Rewritten {
-        let asked = Asked { overflow, until: Some(&until), ..letter.asked(protocol) };
-        self.core.rewrite(protocol, &letter.inbound.head.headers, &letter.inbound.body, asked).await
+        let asked = RequestContext { overflow, until: Some(&until), ..enveloped.asked(protocol) };
+        self.core.rewrite(protocol, &enveloped.inbound.head.headers, &enveloped.inbound.body, asked).await
     }
 
     fn prepared(
         &self,
         protocol: &'static dyn Protocol,
-        letter: &Letter,
+        enveloped: &Enveloped,
         mut rewritten: Rewritten,
         attempt: Attempt,
     ) -> Prepared {
-        let overhead = letter.overhead();
-        let Inbound { head, body, upstream, received_at } = &letter.inbound;
+        let overhead = enveloped.overhead();
+        let Inbound { head, body, upstream, received_at } = &enveloped.inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
@@ -343,7 +348,8 @@ impl Sidecar {
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
         let refusal = spent.or_else(|| rewritten.fault.take());
         let added = self.added(protocol, upstream, &rewritten, body);
-        let filter = added.asks_for_usage.then(|| Box::new(Sifted(Sieve::new(protocol))) as Box<dyn Filter>);
+        let filter =
+            added.asks_for_usage.then(|| Box::new(Sifted(EventFilter::new(protocol))) as Box<dyn Filter>);
         rewritten.body = added.body.or(rewritten.body);
         let start = follow::Start {
             id,
@@ -356,7 +362,7 @@ impl Sidecar {
             attempt,
             rewritten_to,
         };
-        let job = rewritten.prospect.take().and_then(|prospect| self.job(*prospect, letter)).map(Box::new);
+        let job = rewritten.prospect.take().and_then(|prospect| self.job(*prospect, enveloped)).map(Box::new);
         let slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let exchange = follow::Follow::new(
@@ -368,7 +374,7 @@ impl Sidecar {
             start,
             job,
         );
-        let body = rewritten.body.map(|body| letter.sealed(body));
+        let body = rewritten.body.map(|body| enveloped.sealed(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 }
@@ -378,11 +384,11 @@ impl Sidecar {
     fn followed(
         &self,
         protocol: &'static dyn Protocol,
-        letter: &Letter,
+        enveloped: &Enveloped,
         rewritten: Rewritten,
     ) -> Box<dyn Exchange> {
-        let Inbound { head, body, upstream, received_at } = &letter.inbound;
-        let bytes = (body.len() + letter.overhead()) as u64;
+        let Inbound { head, body, upstream, received_at } = &enveloped.inbound;
+        let bytes = (body.len() + enveloped.overhead()) as u64;
         let start = follow::Start {
             id: clock::new_id(),
             head: Arc::clone(head),
@@ -399,24 +405,24 @@ impl Sidecar {
     }
 
     /// What the summariser is to do when this request is answered.
-    fn job(&self, prospect: Prospect, letter: &Letter) -> Option<Job> {
+    fn job(&self, prospect: Prospect, enveloped: &Enveloped) -> Option<Job> {
         let summaries = self.core.summaries.as_ref()?;
-        let head = &letter.inbound.head;
+        let head = &enveloped.inbound.head;
         let like = match self.core.routes.route(head) {
             // An envelope is what one program alone sends, with a login of its own.
-            Route::Read(target) if letter.envelope.is_none() => {
+            Route::Read(target) if enveloped.envelope.is_none() => {
                 Some(target.path_and_query.as_str().to_owned())
             }
             _ => None,
         };
-        let job = summaries.job(prospect, &letter.inbound.upstream, like, &head.headers)?;
+        let job = summaries.job(prospect, &enveloped.inbound.upstream, like, &head.headers)?;
         // Whoever may not use what is added to requests may not have others made with it.
         self.core.pages.refusal(&job.call.upstream, head).is_none().then_some(job)
     }
 }
 
 /// An answer without what was sent only because the gateway asked for it.
-struct Sifted(Sieve);
+struct Sifted(EventFilter);
 
 impl Filter for Sifted {
     fn pass(&mut self, piece: &Bytes) -> Bytes {

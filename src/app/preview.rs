@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Core;
-use super::asked::Asked;
+use super::context::RequestContext;
 use super::rewrite::Request;
 use crate::protocol::{self, Protocol};
 
@@ -15,7 +15,7 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Option<Bytes> {
         let mut request = Request::read(self, protocol, headers, body, asked).ok()?;
         let place = request.place().ok()?;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::asked::Asked;
 use super::books::Reading;
+use super::context::RequestContext;
 use super::rewritten::{Facts, InForce, Rewritten};
 use super::shadow::Track;
 use super::state::State;
@@ -42,7 +42,7 @@ pub(super) struct Request<'a> {
     /// What stands for the sender's credential.
     principal: Digest,
     caller: Caller,
-    pub(super) asked: Asked<'a>,
+    pub(super) asked: RequestContext<'a>,
     /// What its model is, and costs.
     priced: Option<Priced>,
     compaction: Option<Compaction>,
@@ -62,7 +62,7 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Rewritten {
         let mut request = match Request::read(self, protocol, headers, body, asked) {
             Ok(request) => request,
@@ -112,7 +112,7 @@ impl<'a> Request<'a> {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        asked: Asked<'a>,
+        asked: RequestContext<'a>,
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());

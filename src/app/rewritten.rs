@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::asked::Asked;
 use super::books::{Planned, Reading};
+use super::context::RequestContext;
 use super::state::State;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
@@ -160,7 +160,12 @@ impl Rewritten {
         Leaving::Read(read)
     }
 
-    pub(super) fn unread(headers: &http::HeaderMap, asked: Asked<'_>, why: String, series: String) -> Self {
+    pub(super) fn unread(
+        headers: &http::HeaderMap,
+        asked: RequestContext<'_>,
+        why: String,
+        series: String,
+    ) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
         Self::of(Facts { caller, model, why: Some(why), series: Some(series), ..Facts::default() })
     }

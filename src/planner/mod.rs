@@ -4,16 +4,16 @@
 //! decided here, once; the caller stores the decisions and saves the full texts before anything leaves, or drops
 //! both.
 
+mod action;
 mod anchors;
 mod arguments;
+mod cache_minimum;
 mod cleared;
-mod crowd;
 pub mod cuts;
 pub mod decision;
-mod deed;
 mod event;
-mod least;
 mod level;
+mod message_limit;
 mod newborn;
 mod opening;
 mod reasoning;
@@ -272,7 +272,7 @@ pub fn plan(
         }
     }
     let fresh = outcome.applied.len() - old;
-    let newborn = least::Newborn { conversation, applied: &outcome.applied, fresh, facts };
+    let newborn = cache_minimum::Newborn { conversation, applied: &outcome.applied, fresh, facts };
     if fresh > 0 && newborn.falls_short() {
         outcome.applied.truncate(old);
         outcome.saves.truncate(saves);

@@ -13,11 +13,11 @@ use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::{Entries, Stake, Wager};
 use crate::strategy::window::{Reading, Velocity};
-use crate::strategy::{Deed, History, history};
+use crate::strategy::{Action, History, history};
 
 use super::Ending;
+use super::action;
 use super::decision::{Applied, Decision};
-use super::deed;
 use super::splice::Splice;
 
 /// What is known of a thread up to some message.
@@ -25,7 +25,7 @@ use super::splice::Splice;
 pub struct Standing {
     history: History,
     /// What the calls do.
-    calls: HashMap<PartId, Arc<Deed>>,
+    calls: HashMap<PartId, Arc<Action>>,
     /// Messages that are in it.
     messages: usize,
     /// Messages of the last request that are likely to stand in the next one.
@@ -365,9 +365,9 @@ impl Standing {
     fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) -> Option<PartId> {
         let tool = part.tool.as_deref().unwrap_or_default();
         let arguments = conversation.arguments(id);
-        let deed = Arc::new(deed::of(tool, arguments.as_deref().unwrap_or_default()));
-        let earlier = self.history.call(&deed);
-        self.calls.insert(id, deed);
+        let action = Arc::new(action::of(tool, arguments.as_deref().unwrap_or_default()));
+        let earlier = self.history.call(&action);
+        self.calls.insert(id, action);
         earlier
     }
 
@@ -381,7 +381,7 @@ impl Standing {
         let &Sent { bytes, tokens, is_protected } = sent;
         let call = conversation.call_of(id);
         let known = call.is_some();
-        let deed = call.and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default();
+        let action = call.and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default();
         let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
         let named = tool.unwrap_or_default();
         let clearable = known
@@ -390,10 +390,10 @@ impl Standing {
             && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
         let content = content(part);
-        let weight = clear::weight(bytes, &deed);
+        let weight = clear::weight(bytes, &action);
         let is_error = part.is_error;
         let result =
-            history::Outcome { deed, content, is_error, tokens, clearable, weight, ..Default::default() };
+            history::Outcome { action, content, is_error, tokens, clearable, weight, ..Default::default() };
         self.history.result(id, bytes, result);
     }
 }

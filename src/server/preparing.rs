@@ -19,7 +19,7 @@ use super::encode;
 use super::exchange::{Gateway, Inbound, Prepared, Rejection, Unprepared};
 use super::guard::{guard, guard_future};
 use super::handler::Handler;
-use super::held::Held;
+use super::run_to_end::RunToEnd;
 
 /// Bytes of a body that take milliseconds to read and shorten when they are seen for the first time.
 const LARGE: usize = 1024 * 1024;
@@ -136,11 +136,11 @@ impl<G: Gateway> Handler<G> {
         let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
         let work = guard_future(Arc::clone(&self.stats), work);
         if !is_large {
-            return until.by(Held::new(self, until.clone(), boxed(|| work), prepared)).await;
+            return until.by(RunToEnd::new(self, until.clone(), boxed(|| work), prepared)).await;
         }
         let beside = self.beside.clone();
         let work = boxed(|| async move { beside.work(work).await.flatten() });
-        until.by(Held::new(self, until.clone(), work, prepared)).await
+        until.by(RunToEnd::new(self, until.clone(), work, prepared)).await
     }
 
     async fn compute<T: Send + 'static>(

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
+use super::file_identity::FileIdentity;
 use super::outputs::create_private;
-use super::place::Place;
 use crate::conversation::Digest;
 
 /// Files that are kept open at most.
@@ -28,7 +28,7 @@ const LOOKED_AT: u64 = 64 << 10;
 /// The folder of the logs.
 pub(super) struct Logs {
     dir: PathBuf,
-    open: HashMap<String, (File, Place)>,
+    open: HashMap<String, (File, FileIdentity)>,
 }
 
 impl Logs {
@@ -72,7 +72,7 @@ impl Logs {
 
     /// Logs are removed and rotated while they are written: what was opened goes on only while it has its name.
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
-        if self.open.get(name).is_some_and(|(_, place)| place.is_left()) {
+        if self.open.get(name).is_some_and(|(_, file)| file.is_left()) {
             self.open.remove(name);
         }
         if !self.open.contains_key(name) {
@@ -92,7 +92,7 @@ impl Logs {
             if is_torn(&file)? {
                 file.write_all(b"\n")?;
             }
-            self.open.insert(name.to_owned(), (file, Place::of(&path)?));
+            self.open.insert(name.to_owned(), (file, FileIdentity::of(&path)?));
         }
         self.open.get_mut(name).map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -7,13 +7,13 @@
 
 pub mod bodies;
 mod checkpoints;
+mod file_identity;
 mod idle;
 pub mod ledger;
 pub mod logs;
 mod missing;
 pub mod outputs;
 mod overlay;
-mod place;
 mod promise;
 pub mod queue;
 mod reader;

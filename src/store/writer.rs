@@ -12,11 +12,11 @@ use std::time::Duration;
 use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
+use super::file_identity::FileIdentity;
 use super::idle::forget_texts;
 use super::logs::Logs;
 use super::missing::Missing;
 use super::outputs::Outputs;
-use super::place::Place;
 use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
 use super::row::{Batch, StoredDecision};
@@ -67,7 +67,7 @@ impl Writer {
         queue: usize,
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = queue::queue(queue);
-        let database = Some(Place::of(database)?);
+        let database = Some(FileIdentity::of(database)?);
         let missing = Arc::new(Missing::default());
         let unlogged = Unlogged::of(&connection);
         let desk = Desk {
@@ -116,7 +116,7 @@ impl Drop for Writer {
 struct Desk {
     connection: Connection,
     /// Until it is found to be gone.
-    database: Option<Place>,
+    database: Option<FileIdentity>,
     outputs: Outputs,
     logs: Logs,
     unlogged: Unlogged,

@@ -58,7 +58,7 @@ impl View {
 
 /// What a call does, and to which files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deed {
+pub struct Action {
     /// The kind.
     pub class: Class,
     /// The files it shows.
@@ -89,7 +89,7 @@ pub fn file_name(path: &str) -> &str {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// What its call did.
-    pub deed: Arc<Deed>,
+    pub action: Arc<Action>,
     /// A digest of what it says.
     pub content: u128,
     /// The client says that the tool failed.
@@ -282,20 +282,20 @@ impl History {
     }
 
     /// The model calls a tool. Gives the newest result of the same call, if it was made before.
-    pub fn call(&mut self, deed: &Deed) -> Option<PartId> {
-        if deed.class == Class::Edit
+    pub fn call(&mut self, action: &Action) -> Option<PartId> {
+        if action.class == Class::Edit
             && let Some(now) = self.edits.back_mut()
         {
             *now += 1;
         }
-        let earlier = self.calls.get(&deed.call).copied();
+        let earlier = self.calls.get(&action.call).copied();
         if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
             result.recalled = true;
         }
         let earlier = earlier.map(|at| self.items[at].part);
         let (step, turn) = (self.step, self.turn);
-        for path in deed.mentions.iter().chain(&deed.edits) {
-            let changes = deed.edits.contains(path);
+        for path in action.mentions.iter().chain(&action.edits) {
+            let changes = action.edits.contains(path);
             self.showing(path, |result| {
                 result.references += u32::from(result.named < step);
                 (result.named, result.named_turn) = (step, turn);
@@ -304,7 +304,7 @@ impl History {
                 }
             });
         }
-        for path in &deed.edits {
+        for path in &action.edits {
             let known = self.edited.entry(file_name(path).into()).or_default();
             if !known.iter().any(|other| same_file(other, path)) {
                 known.push(path.clone());
@@ -332,19 +332,19 @@ impl History {
         if let Some((_, earlier)) = earlier.and_then(|at| self.result_mut(at)) {
             earlier.superseded = true;
         }
-        self.calls.insert(result.deed.call, at);
-        result.of_edited |= result.deed.class == Class::Diff && !self.edited.is_empty();
+        self.calls.insert(result.action.call, at);
+        result.of_edited |= result.action.class == Class::Diff && !self.edited.is_empty();
         if !result.is_error {
-            for view in &result.deed.views {
+            for view in &result.action.views {
                 self.showing(&view.path, |earlier| {
-                    let all = &earlier.deed.views;
+                    let all = &earlier.action.views;
                     earlier.superseded |= all.len() == 1 && view.covers(&all[0]);
                 });
                 let changed = self.edited.get(file_name(&view.path));
                 result.of_edited |=
                     changed.is_some_and(|all| all.iter().any(|path| same_file(path, &view.path)));
             }
-            for view in &result.deed.views {
+            for view in &result.action.views {
                 let places = self.views.entry(file_name(&view.path).into()).or_default();
                 if places.last() != Some(&at) {
                     places.push(at);
@@ -362,7 +362,7 @@ impl History {
         let Some(places) = self.views.get(file_name(path)) else { return };
         for &at in places {
             let result = self.items[at].result.as_deref();
-            let shows = |result: &Outcome| result.deed.views.iter().any(|view| same_file(&view.path, path));
+            let shows = |result: &Outcome| result.action.views.iter().any(|view| same_file(&view.path, path));
             if result.is_some_and(shows)
                 && let Some((_, result)) = settled(&mut self.items, &self.passed, at)
             {
@@ -401,10 +401,10 @@ mod tests {
         }
     }
 
-    fn deed(class: Class, path: &str, lines: (u32, u32)) -> Deed {
+    fn action(class: Class, path: &str, lines: (u32, u32)) -> Action {
         let path: Box<str> = path.into();
         let views = vec![View { path: path.clone(), first: lines.0, last: lines.1 }];
-        Deed {
+        Action {
             class,
             views: if class == Class::View { views.into() } else { Box::default() },
             edits: if class == Class::Edit { [path.clone()].into() } else { Box::default() },
@@ -418,14 +418,14 @@ mod tests {
         let mut history = History::default();
         for (at, (class, path, lines)) in calls.iter().enumerate() {
             history.answered();
-            let deed = Arc::new(deed(*class, path, *lines));
-            history.call(&deed);
+            let action = Arc::new(action(*class, path, *lines));
+            history.call(&action);
             let part = PartId { message: at as u32, part: 0 };
-            let result = Outcome { deed, content: at as u128, clearable: true, ..Outcome::default() };
+            let result = Outcome { action, content: at as u128, clearable: true, ..Outcome::default() };
             history.result(part, 100, result);
         }
         let mut out = Vec::new();
-        let shows_code = |result: &Outcome| matches!(result.deed.class, Class::View | Class::Diff);
+        let shows_code = |result: &Outcome| matches!(result.action.class, Class::View | Class::Diff);
         let results = history.items().iter().filter_map(|item| Some((item.step, item.result.as_deref()?)));
         for (step, result) in results.filter(|(_, result)| shows_code(result)) {
             let edited = format!("edited at {}", result.changed);

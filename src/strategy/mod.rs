@@ -19,4 +19,4 @@ pub mod summary;
 pub mod system;
 pub mod window;
 
-pub use history::{Class, Deed, History, Item, View};
+pub use history::{Action, Class, History, Item, View};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::line::{Booked, Reply};
-use super::purse::Purse;
+use super::spend_limit::SpendLimit;
+use super::transport::{Booked, Reply};
 use super::{Called, Job, vendor};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
@@ -32,23 +32,28 @@ impl Calls {
     }
 
     /// It was answered.
-    pub(super) fn answered(&mut self, reply: &Reply, job: &Job, (purse, prices): (&Purse, &Catalogue)) {
+    pub(super) fn answered(
+        &mut self,
+        reply: &Reply,
+        job: &Job,
+        (spend_limit, prices): (&SpendLimit, &Catalogue),
+    ) {
         let Some((took, bytes)) = self.back() else { return };
         let Booked { model, usage, bill, least } = reply.booked(&job.call, prices);
         if let Some(least) = least {
-            purse.spend(least);
+            spend_limit.spend(least);
         }
         let (status, model) = (Some(reply.status), Some(model));
         self.made.push(Called { model, status, lost: None, usage, bill, took, bytes });
     }
 
     /// If one is out, its answer will not come.
-    pub(super) fn lost(&mut self, why: &str, job: &Job, (purse, prices): (&Purse, &Catalogue)) {
+    pub(super) fn lost(&mut self, why: &str, job: &Job, (spend_limit, prices): (&SpendLimit, &Catalogue)) {
         let Some((took, bytes)) = self.back() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
         if let Some(bill) = usage::bill(prices, &usage, &job.call.model, vendor(&job.call)) {
-            purse.spend(bill.total);
+            spend_limit.spend(bill.total);
         }
         let lost = Some(why.to_owned());
         self.made.push(Called { model: None, status: None, lost, usage: None, bill: None, took, bytes });

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::again::{Attempts, Missed};
-use super::line::{Https, Line as _, Lost, Question};
+use super::retry::{Attempts, Missed};
+use super::transport::{Https, Lost, Question, Transport as _};
 use super::{Call, Failure};
 use crate::usage::{Catalogue, Money};
 

@@ -5,12 +5,12 @@
 //! needs to know of a request (its credentials too) lives as long as the job, in memory, and is never stored or
 //! logged. Whether a summary is sent is not decided here.
 
-mod again;
 mod calls;
 pub mod credentials;
 pub mod judge;
-mod line;
-mod purse;
+mod retry;
+mod spend_limit;
+mod transport;
 mod work;
 
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
 use calls::Calls;
-use line::Https;
-use purse::Purse;
+use spend_limit::SpendLimit;
+use transport::Https;
 
 /// The bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -201,7 +201,7 @@ struct Desk {
     limits: Limits,
     prices: Arc<Catalogue>,
     report: Report,
-    purse: Purse,
+    spend_limit: SpendLimit,
     /// The threads that have a job now.
     running: Mutex<HashMap<String, Running>>,
     ready: Recent<String, Arc<Summary>>,
@@ -311,7 +311,7 @@ async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
             // Whatever happens in there, the thread is free for the next job.
             let _free = Free { desk: &desk, thread: job.thread.clone(), _ended: ended };
             let mut work = UnderWay::new(&desk, job);
-            let (books, calls) = ((&desk.purse, &*desk.prices), &mut work.calls);
+            let (books, calls) = ((&desk.spend_limit, &*desk.prices), &mut work.calls);
             let outcome = work::run(&work.job, &*https, &desk.limits, books, &unwanted, calls).await;
             work.end(outcome);
         });
@@ -345,7 +345,7 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let books = (&self.desk.purse, &*self.desk.prices);
+            let books = (&self.desk.spend_limit, &*self.desk.prices);
             self.calls.lost(&Failure::Stopped.to_string(), &self.job, books);
             let done = self.done(Err(Failure::Stopped));
             (self.desk.report)(&done);
@@ -369,7 +369,7 @@ impl Drop for Free<'_> {
 impl Desk {
     fn new(limits: Limits, prices: Arc<Catalogue>, report: Report) -> Self {
         Self {
-            purse: Purse::new(limits.per_hour),
+            spend_limit: SpendLimit::new(limits.per_hour),
             limits,
             prices,
             report,
@@ -389,7 +389,10 @@ impl Desk {
             let rest = self.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_REST);
             since.elapsed() < rest
         });
-        !rests && running.len() < self.limits.jobs && !running.contains_key(thread) && !self.purse.is_empty()
+        !rests
+            && running.len() < self.limits.jobs
+            && !running.contains_key(thread)
+            && !self.spend_limit.is_reached()
     }
 
     fn end(&self, done: &Done) {

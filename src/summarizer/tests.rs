@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::line::{Line, Lost};
+use super::transport::{Lost, Transport};
 use super::*;
 use crate::conversation::NoMemo;
 use crate::protocol;
@@ -53,18 +53,18 @@ impl Script {
     }
 }
 
-fn answered(status: u16, body: String, retry_after: Option<Duration>) -> line::Reply {
-    line::Reply { status, body: body.into(), retry_after }
+fn answered(status: u16, body: String, retry_after: Option<Duration>) -> transport::Reply {
+    transport::Reply { status, body: body.into(), retry_after }
 }
 
-impl Line for Script {
+impl Transport for Script {
     async fn post(
         &self,
         _: &Upstream,
         path: &str,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<line::Reply, Lost> {
+    ) -> Result<transport::Reply, Lost> {
         assert_eq!((path, headers.len()), ("/v1/chat/completions", 1));
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         self.prompts.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
@@ -147,9 +147,9 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (began, purse) = (Instant::now(), Purse::new(limits.per_hour));
+        let (began, spend_limit) = (Instant::now(), SpendLimit::new(limits.per_hour));
         let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-        let (mut calls, books) = (Calls::default(), (&purse, &prices));
+        let (mut calls, books) = (Calls::default(), (&spend_limit, &prices));
         let outcome = work::run(&job, script, limits, books, &script.unwanted, &mut calls).await;
         let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
         (done, began.elapsed().as_secs())
@@ -341,7 +341,7 @@ fn what_is_cut_short_is_reported() {
     runtime.block_on(async {
         let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
         let mut work = UnderWay::new(&desk, job(20, 100_000));
-        let (books, calls) = ((&desk.purse, &*desk.prices), &mut work.calls);
+        let (books, calls) = ((&desk.spend_limit, &*desk.prices), &mut work.calls);
         let run = work::run(&work.job, &script, &desk.limits, books, &script.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::again::{Attempts, Missed};
 use super::calls::Calls;
-use super::line::{Line, Lost, Question};
-use super::purse::Purse;
+use super::retry::{Attempts, Missed};
+use super::spend_limit::SpendLimit;
+use super::transport::{Lost, Question, Transport};
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
 use crate::protocol::{self, Refused};
@@ -27,16 +27,16 @@ const LEAST: usize = 2 << 10;
 const USED: f64 = 0.8;
 
 /// Does a job, within the limits; what it asks is noted in `calls`.
-pub(super) async fn run<L: Line>(
+pub(super) async fn run<T: Transport>(
     job: &Job,
-    line: &L,
+    transport: &T,
     limits: &Limits,
-    books: (&Purse, &Catalogue),
+    books: (&SpendLimit, &Catalogue),
     unwanted: &AtomicBool,
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
-    let mut errand = Errand { job, line, limits, left: limits.calls, books, unwanted, calls, until };
+    let mut errand = Errand { job, transport, limits, left: limits.calls, books, unwanted, calls, until };
     let made = tokio::time::timeout_at(until, errand.make()).await;
     made.unwrap_or_else(|_| {
         calls.lost(&Failure::TimedOut.to_string(), job, books);
@@ -45,19 +45,19 @@ pub(super) async fn run<L: Line>(
 }
 
 /// A job under way.
-struct Errand<'a, L> {
+struct Errand<'a, T> {
     job: &'a Job,
-    line: &'a L,
+    transport: &'a T,
     limits: &'a Limits,
     /// Calls that may still be made.
     left: usize,
-    books: (&'a Purse, &'a Catalogue),
+    books: (&'a SpendLimit, &'a Catalogue),
     unwanted: &'a AtomicBool,
     calls: &'a mut Calls,
     until: Instant,
 }
 
-impl<L: Line> Errand<'_, L> {
+impl<T: Transport> Errand<'_, T> {
     /// Has the memory written, chunk by chunk. What was read is not read again when a chunk turns out to be too long.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
         let (goal, entries) = (self.goal(), self.entries());
@@ -140,7 +140,7 @@ impl<L: Line> Errand<'_, L> {
             if self.unwanted.load(Ordering::Relaxed) {
                 return Err(Missed::Surely(Failure::Unwanted));
             }
-            if self.books.0.is_empty() {
+            if self.books.0.is_reached() {
                 return Err(Missed::Surely(Failure::Spent));
             }
             self.left = self.left.saturating_sub(1);
@@ -159,7 +159,7 @@ impl<L: Line> Errand<'_, L> {
         let call = &self.job.call;
         let Question { path, headers, body } = Question::new(call, text, self.limits.max_output);
         self.calls.sent(body.len() as u64);
-        let posted = self.line.post(&call.upstream, &path, &headers, body).await;
+        let posted = self.transport.post(&call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| self.lost(lost))?;
         self.calls.answered(&reply, self.job, self.books);
         if !reply.is_good() {

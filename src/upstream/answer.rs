@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::line::Line;
+use super::http1::Http1Connection;
+use super::http2::Stream;
 use super::pool::Pool;
-use super::shared::Stream;
 
 /// A body that is being received.
 pub struct AnswerBody<B: Body + 'static> {
@@ -36,9 +36,9 @@ pub enum AnswerError {
 
 enum Source<B: Body + 'static> {
     /// A connection that is driven here.
-    Line { line: Box<Line<B>>, pool: Arc<Pool<B>> },
+    Http1 { connection: Box<Http1Connection<B>>, pool: Arc<Pool<B>> },
     /// One that drives itself; its place on it.
-    Shared(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
+    Http2(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
 }
 
 impl<B> AnswerBody<B>
@@ -46,9 +46,13 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// A body that comes from `line`, which belongs in `pool` if it may be used again.
-    pub(super) fn from_line(body: Incoming, line: Box<Line<B>>, pool: Arc<Pool<B>>) -> Self {
-        let mut answer = Self { body, source: Some(Source::Line { line, pool }) };
+    /// A body that comes from `connection`, which belongs in `pool` if it may be used again.
+    pub(super) fn from_http1(
+        body: Incoming,
+        connection: Box<Http1Connection<B>>,
+        pool: Arc<Pool<B>>,
+    ) -> Self {
+        let mut answer = Self { body, source: Some(Source::Http1 { connection, pool }) };
         if answer.body.is_end_stream() {
             answer.give_back();
         }
@@ -57,23 +61,23 @@ where
 
     /// A body that is `stream` of a shared connection.
     pub(super) fn from_stream(body: Incoming, stream: Stream) -> Self {
-        let source = (!body.is_end_stream()).then_some(Source::Shared(stream));
+        let source = (!body.is_end_stream()).then_some(Source::Http2(stream));
         Self { body, source }
     }
 
     /// Whether the answer was closed in the middle of it. A stream that is reset with `NO_ERROR` looks like one that has
     /// ended: that code says that the rest of the request is not wanted, behind an answer that is whole.
     fn is_unfinished(&self) -> bool {
-        matches!(self.source, Some(Source::Shared(_)))
+        matches!(self.source, Some(Source::Http2(_)))
             && !self.body.is_end_stream()
             && self.body.size_hint().exact() != Some(0)
     }
 
     fn give_back(&mut self) {
-        if let Some(Source::Line { mut line, pool }) = self.source.take()
-            && line.rest()
+        if let Some(Source::Http1 { mut connection, pool }) = self.source.take()
+            && connection.rest()
         {
-            pool.give_back(line);
+            pool.give_back(connection);
         }
     }
 }
@@ -92,8 +96,8 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         let Self { body, source } = &mut *self;
         let frame = match source {
-            Some(Source::Line { line, .. }) => line.poll_frame(body, cx),
-            Some(Source::Shared(_)) | None => Pin::new(body).poll_frame(cx),
+            Some(Source::Http1 { connection, .. }) => connection.poll_frame(body, cx),
+            Some(Source::Http2(_)) | None => Pin::new(body).poll_frame(cx),
         };
         match &frame {
             Poll::Ready(None) if self.is_unfinished() => {

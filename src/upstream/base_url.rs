@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 
-use super::own;
+use super::loop_check;
 
 /// `http://host:port/prefix` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +78,12 @@ impl BaseUrl {
 
     /// Its host, where that is an address or the name of this machine.
     pub(super) fn ip(&self) -> Option<IpAddr> {
-        own::ip(self.domain())
+        loop_check::ip(self.domain())
     }
 
     /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
-        own::leads_to(self.domain(), self.port(), address)
+        loop_check::leads_to(self.domain(), self.port(), address)
     }
 
     /// Whether connections to it are encrypted.

@@ -11,7 +11,7 @@ use http_body::Body;
 use rustix::io::Errno;
 
 use super::answer::AnswerBody;
-use super::pace::{Clock, Paced};
+use super::answer_timeout::{Clock, Paced};
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::Resend;

@@ -14,12 +14,12 @@ use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::hearing::{Cue, Hearing};
-use super::line::Line;
-use super::own;
+use super::http1::Http1Connection;
+use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
+use super::loop_check;
 use super::proxy::Proxy;
-use super::shared::{CONNECTION_WINDOW, STREAM_WINDOW, Shared};
-use super::way::Way;
+use super::route::Route;
+use super::write_first::{Cue, WriteFirst};
 use super::{SendError, Upstream};
 
 /// Header lines accepted in an answer; hyper's default is 100.
@@ -34,12 +34,12 @@ const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// A byte stream to an upstream, as it was made.
 pub(super) type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// The same, as one request at a time uses it.
-pub(super) type Stream = Hearing<Made>;
+pub(super) type Stream = WriteFirst<Made>;
 
 /// Makes connections to one upstream.
 #[derive(Clone)]
 pub(super) struct Connector {
-    way: Way,
+    route: Route,
     proxy: Option<Proxy>,
     listeners: Arc<[SocketAddr]>,
     timeout: Duration,
@@ -47,8 +47,8 @@ pub(super) struct Connector {
 
 /// A new connection.
 pub(super) enum Connected<B: Body + 'static> {
-    Http1(Box<Line<B>>),
-    Http2(Box<Shared<B>>),
+    Http1(Box<Http1Connection<B>>),
+    Http2(Box<Http2Connection<B>>),
 }
 
 impl Connector {
@@ -60,13 +60,13 @@ impl Connector {
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
         // Shared out among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
-        let (way, proxy) = (Way::to(upstream, tcp)?, upstream.proxy().cloned());
-        Ok(Self { way, proxy, listeners: upstream.settings.listeners.as_slice().into(), timeout })
+        let (route, proxy) = (Route::to(upstream, tcp)?, upstream.proxy().cloned());
+        Ok(Self { route, proxy, listeners: upstream.settings.listeners.as_slice().into(), timeout })
     }
 
     /// Where requests say where they go, for a proxy: the headers that they have for it.
     pub(super) fn forwards(&self) -> Option<&HeaderMap> {
-        self.way.forwards()
+        self.route.forwards()
     }
 
     /// Connects to the scheme and authority of `address`.
@@ -75,7 +75,7 @@ impl Connector {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let stream = tokio::time::timeout(self.timeout, self.way.connect(address))
+        let stream = tokio::time::timeout(self.timeout, self.route.connect(address))
             .await
             .map_err(|_elapsed| SendError::TimedOut)
             .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
@@ -87,7 +87,7 @@ impl Connector {
     /// Whether requests would come in again that are sent there. What is encrypted cannot: nobody would have answered.
     fn comes_round(&self, made: &Made) -> bool {
         let MaybeHttpsStream::Http(tcp) = made else { return false };
-        self.listeners.iter().any(|listener| own::is_at(tcp.inner(), *listener))
+        self.listeners.iter().any(|listener| loop_check::is_at(tcp.inner(), *listener))
     }
 }
 
@@ -104,10 +104,10 @@ where
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
         .ignore_invalid_headers_in_responses(true)
-        .handshake(Hearing::new(stream, cue.clone()))
+        .handshake(WriteFirst::new(stream, cue.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http1(Box::new(Line::new(sender, connection, cue))))
+    Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, cue))))
 }
 
 async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>
@@ -126,7 +126,7 @@ where
         .handshake(stream)
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http2(Box::new(Shared::start(sender, connection, &executor))))
+    Ok(Connected::Http2(Box::new(Http2Connection::start(sender, connection, &executor))))
 }
 
 #[cfg(test)]
@@ -161,23 +161,23 @@ mod tests {
             }
         };
         client.readable().await.unwrap();
-        send(&mut *line(client).await, body).await
+        send(&mut *connected(client).await, body).await
     }
 
-    async fn line(tcp: TcpStream) -> Box<Line<Full<Bytes>>> {
+    async fn connected(tcp: TcpStream) -> Box<Http1Connection<Full<Bytes>>> {
         match http1(MaybeHttpsStream::Http(TokioIo::new(tcp))).await {
-            Ok(Connected::Http1(line)) => line,
+            Ok(Connected::Http1(connection)) => connection,
             _ => panic!("no connection"),
         }
     }
 
-    async fn send(line: &mut Line<Full<Bytes>>, body: &'static [u8]) -> (u16, Bytes) {
+    async fn send(connection: &mut Http1Connection<Full<Bytes>>, body: &'static [u8]) -> (u16, Bytes) {
         let mut request = Request::new(Full::from(body));
         *request.method_mut() = http::Method::POST;
-        let answer = line.send(request).await.unwrap();
+        let answer = connection.send(request).await.unwrap();
         let (head, mut body) = answer.into_parts();
         let mut read = Vec::new();
-        while let Some(frame) = std::future::poll_fn(|cx| line.poll_frame(&mut body, cx)).await {
+        while let Some(frame) = std::future::poll_fn(|cx| connection.poll_frame(&mut body, cx)).await {
             read.extend(frame.unwrap().into_data().unwrap());
         }
         (head.status.as_u16(), read.into())
@@ -201,14 +201,15 @@ mod tests {
         const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         for last in [&b""[..], b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let mut line = line(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap()).await;
+            let mut connection =
+                connected(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap()).await;
             let server = listener.accept().await.unwrap().0.into_std().unwrap();
             std::io::Write::write_all(&mut &server, OK).unwrap();
-            assert_eq!(send(&mut line, b"{}").await, (200, Bytes::from_static(b"ok")));
-            assert!(line.rest() && line.is_open(), "nothing has come of it");
+            assert_eq!(send(&mut connection, b"{}").await, (200, Bytes::from_static(b"ok")));
+            assert!(connection.rest() && connection.is_open(), "nothing has come of it");
             std::io::Write::write_all(&mut &server, last).unwrap();
             server.shutdown(std::net::Shutdown::Write).unwrap();
-            assert!(!(0..1_000_000).all(|_| line.is_open()), "after {}", last.escape_ascii());
+            assert!(!(0..1_000_000).all(|_| connection.is_open()), "after {}", last.escape_ascii());
         }
     }
 }

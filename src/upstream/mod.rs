@@ -4,21 +4,21 @@
 //! settings name.
 
 mod answer;
+mod answer_timeout;
 mod base_url;
 mod client;
 mod connect;
 mod head;
-mod hearing;
-mod line;
-mod own;
-mod pace;
+mod http1;
+mod http2;
+mod loop_check;
 mod pool;
 mod proxy;
 mod resend;
-mod shared;
+mod route;
 mod tls;
 mod tunnel;
-mod way;
+mod write_first;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,9 +29,9 @@ use std::time::Duration;
 use http::HeaderMap;
 
 pub use self::answer::{AnswerBody, AnswerError};
+pub use self::answer_timeout::Paced;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError};
-pub use self::pace::Paced;
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::Resend;
 pub use self::tls::{TlsError, check_ca_file};

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
-use super::line::Line;
+use super::http1::Http1Connection;
+use super::http2::{Http2Connection, Seat};
 use super::resend::{self, Resend};
-use super::shared::{Seat, Shared};
 use super::{SendError, Upstream};
 
 /// HTTP/1 connections kept for later; further ones are closed after use.
@@ -34,17 +34,17 @@ struct Kept<B: Body + 'static> {
     /// HTTP/1 connections. The one used last is at the end.
     idle: Vec<Idle<B>>,
     /// HTTP/2 connections. The first ones carry all requests that they have room for, so that the others fall idle.
-    shared: Vec<Shared<B>>,
+    shared: Vec<Http2Connection<B>>,
 }
 
 struct Idle<B: Body + 'static> {
-    line: Box<Line<B>>,
+    connection: Box<Http1Connection<B>>,
     since: Instant,
 }
 
 /// What a request is sent on.
 enum Carrier<B: Body + 'static> {
-    Line(Box<Line<B>>),
+    Http1(Box<Http1Connection<B>>),
     Seat(Seat<B>),
 }
 
@@ -111,11 +111,11 @@ where
         }
     }
 
-    /// Keeps `line`, which is ready for another request.
-    pub(super) fn give_back(&self, line: Box<Line<B>>) {
+    /// Keeps `connection`, which is ready for another request.
+    pub(super) fn give_back(&self, connection: Box<Http1Connection<B>>) {
         let mut kept = self.kept();
         if kept.idle.len() < MAX_IDLE {
-            kept.idle.push(Idle { line, since: Instant::now() });
+            kept.idle.push(Idle { connection, since: Instant::now() });
         }
     }
 
@@ -123,7 +123,9 @@ where
     pub(super) fn sweep(&self) {
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
-        kept.idle.retain_mut(|idle| idle.since.elapsed() < idle.line.keeps(keep_alive) && idle.line.rest());
+        kept.idle.retain_mut(|idle| {
+            idle.since.elapsed() < idle.connection.keeps(keep_alive) && idle.connection.rest()
+        });
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
@@ -137,14 +139,14 @@ where
         B: Resend,
     {
         match carrier {
-            Carrier::Line(line) => self.send_on_line(line, request, address).await,
+            Carrier::Http1(connection) => self.send_on_http1(connection, request, address).await,
             Carrier::Seat(seat) => Self::send_shared(seat, request, address).await,
         }
     }
 
-    async fn send_on_line(
+    async fn send_on_http1(
         self: &Arc<Self>,
-        mut line: Box<Line<B>>,
+        mut connection: Box<Http1Connection<B>>,
         mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
@@ -154,9 +156,9 @@ where
         } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
-        let response = line.send(*request).await.map_err(Failed::unless_written)?;
-        line.note(response.headers());
-        Ok(response.map(|body| AnswerBody::from_line(body, line, Arc::clone(self))))
+        let response = connection.send(*request).await.map_err(Failed::unless_written)?;
+        connection.note(response.headers());
+        Ok(response.map(|body| AnswerBody::from_http1(body, connection, Arc::clone(self))))
     }
 
     async fn send_shared(
@@ -188,13 +190,13 @@ where
 
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
-        kept.shared.retain(Shared::is_usable);
+        kept.shared.retain(Http2Connection::is_usable);
         if let Some(seat) = kept.shared.iter().find_map(|shared| shared.seat(self.keep_alive)) {
             return Some(Carrier::Seat(seat));
         }
-        while let Some(Idle { mut line, since }) = kept.idle.pop() {
-            if since.elapsed() < line.keeps(self.keep_alive) && line.is_open() {
-                return Some(Carrier::Line(line));
+        while let Some(Idle { mut connection, since }) = kept.idle.pop() {
+            if since.elapsed() < connection.keeps(self.keep_alive) && connection.is_open() {
+                return Some(Carrier::Http1(connection));
             }
         }
         None
@@ -202,7 +204,7 @@ where
 
     async fn connect(&self, address: Uri) -> Result<Carrier<B>, SendError> {
         Ok(match self.connector.clone().connect(address).await? {
-            Connected::Http1(line) => Carrier::Line(line),
+            Connected::Http1(connection) => Carrier::Http1(connection),
             Connected::Http2(shared) => {
                 let seat = shared.take_seat();
                 self.kept().shared.push(*shared);

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Uri};
 
-use super::{BaseUrl, own};
+use super::{BaseUrl, loop_check};
 use crate::url::decoded;
 
 /// The port of a SOCKS proxy that names none.
@@ -98,7 +98,7 @@ impl Proxy {
         let Some(authority) = with_usual_port(self.address.clone()).into_parts().authority else {
             return false;
         };
-        authority.port_u16().is_some_and(|port| own::leads_to(authority.host(), port, address))
+        authority.port_u16().is_some_and(|port| loop_check::leads_to(authority.host(), port, address))
     }
 
     /// Where it is, and how it is spoken to.

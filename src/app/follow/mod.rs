@@ -192,7 +192,7 @@ impl Exchange for Follow {
             }
             Refused::Malformed => Remedy::SendOriginal,
             Refused::Other
-                if malformed || self.core.welcome.doubts(self.upstream.name(), &self.facts, status) =>
+                if malformed || self.core.acceptance.doubts(self.upstream.name(), &self.facts, status) =>
             {
                 Remedy::SendOriginal
             }
@@ -254,9 +254,9 @@ impl Exchange for Follow {
             summaries.begin(*job);
         }
         if status.is_success() && !self.is_refused_whole {
-            self.core.welcome.answered(self.upstream.name(), &self.facts, self.resent);
+            self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
         } else if self.resent {
-            self.core.welcome.acquit(&self.facts);
+            self.core.acceptance.acquit(&self.facts);
         }
         if self.resent
             && status.is_success()

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, StatusCode};
 
 use super::rig::{self, QUIET, Rig, headers, policy, prices};
 use crate::app::Sidecar;
-use crate::app::asked::Asked;
+use crate::app::context::RequestContext;
 use crate::planner::Policy;
 use crate::protocol;
 use crate::server::{Deadline, Gateway, Inbound, Rejection, Remedy, Unprepared};
@@ -58,7 +58,7 @@ fn what_is_late_leaves_as_it_left_before() {
             let body = talk(results);
             let until = Deadline::new(Instant::now(), Duration::from_secs(9));
             assert!(!is_late || !until.leave(), "it is still read");
-            let asked = Asked { until: Some(&until), ..Asked::default() };
+            let asked = RequestContext { until: Some(&until), ..RequestContext::default() };
             let sent = rig.within(async {
                 let sent = core.rewrite(protocol, &headers, &body, asked).await;
                 core.store.commit(Batch::default()).await.unwrap();

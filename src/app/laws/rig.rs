@@ -8,9 +8,11 @@ use http::{HeaderMap, HeaderValue};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::app::asked::Asked;
+use crate::app::acceptance::Acceptance;
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
+use crate::app::context::RequestContext;
+use crate::app::last_use::LastUse;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
 use crate::app::pages::Pages;
@@ -18,9 +20,7 @@ use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
 use crate::app::tally::Tally;
-use crate::app::touched::Touched;
 use crate::app::tuning::{Tuning, Tunings};
-use crate::app::welcome::Welcome;
 use crate::app::windows::Windows;
 use crate::app::{Core, Recall};
 use crate::config::{self, Recover};
@@ -120,11 +120,11 @@ impl Rig {
             store,
             outputs: self.outputs(),
             checkpoints: Checkpoints::below(self.home.path()),
-            touched: Touched::new(),
+            last_use: LastUse::new(),
             tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
-            welcome: Welcome::new(),
+            acceptance: Acceptance::new(),
             systems: std::sync::Mutex::default(),
             recover: Recover::default(),
             recall: Recall::Path,
@@ -176,8 +176,8 @@ impl Rig {
     }
 
     /// What paths say.
-    pub(super) fn asked() -> Asked<'static> {
-        Asked { model: Some("gemini-2.5-pro"), ..Asked::default() }
+    pub(super) fn asked() -> RequestContext<'static> {
+        RequestContext { model: Some("gemini-2.5-pro"), ..RequestContext::default() }
     }
 
     /// Stores something, and waits until it is.

@@ -4,8 +4,8 @@
 
 mod answer;
 mod ask;
-mod asked;
 mod dialect;
+mod include_usage;
 mod index;
 
 use super::prompt::{self, Layout, Prompt};
@@ -76,11 +76,11 @@ impl Protocol for OpenAiChat {
     }
 
     fn ask_for_usage(&self, frame: Frame<'_>) -> Option<Edit> {
-        asked::ask(frame)
+        include_usage::ask(frame)
     }
 
     fn only_states_usage(&self, event: &[u8]) -> bool {
-        asked::only_states_usage(event)
+        include_usage::only_states_usage(event)
     }
 
     fn add_cache_key(&self, frame: Frame<'_>, key: &str) -> Option<Edit> {

@@ -96,7 +96,7 @@ fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) ->
         if of_late || gone(at) || !may_go(item.bytes, result, settings) {
             continue;
         }
-        let (sum, limit) = match result.deed.class {
+        let (sum, limit) = match result.action.class {
             Class::View if settings.protect_together => (&mut others, protect.view_tokens),
             Class::View => (&mut views, protect.view_tokens),
             _ => (&mut others, protect.other_tokens),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::conversation::PartId;
-use crate::strategy::{Deed, View};
+use crate::strategy::{Action, View};
 
 const TOKENS: u32 = BYTES_PER_TOKEN as u32;
 
@@ -42,20 +42,20 @@ fn add(history: &mut History, id: PartId, short: &str) {
     let (name, tokens) = short.split_once('=').unwrap();
     let (kind, number) = name.split_at(1);
     let call = number.parse().unwrap();
-    let deed = match kind {
-        "v" => Deed {
+    let action = match kind {
+        "v" => Action {
             class: Class::View,
             views: [View { path: name.into(), first: 1, last: u32::MAX }].into(),
             mentions: [name.into()].into(),
             call,
-            ..Deed::default()
+            ..Action::default()
         },
-        _ => Deed { class: Class::Run, call, ..Deed::default() },
+        _ => Action { class: Class::Run, call, ..Action::default() },
     };
-    let deed = Arc::new(deed);
-    history.call(&deed);
+    let action = Arc::new(action);
+    history.call(&action);
     let outcome = Outcome {
-        deed,
+        action,
         content: u128::from(call),
         is_error: kind == "e",
         tokens: tokens.parse().unwrap(),
@@ -87,7 +87,7 @@ fn open_in(history: &History, settings: &Settings) -> Vec<u64> {
 }
 
 fn number(history: &History, candidate: &Candidate) -> u64 {
-    history.items()[candidate.item].result.as_ref().unwrap().deed.call
+    history.items()[candidate.item].result.as_ref().unwrap().action.call
 }
 
 fn tokens(history: &History, candidate: &Candidate) -> u32 {
@@ -139,7 +139,7 @@ fn the_walk_goes_on_past_what_is_cleared() {
         let history = history("u r1=30000 a u r2=25000 a u r3=20000 a u a u");
         let items = history.items();
         let gone =
-            |at: usize| items[at].result.as_ref().is_some_and(|result| cleared.contains(&result.deed.call));
+            |at: usize| items[at].result.as_ref().is_some_and(|result| cleared.contains(&result.action.call));
         let open = candidates(&history, &gone, Rates::USUAL, &settings);
         let open: Vec<u64> = open.iter().map(|candidate| number(&history, candidate)).collect();
         assert_eq!(open, expected, "{cleared:?}");

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use super::settings::Settings;
 use super::{BYTES_PER_TOKEN, PLACEHOLDER, may_go};
 use crate::strategy::gate::Rates;
-use crate::strategy::history::{Class, Deed, History, Outcome};
+use crate::strategy::history::{Action, Class, History, Outcome};
 
 /// Quotes a request of a result of a thousand tokens, at its first request.
 const VIEW: f64 = 0.12;
@@ -85,9 +85,9 @@ impl Powers {
 }
 
 /// How much of a result can be quoted: by its size, and, apart, by what its file is.
-pub fn weight(bytes: u32, deed: &Deed) -> (f64, f64) {
+pub fn weight(bytes: u32, action: &Action) -> (f64, f64) {
     let size = libm::pow(f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0, BY_SIZE);
-    let Some(view) = deed.views.first() else { return (size, 1.0) };
+    let Some(view) = action.views.first() else { return (size, 1.0) };
     let ending = view.path.rsplit_once('.').map_or("", |(_, ending)| ending);
     let document = if DOCUMENTS.contains(&ending) { DOCUMENT } else { 1.0 };
     let mut places = view.path.split('/');
@@ -113,7 +113,7 @@ struct Rating {
 
 impl Rating {
     fn of(result: &Outcome) -> Self {
-        let (class, born) = (result.deed.class, result.shown);
+        let (class, born) = (result.action.class, result.shown);
         let (size, file) = result.weight;
         let of_changed = class == Class::View && result.edited && !result.superseded;
         let by_edits = !result.superseded && !of_changed;
@@ -165,7 +165,7 @@ fn again(result: &Outcome) -> f64 {
 }
 
 fn is_part(result: &Outcome) -> bool {
-    result.deed.views.iter().any(super::super::View::is_range)
+    result.action.views.iter().any(super::super::View::is_range)
 }
 
 fn busy(history: &History) -> f64 {
@@ -237,9 +237,16 @@ mod tests {
     /// A result of the request 10, of a thousand tokens.
     fn result(class: Class, views: &[(&str, u32, u32)]) -> Outcome {
         let view = |&(path, first, last): &(&str, u32, u32)| View { path: path.into(), first, last };
-        let deed = Deed { class, views: views.iter().map(view).collect(), ..Deed::default() };
-        let weight = weight(4000, &deed);
-        Outcome { weight, deed: Arc::new(deed), shown: 10, named: 10, clearable: true, ..Outcome::default() }
+        let action = Action { class, views: views.iter().map(view).collect(), ..Action::default() };
+        let weight = weight(4000, &action);
+        Outcome {
+            weight,
+            action: Arc::new(action),
+            shown: 10,
+            named: 10,
+            clearable: true,
+            ..Outcome::default()
+        }
     }
 
     /// From the results that are quoted most to those that are quoted least, thirty requests later.
@@ -307,28 +314,28 @@ mod tests {
         let view = View { path: what.path.into(), first: what.first, last: u32::MAX };
         let shown = (what.class == Class::View).then_some(view);
         let edited = (what.class == Class::Edit).then(|| what.path.into());
-        let deed = Deed {
+        let action = Action {
             class: what.class,
             views: shown.into_iter().collect(),
             edits: edited.into_iter().collect(),
             mentions: [what.path.into()].into(),
             call: u64::from(what.first) << 8 | what.class as u64,
         };
-        let deed = Arc::new(deed);
-        history.call(&deed);
+        let action = Arc::new(action);
+        history.call(&action);
         let part = crate::conversation::PartId { message: at as u32, part: 0 };
         if what.points {
             return history.pointer(part, 50, what.content);
         }
-        let (content, weight) = (what.content, weight(what.bytes, &deed));
-        let result = Outcome { deed, content, weight, clearable: true, ..Outcome::default() };
+        let (content, weight) = (what.content, weight(what.bytes, &action));
+        let result = Outcome { action, content, weight, clearable: true, ..Outcome::default() };
         history.result(part, what.bytes, result);
     }
 
     /// The rate of quotes of a result at a request, spelled out.
     fn rate(result: &Outcome, now: u32, busy: f64) -> f64 {
         let (size, file) = result.weight;
-        let first = match result.deed.class {
+        let first = match result.action.class {
             _ if result.superseded => SUPERSEDED,
             Class::View if result.edited => {
                 let part = match is_part(result) {
@@ -345,9 +352,9 @@ mod tests {
             Class::Search => LISTING * busy,
             _ => REST * busy,
         };
-        let named = result.deed.class == Class::View && !result.superseded;
+        let named = result.action.class == Class::View && !result.superseded;
         let last = if named { result.named.max(result.shown) } else { result.shown };
-        let code = matches!(result.deed.class, Class::View | Class::Diff);
+        let code = matches!(result.action.class, Class::View | Class::Diff);
         let by_age = if code { &AGE } else { &AGE_OF_REST };
         first * size * IDLE.of(1 + now - last) * by_age.of(1 + now - result.shown)
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::settings::{Wants, wants};
 use super::{long_scripts, play};
 use crate::app::Core;
-use crate::app::asked::Asked;
+use crate::app::context::RequestContext;
 use crate::app::laws::client::{Client, Script};
 use crate::app::laws::faulty::Faulty;
 use crate::app::laws::keys;
@@ -79,7 +79,12 @@ impl Patience {
     fn of(&self, protocol: &'static dyn Protocol, headers: &HeaderMap, body: &Bytes, fate: Fate) -> Duration {
         let model = Some("gemini-2.5-pro");
         let send = |overflow| {
-            self.core.rewrite(protocol, headers, body, Asked { model, overflow, ..Asked::default() })
+            self.core.rewrite(
+                protocol,
+                headers,
+                body,
+                RequestContext { model, overflow, ..RequestContext::default() },
+            )
         };
         self.runtime.block_on(async {
             let began = Instant::now();
@@ -208,7 +213,7 @@ fn a_note_waits_for_the_summary_that_is_being_made() {
             });
             let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             let (silence, headers) = (Silence::new(), headers("key", "s"));
-            let asked = Asked::default();
+            let asked = RequestContext::default();
             let summaries = core.summaries.as_ref().expect("they are on");
             let (short, long) = (talk(30), talk(45));
             let (took, sent) = runtime.block_on(async {
@@ -260,7 +265,7 @@ fn what_makes_room_without_a_summary_waits_for_none() {
         });
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let (silence, headers) = (Silence::new(), headers("key", "s"));
-        let asked = Asked::default();
+        let asked = RequestContext::default();
         let summaries = core.summaries.as_ref().expect("they are on");
         let (took, sent) = runtime.block_on(async {
             let first = core.rewrite(protocol, &headers, &working_talk(12, 0, ""), asked).await;

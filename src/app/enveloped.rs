@@ -3,21 +3,21 @@
 
 use bytes::Bytes;
 
-use super::asked::Asked;
+use super::context::RequestContext;
 use crate::protocol::{Envelope, Protocol, Purpose};
 use crate::server::Inbound;
 use crate::strategy::compaction::Compaction;
 use crate::usage::Vendor;
 
 /// A request and what it came in.
-pub(super) struct Letter {
+pub(super) struct Enveloped {
     /// The request; its body is without the envelope.
     pub(super) inbound: Inbound,
     pub(super) purpose: Purpose,
     pub(super) envelope: Option<Envelope>,
 }
 
-impl Letter {
+impl Enveloped {
     /// A request that came alone, or in an envelope: where its path names the model, only a question for its length
     /// may.
     pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
@@ -30,9 +30,9 @@ impl Letter {
     }
 
     /// What its head, its envelope and its destination say.
-    pub(super) fn asked(&self, protocol: &dyn Protocol) -> Asked<'_> {
+    pub(super) fn asked(&self, protocol: &dyn Protocol) -> RequestContext<'_> {
         let upstream = &self.inbound.upstream;
-        Asked {
+        RequestContext {
             vendor: Vendor::of_host(upstream.base_url().domain()),
             model: self.model(protocol),
             upstream: upstream.name(),

@@ -1,7 +1,7 @@
 //! What a script for a shell does. No shell: it is split into commands and words, and the commands are known
 //! by their first words.
 
-use crate::strategy::{Class, Deed, View};
+use crate::strategy::{Action, Class, View};
 
 use super::paths;
 
@@ -34,14 +34,14 @@ const EDITORS: &[&str] = &["tee", "apply_patch", "patch", "mv"];
 const EDIT_OPTIONS: &[&str] = &["--fix", "--write", "-w"];
 
 /// What the script does.
-pub(super) fn deed(script: &str) -> Deed {
+pub(super) fn action(script: &str) -> Action {
     let patched = paths::patched(script);
     if !patched.is_empty() {
-        return Deed {
+        return Action {
             class: Class::Edit,
             mentions: patched.clone().into(),
             edits: patched.into(),
-            ..Deed::default()
+            ..Action::default()
         };
     }
     let mut end = script.len().min(MAX_SCRIPT);
@@ -56,11 +56,11 @@ pub(super) fn deed(script: &str) -> Deed {
     let writes =
         has_document && (line.contains('>') || script.lines().next().is_some_and(|l| l.contains('>')));
     if writes || commands.iter().any(|words| changes_files(words)) {
-        return Deed {
+        return Action {
             class: Class::Edit,
             edits: mentions.clone().into(),
             mentions: mentions.into(),
-            ..Deed::default()
+            ..Action::default()
         };
     }
     let (mut views, mut class) = (Vec::new(), None);
@@ -69,11 +69,11 @@ pub(super) fn deed(script: &str) -> Deed {
         views.extend(shown);
         class = Some(class.map_or(kind, |other| heavier(other, kind)));
     }
-    Deed {
+    Action {
         class: class.unwrap_or(Class::Run),
         views: views.into(),
         mentions: mentions.into(),
-        ..Deed::default()
+        ..Action::default()
     }
 }
 

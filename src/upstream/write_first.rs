@@ -29,7 +29,7 @@ use super::connect::Made;
 use super::head::Head;
 
 /// See the module.
-pub(super) struct Hearing<S> {
+pub(super) struct WriteFirst<S> {
     stream: S,
     /// Writing has failed because the other side has closed.
     is_deaf: bool,
@@ -62,7 +62,7 @@ enum Speech {
     Begun,
 }
 
-impl<S> Hearing<S> {
+impl<S> WriteFirst<S> {
     pub(super) fn new(stream: S, cue: Cue) -> Self {
         Self { stream, is_deaf: false, speech: Speech::Awaited(None), head: Head::default(), cue }
     }
@@ -132,7 +132,7 @@ fn is_readable(socket: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&now)), Ok(1..))
 }
 
-impl<S: Read + Socket + Unpin> Read for Hearing<S> {
+impl<S: Read + Socket + Unpin> Read for WriteFirst<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -156,7 +156,7 @@ impl<S: Read + Socket + Unpin> Read for Hearing<S> {
     }
 }
 
-impl<S: Write + Unpin> Write for Hearing<S> {
+impl<S: Write + Unpin> Write for WriteFirst<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -236,7 +236,7 @@ mod tests {
             (ErrorKind::Other, false),
         ] {
             let cx = &mut Context::from_waker(Waker::noop());
-            let mut stream = Hearing::new(Failing(kind, 0), Cue::default());
+            let mut stream = WriteFirst::new(Failing(kind, 0), Cue::default());
             let mut stream = Pin::new(&mut stream);
             let told = |polled: Poll<Result<usize, Error>>| match polled {
                 Poll::Ready(told) => told.map_err(|error| error.kind()),

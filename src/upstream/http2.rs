@@ -29,7 +29,7 @@ pub(super) const STREAM_WINDOW: u32 = 1 << 20;
 pub(super) const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 
 /// A connection for several requests at a time.
-pub(super) struct Shared<B: Body + 'static> {
+pub(super) struct Http2Connection<B: Body + 'static> {
     sender: SendRequest<B>,
     connection: Arc<dyn Bounded>,
     state: Arc<State>,
@@ -61,7 +61,7 @@ pub(super) struct Seat<B: Body + 'static> {
 /// Counts a stream for as long as it is open.
 pub(super) struct Stream(Arc<State>);
 
-impl<B> Shared<B>
+impl<B> Http2Connection<B>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,

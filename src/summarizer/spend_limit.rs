@@ -11,13 +11,13 @@ use crate::usage::Money;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What was spent in the last hour. What has no known price is not counted: the number of jobs bounds it.
-pub(super) struct Purse {
+pub(super) struct SpendLimit {
     most: Option<Money>,
     spent: Mutex<VecDeque<(Instant, Money)>>,
 }
 
-impl Purse {
-    /// A purse for so much an hour; `None`: for any amount.
+impl SpendLimit {
+    /// A limit of so much an hour; `None`: for any amount.
     pub(super) fn new(most: Option<Money>) -> Self {
         Self { most, spent: Mutex::default() }
     }
@@ -31,7 +31,7 @@ impl Purse {
     }
 
     /// Whether nothing more may be spent now.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn is_reached(&self) -> bool {
         let Some(most) = self.most else { return false };
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         while spent.front().is_some_and(|(at, _)| at.elapsed() >= HOUR) {

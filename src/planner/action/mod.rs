@@ -11,7 +11,7 @@ use std::hash::Hasher as _;
 
 use serde_json::{Map, Value};
 
-use crate::strategy::{Class, Deed, View};
+use crate::strategy::{Action, Class, View};
 
 use names::Kind;
 
@@ -21,7 +21,7 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
 
 /// What the call of `tool` with these arguments does.
-pub(super) fn of(tool: &str, arguments: &str) -> Deed {
+pub(super) fn of(tool: &str, arguments: &str) -> Action {
     let call = digest(tool, arguments);
     let mut end = arguments.len().min(MAX_ARGUMENTS);
     while !arguments.is_char_boundary(end) {
@@ -33,22 +33,22 @@ pub(super) fn of(tool: &str, arguments: &str) -> Deed {
         _ => Map::new(),
     };
     let named: Vec<Box<str>> = paths::named(&map);
-    let deed = match names::kind(tool, &map) {
-        Kind::Shell => shell::deed(&script(&map, text)),
-        Kind::Of(Class::View) => Deed {
+    let action = match names::kind(tool, &map) {
+        Kind::Shell => shell::action(&script(&map, text)),
+        Kind::Of(Class::View) => Action {
             class: Class::View,
             views: named.iter().take(1).map(|path| view(path.clone(), &map)).collect(),
-            ..Deed::default()
+            ..Action::default()
         },
-        Kind::Of(Class::Edit) => Deed {
+        Kind::Of(Class::Edit) => Action {
             class: Class::Edit,
             edits: if named.is_empty() { paths::patched(text) } else { named.clone() }.into(),
-            ..Deed::default()
+            ..Action::default()
         },
-        Kind::Of(class) => Deed { class, ..Deed::default() },
+        Kind::Of(class) => Action { class, ..Action::default() },
     };
-    let mentions = if deed.mentions.is_empty() { named.into() } else { deed.mentions };
-    Deed { mentions, call, ..deed }
+    let mentions = if action.mentions.is_empty() { named.into() } else { action.mentions };
+    Action { mentions, call, ..action }
 }
 
 /// A hash that is the same in every run and on every machine.

@@ -23,7 +23,7 @@ const TRIES: u32 = 2;
 const NEVER: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
 
 /// What models of upstreams have taken so far.
-pub(super) struct Welcome {
+pub(super) struct Acceptance {
     /// By upstream and model.
     by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
@@ -38,7 +38,7 @@ struct Changes {
     refused: Kinds,
 }
 
-impl Welcome {
+impl Acceptance {
     pub(super) fn new() -> Self {
         Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn models_are_learned_however_many_there_were() {
-        let welcome = Welcome::new();
+        let acceptance = Acceptance::new();
         let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
         let facts = |model: usize| Facts {
             state: State::Edited,
@@ -103,9 +103,9 @@ mod tests {
             ..Facts::default()
         };
         for model in 0..=MODELS {
-            welcome.answered("a", &facts(model), false);
+            acceptance.answered("a", &facts(model), false);
         }
-        let takes = |model| !welcome.known("a", &facts(model)).taken.is_empty();
+        let takes = |model| !acceptance.known("a", &facts(model)).taken.is_empty();
         assert_eq!([0, 1, MODELS, MODELS + 1].map(takes), [false, true, true, false]);
     }
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn told(deed: &Deed) -> String {
-    let views = deed.views.iter().map(|view| {
+fn told(action: &Action) -> String {
+    let views = action.views.iter().map(|view| {
         let lines = if view.is_range() { format!(":{}-{}", view.first, view.last) } else { String::new() };
         format!(" {}{lines}", view.path)
     });
-    let edits = deed.edits.iter().map(|path| format!(" !{path}"));
-    format!("{:?}{}", deed.class, views.chain(edits).collect::<String>())
+    let edits = action.edits.iter().map(|path| format!(" !{path}"));
+    format!("{:?}{}", action.class, views.chain(edits).collect::<String>())
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::store::{Batch, Recent};
 pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(3600);
 
 /// A bounded memory of reports.
-pub(super) struct Touched(Recent<String, i64>);
+pub(super) struct LastUse(Recent<String, i64>);
 
-impl Touched {
+impl LastUse {
     pub(super) fn new() -> Self {
         Self(Recent::of_entries(4096))
     }
@@ -34,7 +34,7 @@ impl Request<'_> {
     /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
     /// been removed meanwhile: the client sent the originals with this request.
     pub(super) fn keep_alive(&self, place: &Place, decided: &InForce) {
-        if !self.core.keeps_outputs() || !self.core.touched.is_due(&place.thread.id, self.now_ms) {
+        if !self.core.keeps_outputs() || !self.core.last_use.is_due(&place.thread.id, self.now_ms) {
             return;
         }
         let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
@@ -68,11 +68,11 @@ mod tests {
     #[test]
     fn reports_are_due_each_hour_whatever_becomes_of_the_clock() {
         const MINUTE: i64 = 60_000;
-        let touched = Touched::new();
+        let last_use = LastUse::new();
         for (minutes, expected) in
             [(600, true), (659, false), (660, true), (610, false), (600, true), (601, false)]
         {
-            assert_eq!(touched.is_due("t", minutes * MINUTE), expected, "{minutes}");
+            assert_eq!(last_use.is_due("t", minutes * MINUTE), expected, "{minutes}");
         }
     }
 }

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
-use super::again::Missed;
+use super::retry::Missed;
 use super::{Call, Failure, vendor};
 use crate::protocol::{Ask, Asked, Framing};
 use crate::upstream::{Clients, SendError, Upstream};
@@ -18,7 +18,7 @@ use crate::usage::{self, Bill, Catalogue, Money, Usage};
 const ANSWER: usize = 4 << 20;
 
 /// Something that carries calls to servers.
-pub(super) trait Line: Sync {
+pub(super) trait Transport: Sync {
     /// Posts JSON and reads the answer. An error is one that may pass.
     fn post(
         &self,
@@ -128,7 +128,7 @@ impl Https {
     }
 }
 
-impl Line for Https {
+impl Transport for Https {
     async fn post(
         &self,
         upstream: &Upstream,

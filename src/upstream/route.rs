@@ -19,7 +19,7 @@ type Refusal = <SocksV5<HttpConnector> as Service<Uri>>::Error;
 
 /// The way to one upstream.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Route {
     Direct(HttpsConnector<HttpConnector>),
     /// By a proxy that is told with each request where it goes, and in these headers who asks.
     Forwarded(HttpConnector, Uri, HeaderMap),
@@ -27,7 +27,7 @@ pub(super) enum Way {
     Socks(HttpsConnector<SocksV5<HttpConnector>>),
 }
 
-impl Way {
+impl Route {
     pub(super) fn to(upstream: &Upstream, tcp: HttpConnector) -> Result<Self, TlsError> {
         let Some((address, kind)) = upstream.proxy().map(Proxy::parts) else {
             return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls()?))));

@@ -19,7 +19,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
-use super::hearing::Cue;
+use super::write_first::Cue;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
@@ -27,7 +27,7 @@ static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// A connection, and the means to drive it.
-pub(super) struct Line<B: Body + 'static> {
+pub(super) struct Http1Connection<B: Body + 'static> {
     sender: SendRequest<B>,
     /// `None` once it has ended.
     connection: Option<Connection<Stream, B>>,
@@ -39,7 +39,7 @@ pub(super) struct Line<B: Body + 'static> {
     kept: Option<Duration>,
 }
 
-/// Passes wake-ups on to the task that uses the line, except those that a turn of that task causes itself.
+/// Passes wake-ups on to the task that uses the connection, except those that a turn of that task causes itself.
 #[derive(Default)]
 struct Bell {
     /// A turn is under way.
@@ -49,7 +49,7 @@ struct Bell {
     task: Mutex<Option<Waker>>,
 }
 
-impl<B> Line<B>
+impl<B> Http1Connection<B>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -80,7 +80,7 @@ where
         self.kept.map_or(time, |kept| time.min(kept.saturating_sub(MARGIN)))
     }
 
-    /// The next frame of `body`, which came from this line.
+    /// The next frame of `body`, which came from this connection.
     pub(super) fn poll_frame(
         &mut self,
         body: &mut Incoming,

@@ -9,7 +9,7 @@ use crate::usage::Vendor;
 
 /// What is known of a request beside its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestContext<'a> {
     /// Whose price it is.
     pub(super) vendor: Option<Vendor>,
     /// The model that its path or its envelope names.

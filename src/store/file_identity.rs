@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// A path and the file that it led to.
-pub(super) struct Place {
+pub(super) struct FileIdentity {
     path: PathBuf,
     file: (u64, u64),
 }
 
-impl Place {
+impl FileIdentity {
     /// # Errors
     /// When nothing can be found out about the file.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
@@ -43,16 +43,16 @@ mod tests {
     fn removed_and_replaced_files_are_noticed() {
         let home = tempfile::tempdir().unwrap();
         let (path, other) = (home.path().join("a"), home.path().join("b"));
-        assert!(Place::of(&path).is_err());
+        assert!(FileIdentity::of(&path).is_err());
         fs::write(&path, "1").unwrap();
-        let place = Place::of(&path).unwrap();
+        let file = FileIdentity::of(&path).unwrap();
         fs::write(&path, "2").unwrap();
-        assert!(!place.is_left());
+        assert!(!file.is_left());
         fs::rename(&path, &other).unwrap();
-        assert!(place.is_left());
+        assert!(file.is_left());
         fs::write(&path, "3").unwrap();
-        assert!(place.is_left());
+        assert!(file.is_left());
         fs::rename(&other, &path).unwrap();
-        assert!(!place.is_left());
+        assert!(!file.is_left());
     }
 }

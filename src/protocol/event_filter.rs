@@ -17,7 +17,7 @@ const LONGEST_END: usize = 9;
 
 /// Takes out the events that were only sent because usage was asked for.
 #[derive(Debug)]
-pub struct Sieve {
+pub struct EventFilter {
     protocol: &'static dyn Protocol,
     /// The beginning of an event whose end has not come.
     held: Vec<u8>,
@@ -27,8 +27,8 @@ pub struct Sieve {
     passing: bool,
 }
 
-impl Sieve {
-    /// A sieve for a stream of this dialect.
+impl EventFilter {
+    /// A filter for a stream of this dialect.
     pub fn new(protocol: &'static dyn Protocol) -> Self {
         Self { protocol, held: Vec::new(), searched: 0, passing: false }
     }
@@ -117,15 +117,15 @@ mod tests {
     const SPOKEN: &str = r#"data: {"choices":[{"delta":{"content":"\"usage\":{},\"choices\":[]"}}]}"#;
 
     fn sift(stream: &str, cuts: &[usize]) -> String {
-        let mut sieve = Sieve::new(&OpenAiChat);
+        let mut filter = EventFilter::new(&OpenAiChat);
         let (mut out, mut rest) = (Vec::new(), stream.as_bytes());
         for cut in cuts {
             let (piece, behind) = rest.split_at(cut % (rest.len() + 1));
-            out.extend(sieve.push(piece));
+            out.extend(filter.push(piece));
             rest = behind;
         }
-        out.extend(sieve.push(rest));
-        out.extend(sieve.finish());
+        out.extend(filter.push(rest));
+        out.extend(filter.finish());
         String::from_utf8(out).unwrap()
     }
 
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn what_is_whole_goes_on_at_once_and_the_rest_at_the_end() {
-        let mut sieve = Sieve::new(&OpenAiChat);
+        let mut filter = EventFilter::new(&OpenAiChat);
         let whole = format!("{CHUNK}\n\n");
-        assert_eq!(sieve.push(format!("{whole}data: {{").as_bytes()), whole.as_bytes());
-        assert_eq!(sieve.push(b"\"x\""), b"");
-        assert_eq!(sieve.finish(), b"data: {\"x\"");
+        assert_eq!(filter.push(format!("{whole}data: {{").as_bytes()), whole.as_bytes());
+        assert_eq!(filter.push(b"\"x\""), b"");
+        assert_eq!(filter.finish(), b"data: {\"x\"");
     }
 
     /// Where the empty line is left out, an event ends with the beginning of the next.
@@ -169,9 +169,9 @@ mod tests {
         ] {
             assert_eq!(sift(&stream, &[]), expected, "{stream}");
         }
-        let mut sieve = Sieve::new(&OpenAiChat);
+        let mut filter = EventFilter::new(&OpenAiChat);
         assert_eq!(
-            sieve.push(format!("{CHUNK}\n{USAGE}\ndata: {{").as_bytes()),
+            filter.push(format!("{CHUNK}\n{USAGE}\ndata: {{").as_bytes()),
             format!("{CHUNK}\n").as_bytes()
         );
     }
@@ -183,9 +183,9 @@ mod tests {
             let stream = format!("{large}{USAGE}\n\n{large}{CHUNK}\n\n{USAGE}\n\n");
             assert_eq!(sift(&stream, cuts), format!("{large}{large}{CHUNK}\n\n"), "{cuts:?}");
         }
-        let mut sieve = Sieve::new(&OpenAiChat);
+        let mut filter = EventFilter::new(&OpenAiChat);
         assert!(
-            sieve.push(large.as_bytes()[..MAX_HELD + LONGEST_END].as_ref()).len() > MAX_HELD,
+            filter.push(large.as_bytes()[..MAX_HELD + LONGEST_END].as_ref()).len() > MAX_HELD,
             "it does not wait"
         );
     }

@@ -18,7 +18,7 @@ use super::tap::Tap;
 
 /// Work for a request. Dropped while it holds the request, it goes on by itself, and the exchange that comes of it is told
 /// that the client has gone.
-pub(super) struct Held<'a, G, F, T>
+pub(super) struct RunToEnd<'a, G, F, T>
 where
     F: Future<Output = Option<T>> + Send + 'static,
     T: 'static,
@@ -31,7 +31,7 @@ where
     prepared: fn(T) -> Option<Prepared>,
 }
 
-impl<'a, G, F, T> Held<'a, G, F, T>
+impl<'a, G, F, T> RunToEnd<'a, G, F, T>
 where
     F: Future<Output = Option<T>> + Send + 'static,
     T: 'static,
@@ -46,7 +46,7 @@ where
     }
 }
 
-impl<G, F, T> Future for Held<'_, G, F, T>
+impl<G, F, T> Future for RunToEnd<'_, G, F, T>
 where
     F: Future<Output = Option<T>> + Send + 'static,
     T: 'static,
@@ -63,7 +63,7 @@ where
     }
 }
 
-impl<G, F, T> Drop for Held<'_, G, F, T>
+impl<G, F, T> Drop for RunToEnd<'_, G, F, T>
 where
     F: Future<Output = Option<T>> + Send + 'static,
     T: 'static,
