@@ -265,6 +265,21 @@ fn threads_are_set_aside_with_their_forks_only() {
     assert!(!stranger.place(&session("s"), &talk("u:a c1 r1")).thread.observe);
 }
 
+/// A request that found its thread before that was set aside does not undo it when it leaves.
+#[test]
+fn what_was_under_way_undoes_nothing() {
+    let desk = Desk::new();
+    let first = desk.send(&session("s"), &talk("u:a c1 r1"), &[]);
+    let next = talk("u:a c1 r1 c2 r2");
+    let under_way = desk.place(&session("s"), &next);
+    desk.lineage.set_aside(&first, 7);
+    desk.commit(desk.lineage.batch(&under_way, desk.root, &[], 0, 8));
+    desk.lineage.sent(&next, &under_way, Arc::default(), None, 8);
+    for desk in [&desk, &desk.restarted()] {
+        assert!(desk.place(&session("s"), &talk("u:a c1 r1 c2 r2 c3 r3")).thread.observe);
+    }
+}
+
 /// A request for thoughts that are bound is remembered for its thread, and for what branches from it as far as it shares
 /// that.
 #[test]
