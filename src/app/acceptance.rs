@@ -28,6 +28,8 @@ pub(super) struct Acceptance {
     by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
     refused: Recent<Chain, Option<u32>, Hashed>,
+    /// Upstreams that refuse what is added to requests.
+    bare: Recent<String, ()>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +42,23 @@ struct Changes {
 
 impl Acceptance {
     pub(super) fn new() -> Self {
-        Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
+        Self {
+            by_model: Models::new(),
+            refused: Recent::of_entries(REFUSED),
+            bare: Recent::of_entries(REFUSED),
+        }
+    }
+
+    /// An upstream has answered a request without what is added to it, and not with it. Whether that is news.
+    pub(super) fn refuse_additions(&self, upstream: &str) -> bool {
+        let is_news = self.takes_additions(upstream);
+        self.bare.insert(upstream.to_owned(), ());
+        is_news
+    }
+
+    /// Whether an upstream is taken to accept what is added to requests.
+    pub(super) fn takes_additions(&self, upstream: &str) -> bool {
+        self.bare.get(upstream).is_none()
     }
 
     /// The original of an edited request was refused as well: it was not the editing.

@@ -102,8 +102,10 @@ impl Budget {
         let tokens = record.tokens.map_or(0, |tokens| tokens.prompt().saturating_add(tokens.output));
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
-        let keys = ["budget.day_usd", "budget.day_tokens"];
-        self.with_day(at_ms, |account| self.add(account, more, self.settings.day, keys, "today"));
+        if self.settings.day != Limits::default() {
+            let keys = ["budget.day_usd", "budget.day_tokens"];
+            self.with_day(at_ms, |account| self.add(account, more, self.settings.day, keys, "today"));
+        }
         if self.settings.conversation != Limits::default() {
             let keys = ["budget.conversation_usd", "budget.conversation_tokens"];
             let limits = self.settings.conversation;

@@ -2,6 +2,8 @@
 //!
 //! A question for the length of a prompt knows the same of it as the prompt itself: it is treated the same.
 
+use std::time::{Duration, Instant};
+
 use crate::planner::Overflow;
 use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
@@ -22,4 +24,12 @@ pub(super) struct RequestContext<'a> {
     pub(super) overflow: Option<Overflow>,
     /// When it leaves, whatever has come of it by then; `None`: when it is ready.
     pub(super) until: Option<&'a Deadline>,
+}
+
+impl RequestContext<'_> {
+    /// The time until it leaves, should nothing hold it.
+    pub(super) fn left(&self) -> Duration {
+        let left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
+        self.until.map_or(Duration::MAX, left)
+    }
 }

@@ -29,6 +29,7 @@ mod rewritten;
 mod room;
 mod route;
 mod secrets;
+mod settled;
 mod shadow;
 mod state;
 mod summaries;
@@ -287,7 +288,12 @@ impl Sidecar {
     ) -> Added {
         let key = self.cache_key(upstream, rewritten);
         let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
-        protocol::add(protocol, rewritten.leaving(body), &wanted)
+        let added = protocol::add(protocol, rewritten.leaving(body), &wanted);
+        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name()) {
+            added
+        } else {
+            Added::default()
+        }
     }
 
     async fn generate(
@@ -350,6 +356,7 @@ impl Sidecar {
         let added = self.added(protocol, upstream, &rewritten, body);
         let filter =
             added.asks_for_usage.then(|| Box::new(Sifted(EventFilter::new(protocol))) as Box<dyn Filter>);
+        let adds = added.body.is_some();
         rewritten.body = added.body.or(rewritten.body);
         let start = follow::Start {
             id,
@@ -359,6 +366,7 @@ impl Sidecar {
             budget,
             received: (body.len() + overhead) as u64,
             sent: (rewritten.body.as_ref().map_or(body.len(), Bytes::len) + overhead) as u64,
+            adds,
             attempt,
             rewritten_to,
         };
@@ -397,6 +405,7 @@ impl Sidecar {
             budget: None,
             received: bytes,
             sent: bytes,
+            adds: false,
             attempt: Attempt::default(),
             rewritten_to: body.len() as u64,
         };

@@ -77,6 +77,16 @@ impl Request<'_> {
         let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
         Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
     }
+
+    /// The same where it could be had, but is not stored: a conversation that began without it would go on without it.
+    pub(super) fn unopened(&self, why: Option<&str>) -> Option<Rewritten> {
+        let Some(Ok(_)) = &self.opening else { return None };
+        let why = why.unwrap_or("nothing was to be decided");
+        let message = format!("the checkpoint that `{HEADER}` names could not be put in: {why}; try again");
+        let fault = Fault::gateway(http::StatusCode::SERVICE_UNAVAILABLE, message);
+        let facts = self.facts(None, State::Unchanged, None, InForce::default());
+        Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
+    }
 }
 
 #[cfg(test)]

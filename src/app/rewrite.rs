@@ -4,7 +4,6 @@
 //! exactly the edits that an earlier request of the thread was sent with.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -82,7 +81,7 @@ impl Core {
             Some(_) => Box::pin(request.make_room()).await,
             None => match request.attempt(true).await {
                 // Another gateway on the same store was first: what it decided is there now.
-                Err(StoreError::Raced) => Box::pin(request.attempt(false)).await,
+                Err(StoreError::Raced) => Box::pin(request.attempt_again()).await,
                 done => done,
             },
         };
@@ -206,7 +205,11 @@ impl<'a> Request<'a> {
         let plan = |standing| self.plan_by(place, policy, standing, ready());
         let outcome = plan(self.track.lineage.standing(place));
         match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
-            Some(summaries) if summaries.wait(terms, place, outcome.needs_summary).await => plan(None),
+            Some(summaries)
+                if summaries.wait(terms, place, outcome.needs_summary, self.asked.left()).await =>
+            {
+                plan(None)
+            }
             _ => outcome,
         }
     }
@@ -387,45 +390,14 @@ impl<'a> Request<'a> {
     /// Stores something, or learns in time that it is not stored.
     async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
         let stored = self.track.store.commit(batch);
-        let left = self.asked.until.map(|until| until.at().saturating_duration_since(Instant::now()));
+        let left = self.asked.until.map(|_| self.asked.left());
         match self.core.patience.into_iter().chain(left).min() {
             Some(patience) => stored.within(patience).await,
             None => stored.await,
         }
     }
 
-    /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
-    pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
-        outcome.forget_fresh();
-        let seen = (outcome.level, outcome.recalls);
-        let mut decided = InForce::of_plan(&outcome);
-        self.remember(&place, &decided);
-        if outcome.plan.is_empty() {
-            let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten::of(facts).with(None, seen);
-        }
-        let carried_out = self.carry_out(&outcome).or_else(|error| {
-            // Marks are for money only: what was decided must look as it did in any case.
-            outcome.leave_unmarked();
-            decided.kinds = outcome.plan.kinds();
-            if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
-        });
-        match carried_out {
-            Ok(edited) => {
-                self.keep_alive(&place, &decided);
-                let facts = self.facts(Some(place), State::Edited, why, decided);
-                let body = Some(edited.body.clone());
-                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
-            }
-            Err(error) => {
-                let why = Some(error.to_string());
-                let facts = self.facts(Some(place), State::Unchanged, why, InForce::default());
-                Rewritten::of(facts)
-            }
-        }
-    }
-
-    fn carry_out(&self, outcome: &Outcome) -> Result<Conversation, protocol::Unsafe> {
+    pub(super) fn carry_out(&self, outcome: &Outcome) -> Result<Conversation, protocol::Unsafe> {
         protocol::rewritten(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
@@ -453,11 +425,6 @@ impl<'a> Request<'a> {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let facts = self.facts(Some(place), state, None, decided);
         Rewritten { body, edited, ..Rewritten::of(facts) }
-    }
-
-    fn untouched(&self, why: String) -> Rewritten {
-        let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
-        Rewritten::of(facts)
     }
 
     pub(super) fn facts(

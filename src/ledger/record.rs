@@ -256,7 +256,7 @@ pub struct Bytes {
     pub received: u64,
     /// As it went upstream.
     pub sent: u64,
-    /// Bytes of text that this request would have carried more without the gateway.
+    /// Bytes of text that this request would have carried more without the gateway, if it was answered.
     pub saved: u64,
     /// The same in tokens: an estimate.
     pub saved_tokens_estimate: u64,

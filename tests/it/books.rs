@@ -320,6 +320,29 @@ fn what_is_asked_again_after_a_refusal_is_known() {
     assert_eq!(found, [(529, Value::Null), (529, Value::Null), (200, json!(0))]);
 }
 
+/// Nothing is saved where nothing is answered, however often a client tries.
+#[test]
+fn what_is_refused_is_not_saved() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => (529, json!({"type": "error", "error": {"type": "overloaded_error"}}).to_string()),
+        1 => (429, json!({"type": "error", "error": {"type": "rate_limit_error"}}).to_string()),
+        _ => answer(request),
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request(&[&log("a", 4_000)]);
+    let statuses: Vec<u16> = (0..3).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
+    gateway.stop();
+    let saved = |record: &Value| {
+        let bytes = &record["bytes"];
+        [&bytes["saved"], &bytes["saved_tokens_estimate"]].map(|count| count.as_u64().unwrap() > 0)
+    };
+    let found: Vec<[bool; 2]> = records(home.path()).iter().map(saved).collect();
+    assert_eq!(statuses, [529, 429, 200]);
+    assert_eq!(found, [[false; 2], [false; 2], [true; 2]]);
+}
+
 /// Of a conversation that goes on with another model, that one has nothing yet: what it is spared would have been paid.
 /// After a restart nobody knows which models it was with.
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use plimsoll::store::Checkpoints;
 use plimsoll::strategy::summary::Checkpoint;
@@ -107,6 +108,28 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
     let gateway = Gateway::start(home.path(), &config, &upstream.url());
     assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
     gateway.stop();
+}
+
+/// Where the checkpoint cannot be stored, the conversation does not begin, and does so when it is tried again.
+#[test]
+fn one_that_cannot_be_stored_is_the_gateways_fault() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    save(home.path(), &checkpoint());
+    let gateway = gateway(home.path(), &upstream);
+    let request = body(&[json!({"role": "user", "content": "go on"})]);
+    let other = rusqlite::Connection::open(home.path().join("plimsoll/plimsoll.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (status, answer) = gateway.post("/v1/messages", &HEADERS, &request);
+    other.execute_batch("COMMIT").unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(status == 503 && message.contains("try again (gateway at fault)"), "{status} {message}");
+    assert_eq!(upstream.received().len(), 0);
+    assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
+    gateway.stop();
+    assert!(first_words(&upstream.received()[0].text()).contains("**Goal:** Port ARCH-9920"));
 }
 
 /// Whatever a conversation begins with: it carries the checkpoint, or is refused.

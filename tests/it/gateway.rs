@@ -781,6 +781,43 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
     assert_eq!(of("relation")[..3], [json!("new"), json!("continue"), json!("continue")]);
 }
 
+/// A server that refuses what is added to requests is asked without it from then on, and no thread is left alone for it.
+#[test]
+fn what_is_refused_is_not_added_again() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        let refusal = json!({"error": {"message": "unknown field", "type": "invalid_request_error"}});
+        if received.text().contains("prompt_cache_key") {
+            (400, refusal.to_string())
+        } else {
+            (200, r#"{"id":"c","choices":[]}"#.to_owned())
+        }
+    });
+    let config =
+        format!("{CONFIG}[upstream.openai]\nbase_url = '{}'\ncache_key = 'shared'\n", upstream.url());
+    let gateway = Gateway::configured(home.path(), &config);
+    let hi = json!({"role": "user", "content": "hi"});
+    let first = json!({"messages": [hi]}).to_string();
+    let second = json!({"messages": [hi, {"role": "assistant", "content": "ho"}, hi]}).to_string();
+    for body in [&first, &second] {
+        assert_eq!(gateway.post("/v1/chat/completions", &[], body).0, 200);
+    }
+    gateway.stop();
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!(sent.len(), 3, "with it, without it, and the next without it");
+    assert_eq!(sent[1..], [first.clone(), second]);
+    let records = records(home.path());
+    let of = |at: usize| {
+        (
+            &records[at]["edits"]["original_resent"],
+            &records[at]["edits"]["state"],
+            &records[at]["bytes"]["sent"],
+        )
+    };
+    assert_eq!(of(0), (&json!(true), &json!("unchanged"), &json!(first.len())));
+    assert_eq!((of(1).0, of(1).1), (&json!(false), &json!("unchanged")));
+}
+
 #[test]
 fn requests_have_the_cache_key_that_is_wanted() {
     let hi = json!({"role": "user", "content": "hi"});

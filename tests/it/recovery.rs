@@ -202,6 +202,21 @@ fn clients_never_see_an_overflow() {
         );
         let event = records.iter().find(|one| one["attempt"] == 1).unwrap();
         assert_eq!(event["edits"]["event"]["rung"], "half", "{event}");
+        // Nobody would have been answered who had sent more than fits.
+        let untouched = |one: &Value| {
+            let counts = one["counterfactual"]["tokens"].as_object().into_iter().flatten();
+            let prompt = counts.filter(|(kind, _)| !["output", "reasoning"].contains(&kind.as_str()));
+            prompt.filter_map(|(_, count)| count.as_u64()).sum::<u64>()
+        };
+        assert!(
+            records.iter().all(|one| untouched(one) <= LIMIT as u64 || !dialect.tells),
+            "{}",
+            dialect.path
+        );
+        for one in &records {
+            assert!(one["attempt"] != 1 || one["counterfactual"].is_null(), "{one}");
+            assert!(one["overflow"] != true || one["bytes"]["saved"] == 0, "{one}");
+        }
         let output = event["edits"]["splice"]["output"].as_str().unwrap();
         let path = last.split("full output: ").nth(1).unwrap().split([';', ']']).next().unwrap();
         assert!(

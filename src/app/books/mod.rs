@@ -74,6 +74,8 @@ pub(super) struct Ended {
     pub(super) at_ms: i64,
     pub(super) usage: Option<Usage>,
     pub(super) vendor: Option<Vendor>,
+    /// Tokens that fit into the model's window, if its provider has said so.
+    pub(super) window: Option<u64>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
     /// It was answered before, and the gateway asked again.
@@ -207,7 +209,12 @@ impl Desk {
             if !inbox.take(&mut jobs) {
                 return;
             }
-            jobs.drain(..).for_each(|job| self.work(job));
+            for job in jobs.drain(..) {
+                let worked = catch_unwind(AssertUnwindSafe(|| self.work(job)));
+                if worked.is_err() {
+                    tracing::error!("a request could not be booked: a fault of the gateway's own");
+                }
+            }
         }
     }
 

@@ -213,11 +213,13 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
 }
 
 /// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.
-/// Where even what was sent is, the window is another than the list says.
+/// Where even what was sent is, the window is another than the list says. What was refused in a shorter form is.
 fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
     let model = ended.record.model.as_deref().unwrap_or_default();
-    let window = prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
-    window.is_some_and(|window| (real.context_tokens()..untouched.context_tokens()).contains(&window))
+    let listed = || prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
+    let window = ended.window.or_else(listed);
+    let is_longer = |window| (real.context_tokens()..untouched.context_tokens()).contains(&window);
+    ended.record.attempt > 0 || window.is_some_and(is_longer)
 }
 
 /// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the

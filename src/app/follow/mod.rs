@@ -41,6 +41,8 @@ pub(super) struct Start {
     pub(super) sent: u64,
     /// Bytes that it was rewritten to, without what is added to any form of it.
     pub(super) rewritten_to: u64,
+    /// Something is added to it beside its messages.
+    pub(super) adds: bool,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
     pub(super) attempt: Attempt,
@@ -72,7 +74,10 @@ pub(super) struct Follow {
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
+    /// It was edited and refused, and its original was sent.
     resent: bool,
+    /// It was refused with what is added to it, and sent without that.
+    bare: bool,
     /// So was its original, in the beginning of an answer that began well.
     is_refused_whole: bool,
     /// The provider has refused it because its prompt is too long.
@@ -104,6 +109,7 @@ impl Follow {
             head_at: None,
             body_at: None,
             resent: false,
+            bare: false,
             is_refused_whole: false,
             overflow: false,
         }
@@ -179,6 +185,7 @@ impl Follow {
 impl Exchange for Follow {
     fn sent(&mut self, form: Form) {
         self.resent |= form == Form::Original && self.facts.state == State::Edited;
+        self.bare |= form == Form::Original && self.start.adds;
     }
 
     /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with
@@ -253,10 +260,23 @@ impl Exchange for Follow {
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
             summaries.begin(*job);
         }
-        if status.is_success() && !self.is_refused_whole {
+        // What is refused in an answer that began well was not taken.
+        if status.is_success() && !self.is_refused_whole && !self.overflow {
             self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
         } else if self.resent {
             self.core.acceptance.acquit(&self.facts);
+        }
+        if self.bare
+            && !self.resent
+            && status.is_success()
+            && !self.is_refused_whole
+            && self.core.acceptance.refuse_additions(self.upstream.name())
+        {
+            tracing::warn!(
+                upstream = self.upstream.name(),
+                "what is added to requests was refused, and a request without it was not: nothing is added from now on \
+                 (`cache_key`, `include_usage`)"
+            );
         }
         if self.resent
             && status.is_success()
@@ -297,7 +317,8 @@ impl Exchange for Follow {
         let slot = self.slot.take();
         let (vendor, usage) = (self.vendor, answer.usage);
         let asked_again = self.start.attempt.is_paid;
-        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, slot, asked_again });
+        let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref());
+        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, window, slot, asked_again });
     }
 }
 

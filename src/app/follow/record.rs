@@ -122,13 +122,15 @@ impl Follow {
     }
 
     fn bytes(&self) -> Bytes {
-        let is_sent = self.facts.state == State::Edited && !self.resent;
+        let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
+        let is_sent = self.facts.state == State::Edited && !self.resent && is_answered;
         let saved = if is_sent { self.facts.spared() } else { 0 };
         // What was decided before the gateway began to observe is sent so, and no matter of what would have been.
-        let would_have_saved = self.facts.would.map_or(0, |would| would.spared.saturating_sub(saved));
+        let would = self.facts.would.filter(|_| is_answered);
+        let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
-            sent: if self.resent { self.start.received } else { self.start.sent },
+            sent: if self.resent || self.bare { self.start.received } else { self.start.sent },
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
@@ -172,7 +174,7 @@ impl Follow {
                 made: self.facts.spliced,
                 output: splice.output.clone(),
             }),
-            original_resent: self.resent,
+            original_resent: self.resent || self.bare,
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,
         }

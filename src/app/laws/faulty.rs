@@ -17,6 +17,8 @@ use crate::store::{
 
 /// How many different failures there are.
 pub(super) const FAILURES: u8 = 6;
+/// Those of them that only what is written meets with.
+pub(super) const WRITES: std::ops::RangeInclusive<u8> = 3..=5;
 
 /// A store that fails when it is told to.
 pub(super) struct Faulty {

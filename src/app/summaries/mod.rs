@@ -178,12 +178,12 @@ impl Summaries {
     }
 
     /// Whether there may be a summary now, for a history that has no room left: where there is none without, waits for the
-    /// one that is being made, no longer than is allowed; takes over what another gateway has had made. It must be looked
-    /// up.
-    pub(super) async fn wait(&self, terms: &Terms, place: &Place, is_needed: bool) -> bool {
-        let thread = &place.thread.id;
-        if is_needed && !terms.max_wait.is_zero() && self.summarizer.is_running(thread) {
-            self.summarizer.wait(thread, terms.max_wait).await;
+    /// one that is being made, no longer than is allowed and half of the time that is `left` for the request; takes over
+    /// what another gateway has had made. It must be looked up.
+    pub(super) async fn wait(&self, terms: &Terms, place: &Place, is_needed: bool, left: Duration) -> bool {
+        let (thread, most) = (&place.thread.id, terms.max_wait.min(left / 2));
+        if is_needed && !most.is_zero() && self.summarizer.is_running(thread) {
+            self.summarizer.wait(thread, most).await;
             return true;
         }
         let used = place.splice.as_ref().map_or(0, |splice| splice.end());

@@ -235,7 +235,7 @@ fn what_was_made_elsewhere_is_not_made_again() {
     let due = |summaries: &Summaries| due(summaries, (&conversation, &ours), &terms, "m");
     let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours).is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours, true));
+    let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours, true, Duration::MAX));
     assert!(!ready(&other) && !ready(&full) && !waited(&full), "there is none yet");
     let made = due(&one).and_then(|prospect| prospect.written("what was done")).unwrap();
     runtime

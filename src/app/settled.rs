@@ -1,0 +1,66 @@
+//! What a request is sent as where nothing new is decided about it.
+
+use super::rewrite::Request;
+use super::rewritten::{InForce, Rewritten};
+use super::state::State;
+use crate::lineage::Place;
+use crate::planner::Outcome;
+use crate::store::StoreError;
+
+impl Request<'_> {
+    /// Another gateway on the same store was first, and what it decided is there now. Where others are first again, nothing
+    /// is decided here.
+    pub(super) async fn attempt_again(&self) -> Result<Rewritten, StoreError> {
+        match self.attempt(false).await {
+            Err(StoreError::Raced) => {
+                let place = self.place()?;
+                let outcome = self.plan(&place, false).await;
+                Ok(self.settled(place, outcome, Some(StoreError::Raced.to_string())))
+            }
+            done => done,
+        }
+    }
+
+    /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
+    pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
+        if let Some(refused) = self.unopened(why.as_deref()) {
+            return refused;
+        }
+        outcome.forget_fresh();
+        let seen = (outcome.level, outcome.recalls);
+        let mut decided = InForce::of_plan(&outcome);
+        self.remember(&place, &decided);
+        if outcome.plan.is_empty() {
+            let facts = self.facts(Some(place), State::Unchanged, why, decided);
+            return Rewritten::of(facts).with(None, seen);
+        }
+        let carried_out = self.carry_out(&outcome).or_else(|error| {
+            // Marks are for money only: what was decided must look as it did in any case.
+            outcome.leave_unmarked();
+            decided.kinds = outcome.plan.kinds();
+            if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
+        });
+        match carried_out {
+            Ok(edited) => {
+                self.keep_alive(&place, &decided);
+                let facts = self.facts(Some(place), State::Edited, why, decided);
+                let body = Some(edited.body.clone());
+                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
+            }
+            Err(error) => {
+                let why = Some(error.to_string());
+                let facts = self.facts(Some(place), State::Unchanged, why, InForce::default());
+                Rewritten::of(facts)
+            }
+        }
+    }
+
+    /// The request as it came, where its place is not known.
+    pub(super) fn untouched(&self, why: String) -> Rewritten {
+        if let Some(refused) = self.unopened(Some(&why)) {
+            return refused;
+        }
+        let facts = self.facts(None, State::Unchanged, Some(why), InForce::default());
+        Rewritten::of(facts)
+    }
+}
