@@ -95,11 +95,13 @@ impl<G: Gateway> Handler<G> {
             Route::Forward(target) => {
                 let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
                 // What happens on the way is kept in one place: the futures around it are moved several times.
-                boxed(|| self.forward(&head, &target, outgoing, Tap::none())).await
+                let answer = boxed(|| self.forward(&head, &target, outgoing, Tap::none())).await;
+                answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Read(target) => {
-                let received = Received { head, spelling, body, at: received_at };
-                boxed(|| self.read(received, &target)).await
+                let received = Received { head: Arc::clone(&head), spelling, body, at: received_at };
+                let answer = boxed(|| self.read(received, &target)).await;
+                answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Refuse(fault) => {
                 self.discard(body).await;
@@ -108,7 +110,7 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
-    fn route(&self, head: &Parts) -> Route {
+    pub(super) fn route(&self, head: &Parts) -> Route {
         if headers::asks_for_upgrade(head) {
             let message = "upgrades such as WebSocket are not supported here; use plain HTTP requests";
             return Route::Refuse(Fault::client(StatusCode::UPGRADE_REQUIRED, message));

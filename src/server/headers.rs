@@ -113,14 +113,14 @@ pub(super) fn transfer_coding(headers: &HeaderMap) -> Option<String> {
     tokens(headers, &TRANSFER_ENCODING).find(|token| !is_plain(token)).map(str::to_owned)
 }
 
-/// Whether the client asks to leave HTTP/1.1 on this connection for something that is not HTTP.
+/// Whether the client asks to leave HTTP/1.1 on this connection for WebSocket, and can do nothing else with it.
 ///
-/// Offers of `h2c`, which some HTTP libraries make on every request, are not: ignoring them is the protocol's
-/// own way to decline.
+/// Offers of anything else (`h2c`, `TLS/1.2`), which some HTTP libraries make on every request, are ignored: that is the
+/// protocol's own way to decline (RFC 9110, 7.8).
 pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && tokens(&head.headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
-        && tokens(&head.headers, &UPGRADE).any(|token| !token.eq_ignore_ascii_case("h2c"))
+        && tokens(&head.headers, &UPGRADE).any(|token| token.eq_ignore_ascii_case("websocket"))
 }
 
 fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: Framing) {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_offers_of_something_else_than_http_are_upgrades() {
+    fn only_websocket_is_an_upgrade() {
         for (lines, expected) in [
             (&[][..], false),
             (&[("connection", "Upgrade"), ("upgrade", "websocket")], true),
@@ -216,6 +216,8 @@ mod tests {
             (&[("connection", "upgrade")], false),
             (&[("connection", "upgrade"), ("upgrade", "")], false),
             (&[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], false),
+            (&[("connection", "Upgrade"), ("upgrade", "TLS/1.2")], false),
+            (&[("connection", "Upgrade"), ("upgrade", "WebSocket")], true),
             // Without `connection` it is not addressed to us.
             (&[("upgrade", "websocket")], false),
         ] {

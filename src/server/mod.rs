@@ -23,6 +23,7 @@ mod handler;
 mod headers;
 mod listener;
 mod preparing;
+mod redirect;
 mod relay;
 mod room;
 mod run_to_end;

@@ -106,11 +106,11 @@ impl Socket {
         Some(Poll::Ready(Ok(bytes.len())))
     }
 
-    /// Whether the client has ended its side while it waits. If not, `cx` hears of it.
+    /// Whether the client has ended its side while it waits, or the connection is broken. If not, `cx` hears of it.
     fn is_left(&self, cx: &mut Context<'_>) -> bool {
         let (mut next, is_waiting) = ([0], self.version == Version::Http1 && self.client.is_waiting());
         let mut next = ReadBuf::new(&mut next);
-        is_waiting && matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0)))
+        is_waiting && matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0) | Err(_)))
     }
 }
 

@@ -55,6 +55,25 @@ impl BaseUrl {
         Ok(Uri::from_parts(parts).expect("scheme, authority and path are all there"))
     }
 
+    /// What a location names below this URL, from a `/` on; `None`: it is somewhere else.
+    pub fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
+        let scheme = self.scheme.as_str();
+        let absolute = location
+            .split_at_checked(scheme.len())
+            .filter(|(named, _)| named.eq_ignore_ascii_case(scheme))
+            .and_then(|(_, rest)| rest.strip_prefix("://"));
+        let path = match absolute.or_else(|| location.strip_prefix("//")) {
+            Some(rest) => {
+                let (authority, path) = rest.split_at(rest.find('/')?);
+                let usual = if self.is_https() { ":443" } else { ":80" };
+                let authority = authority.strip_suffix(usual).unwrap_or(authority);
+                Some(path).filter(|_| authority.eq_ignore_ascii_case(self.authority.as_str()))?
+            }
+            None => location,
+        };
+        path.strip_prefix(&self.prefix).filter(|below| below.starts_with('/') && !below.starts_with("//"))
+    }
+
     /// The value of a request's `host` header.
     pub fn host(&self) -> &HeaderValue {
         &self.host

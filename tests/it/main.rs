@@ -25,6 +25,7 @@ mod presets;
 mod prices;
 mod proxy;
 mod recovery;
+mod redirects;
 mod replay;
 mod source;
 mod split;

@@ -102,7 +102,7 @@ fn frame(event: &str) -> Vec<u8> {
 }
 
 /// Reads a head and a body of known length.
-fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
+pub(crate) fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     let mut length = 0;
     loop {

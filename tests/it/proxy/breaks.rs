@@ -137,7 +137,8 @@ async fn a_client_that_leaves_before_a_request_is_prepared_cancels_it_unless_it_
 /// What is left of what it sent is not read before the answer, and hides its end.
 #[tokio::test]
 async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {
-    for more in ["\r\n", "\n", "GET /y HTTP/1.1\r\nhost: me\r\n\r\n", "GET /y HT"] {
+    let mores = ["\r\n", "\n", "GET /y HTTP/1.1\r\nhost: me\r\n\r\n", "GET /y HT"];
+    for (more, is_reset) in mores.into_iter().flat_map(|more| [(more, false), (more, true)]) {
         for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"] {
             let (_proxy, upstream, mut client) = stage().await;
             let request = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
@@ -146,7 +147,11 @@ async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {
             server.message().await;
             server.send(answer).await;
             client.expect(answer).await;
-            drop(client);
+            if is_reset {
+                client.reset();
+            } else {
+                drop(client);
+            }
             server.closed().await;
         }
     }
