@@ -177,7 +177,8 @@ impl Tier {
     /// The tier that a provider's word means: `service_tier`, or Gemini's `trafficType`.
     pub fn from_wire(word: &str) -> Self {
         let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        if is(&["", "standard", "default", "auto", "on_demand"]) {
+        let unspecified = ["unspecified", "service_tier_unspecified", "traffic_type_unspecified"];
+        if is(&["", "standard", "default", "auto", "on_demand"]) || is(&unspecified) {
             Self::Standard
         } else if is(&["batch"]) {
             Self::Batch
@@ -272,6 +273,8 @@ mod tests {
             ("default", Tier::Standard),
             ("", Tier::Standard),
             ("ON_DEMAND", Tier::Standard),
+            ("unspecified", Tier::Standard),
+            ("TRAFFIC_TYPE_UNSPECIFIED", Tier::Standard),
             ("batch", Tier::Batch),
             ("priority", Tier::Priority),
             ("ON_DEMAND_FLEX", Tier::Flex),

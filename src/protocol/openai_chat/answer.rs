@@ -185,6 +185,9 @@ fn usage(figures: &Value<'_>) -> Partial {
     Partial {
         total,
         cache_write_1h: hour,
+        // Vertex says it here.
+        tier: text(figures, &["extra_properties", "google", "traffic_type"])
+            .map(|word| Tier::from_wire(&word)),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
         reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
@@ -656,6 +659,24 @@ mod tests {
         assert_eq!((broken.complete, broken.stop, broken.model), (false, None, None));
         let whole = answer(Framing::Events, &(chunk("") + &chunk("stop") + &chunk("")));
         assert_eq!((whole.complete, whole.stop.as_ref().map(Stop::word)), (true, Some("stop")));
+    }
+
+    #[test]
+    fn the_tier_stands_at_the_top_or_among_the_figures() {
+        let traffic = |word: &str| format!(r#","extra_properties":{{"google":{{"traffic_type":"{word}"}}}}"#);
+        for (top, figures, expected) in [
+            ("", String::new(), Tier::Standard),
+            (r#","service_tier":"flex""#, String::new(), Tier::Flex),
+            ("", traffic("ON_DEMAND"), Tier::Standard),
+            ("", traffic("ON_DEMAND_FLEX"), Tier::Flex),
+            ("", traffic("PROVISIONED_THROUGHPUT"), Tier::Other),
+        ] {
+            let text = format!(
+                r#"{{"id":"c"{top},"choices":[{{"finish_reason":"stop"}}],"usage":{{"prompt_tokens":9,"completion_tokens":1{figures}}}}}"#
+            );
+            let usage = answer(Framing::Document, &text).usage.unwrap();
+            assert_eq!(usage.tier, expected, "{text}");
+        }
     }
 
     #[test]
