@@ -51,7 +51,11 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
             "Answers ended because the upstream fell silent",
             stats.upstream_stalls.value(),
         ),
-        ("records_lost_total", "Records dropped because too many waited", core.tally.lost()),
+        (
+            "records_lost_total",
+            "Records dropped because too many waited or the store failed",
+            core.store.lost(),
+        ),
     ] {
         page.plain(name, help, value);
     }

@@ -191,11 +191,6 @@ impl Tally {
         }
     }
 
-    /// Batches that the store had no room for.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
     pub(super) fn sums(&self) -> Sums {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).sums.clone()
     }
@@ -400,7 +395,10 @@ mod tests {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
         let events = sums.events.iter().map(|(reason, changes)| (reason.clone(), changes.count)).collect();
-        assert_eq!((events, sums.spikes, tally.lost()), (counts(&[("window", 2)]), 1, 1));
+        assert_eq!(
+            (events, sums.spikes, tally.lost.load(Ordering::Relaxed)),
+            (counts(&[("window", 2)]), 1, 1)
+        );
         assert_eq!(sums.events["window"].freed, 2_000);
         assert_eq!(sums.zones, counts(&[("green", 2), ("orange", 1)]));
         assert_eq!((sums.totals.requests, sums.totals.edited), (4, 2));

@@ -3,6 +3,7 @@
 //! A record is dropped rather than anything held up for it. What was dropped is counted here, and the count is written
 //! as soon as the writer writes again, so that whoever sums the ledger up can say what the sums lack.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, named_params, params};
@@ -22,17 +23,26 @@ struct Gap {
     records: u64,
 }
 
-/// What was dropped and is not written down yet.
+/// What was dropped: how much in all, and what is not written down yet.
 #[derive(Debug, Default)]
-pub(super) struct Missing(Mutex<Vec<Gap>>);
+pub(super) struct Missing {
+    records: AtomicU64,
+    gaps: Mutex<Vec<Gap>>,
+}
 
 impl Missing {
     /// A batch that was dropped.
     pub(super) fn add(&self, batch: &Batch) {
         let records = batch.ledger.len() as u64;
         if records > 0 {
+            self.records.fetch_add(records, Ordering::Relaxed);
             self.put_back(Gap { at_ms: batch.at_ms, records });
         }
+    }
+
+    /// Records that were dropped since the process began.
+    pub(super) fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
     }
 
     /// Writes down what was dropped. What cannot be written stays.
@@ -63,7 +73,7 @@ impl Missing {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Gap>> {
         // No code that may panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,6 +113,7 @@ mod tests {
         }
         let gap = |at_ms, records| Gap { at_ms, records };
         assert_eq!(*missing.lock(), [gap(1_000, 3), gap(2_000, 1), gap(5_000, 1)]);
+        assert_eq!(missing.records(), 5);
         let later = (0..).map(|at| gap(at * SAME_MS, 1)).take(2 * GAPS);
         later.for_each(|gap| missing.put_back(gap));
         assert_eq!(missing.lock().len(), GAPS);

@@ -103,6 +103,11 @@ pub trait Store: Send + Sync {
 
     /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
     fn later(&self, batch: Batch) -> bool;
+
+    /// Records that were dropped since the process began: the queue was full, or the store failed.
+    fn lost(&self) -> u64 {
+        0
+    }
 }
 
 /// The store failed.

@@ -182,6 +182,10 @@ impl Store for Sqlite {
     fn later(&self, batch: Batch) -> bool {
         self.writer.later(batch)
     }
+
+    fn lost(&self) -> u64 {
+        self.writer.lost()
+    }
 }
 
 fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {

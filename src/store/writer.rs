@@ -94,6 +94,11 @@ impl Writer {
         self.send(Job { batch, duty: None })
     }
 
+    /// Records that were dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.missing.records()
+    }
+
     fn send(&self, job: Job) -> bool {
         let urgent = job.duty.is_some();
         let Some(jobs) = &self.jobs else { return false };

@@ -89,6 +89,7 @@ fn records_that_were_dropped_are_counted() {
     }
     assert!(!store.later(Batch::default()), "what holds no record is not missed");
     other.execute_batch("COMMIT").unwrap();
+    assert_eq!(store.lost(), 3);
     drop(store);
     let last_ms = 10_000 * (taken + dropped - 1);
     let books = Books::open(&bench.path()).unwrap().unwrap();
@@ -104,6 +105,7 @@ fn records_that_were_dropped_are_counted() {
         .execute_batch("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'full'); END")
         .unwrap();
     assert!(wait(store.commit(record(1, "b"))).is_err());
+    assert_eq!(store.lost(), 1);
     drop(store);
     assert_eq!(books.missing(LedgerFilter::default()).unwrap(), 2, "one was forgotten, one came");
 }
