@@ -274,6 +274,9 @@ fn shortened(record: &Record) -> Vec<String> {
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));
     }
+    if edits.marked && edits.parts.is_empty() {
+        lines.push("only marked for the provider's cache".to_owned());
+    }
     if edits.state == "observed" {
         let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         let less = match bytes.would_have_saved {
@@ -434,6 +437,7 @@ fn made_of(history: &History) -> Vec<String> {
         lines.extend(record.edits.splice.as_ref().map(spliced));
         let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
         lines.extend((omitted > 0).then(|| left_out(omitted)));
+        lines.extend(record.edits.marked.then(|| "marked for the provider's cache".to_owned()));
     }
     lines
 }

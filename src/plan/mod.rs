@@ -127,6 +127,11 @@ impl Kinds {
         Self(self.0 & !other.0)
     }
 
+    /// Whether marks for the provider's cache are among them.
+    pub fn has_marks(self) -> bool {
+        self.0 & (1 << 1) != 0
+    }
+
     /// Whether it has none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

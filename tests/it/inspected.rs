@@ -248,3 +248,25 @@ fn a_checkpoint_that_cannot_be_written_is_named() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.starts_with("taken/c.checkpoint.json: "), "{}", refused.err);
 }
+
+/// A request that nothing was done to but to mark it is said to be marked.
+#[test]
+fn marks_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let edited = |marked, parts: &[(&str, u32)]| Edits {
+        state: "edited".into(),
+        parts: parts.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect(),
+        marked,
+        ..Edits::default()
+    };
+    let edits = [edited(true, &[]), edited(true, &[("fold", 1)]), edited(false, &[("fold", 1)])];
+    let records: Vec<Record> =
+        edits.into_iter().zip(["r1", "r2", "r3"]).map(|(edits, id)| Record { edits, ..record(id) }).collect();
+    keep(home.path(), rows(&records));
+    let said = |arguments: &[&str]| done(home.path(), &[arguments, &CONFIG[..]].concat());
+    let inspected = said(&["inspect", "c"]);
+    assert_eq!(inspected.matches("only marked for the provider's cache").count(), 1, "{inspected}");
+    let marked =
+        ["1", "2", "3"].map(|n| said(&["diff", "c", n]).contains("it is marked for the provider's cache"));
+    assert_eq!(marked, [true, true, false]);
+}

@@ -174,6 +174,7 @@ impl Follow {
                 made: self.facts.spliced,
                 output: splice.output.clone(),
             }),
+            marked: self.facts.state == State::Edited && !self.resent && self.facts.kinds.has_marks(),
             original_resent: self.resent || self.bare,
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,

@@ -17,6 +17,8 @@ use crate::store::{Bodies, Outputs};
 /// Said where bodies would tell more.
 const FROM_STORE: &str =
     "put together from the store: with `ledger.record = \"full\"` whole bodies are compared";
+/// Said where that is not seen in the parts.
+const MARKED: &str = "it is marked for the provider's cache";
 /// Said where more than parts was changed.
 const FRAME: &str = "the body differs outside of the messages too";
 const COUNT: &str = "the number of messages or parts differs: what has no counterpart is not shown";
@@ -40,7 +42,7 @@ pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
         gone: gone(history, record, &outputs)?.map(|(gone, _)| gone),
         reasoning: record.edits.parts.get(REASONING).copied().unwrap_or(0),
         changes: changes.collect::<Result<_, _>>()?,
-        notes: vec![FROM_STORE],
+        notes: record.edits.marked.then_some(MARKED).into_iter().chain([FROM_STORE]).collect(),
     })
 }
 
