@@ -57,8 +57,8 @@ pub(super) fn start(
 /// Serves, and never ends: what else is done here goes on without the listener.
 async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infallible {
     if let Some(admin) = admin {
-        let ended = admin.await;
-        tracing::error!(?ended, "the admin listener ended");
+        let error = admin.await.err().map(tracing::field::display);
+        tracing::error!(error, "the admin listener ended");
     }
     std::future::pending().await
 }

@@ -251,13 +251,13 @@ fn tell(alert: &str, record: &Record) {
     let (conversation, window) = (&record.conversation, record.window.as_ref());
     let zone = window.and_then(|window| window.zone_sent.as_deref());
     let velocity = window.and_then(|window| window.velocity);
-    let (tool, calls) = record.doom_loop.as_ref().map(|found| (&found.tool, found.calls)).unzip();
+    let (tool, calls) = record.doom_loop.as_ref().map(|found| (&*found.tool, found.calls)).unzip();
     match alert {
         "zone" => tracing::warn!(conversation, zone, "a conversation fills the model's window"),
         "spike" => tracing::warn!(conversation, velocity, "a prompt grows much faster than was usual"),
         _ => tracing::warn!(
             conversation,
-            ?tool,
+            tool,
             calls,
             "the agent makes the same call again and again, and gets the same result"
         ),

@@ -395,10 +395,10 @@ impl<G: Gateway> Handler<G> {
     /// What such an answer says.
     pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
         self.stats.refusals.increment();
-        let (status, message) = (fault.status.as_u16(), &fault.message);
+        let (status, why) = (fault.status.as_u16(), &fault.message);
         match fault.at_fault {
-            Party::Client => tracing::debug!(status, %message, "refused"),
-            Party::Upstream | Party::Gateway => tracing::warn!(status, %message, "not answered"),
+            Party::Client => tracing::debug!(status, %why, "refused"),
+            Party::Upstream | Party::Gateway => tracing::warn!(status, %why, "not answered"),
         }
         let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
         worded.unwrap_or_else(|| Refusal {

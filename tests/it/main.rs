@@ -31,5 +31,6 @@ mod source;
 mod split;
 mod support;
 mod tidy;
+mod told;
 mod unwritable;
 mod wrapped;

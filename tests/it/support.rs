@@ -1,5 +1,6 @@
 //! A scripted upstream and a client, over raw sockets on loopback.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -179,6 +180,9 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
     }
 }
 
+/// What a gateway says of itself, in its home.
+pub(crate) const LOG: &str = "gateway.log";
+
 /// The gateway as a process of its own.
 pub(crate) struct Gateway {
     child: Child,
@@ -200,6 +204,7 @@ impl Gateway {
     fn spawn(home: &Path, config: &str, arguments: &[&str]) -> Self {
         let file = home.join("gateway.toml");
         std::fs::write(&file, config).unwrap();
+        let log = File::create(home.join(LOG)).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
@@ -208,7 +213,7 @@ impl Gateway {
             .env("XDG_STATE_HOME", home)
             .env("TZ", "UTC")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut says = BufReader::new(child.stdout.take().unwrap());

@@ -80,6 +80,7 @@ const BANNED: &[(&str, View, &str)] = &[
     ("FIXME", COMMENTS, "what is known to be wrong is an issue, not a comment"),
     ("XXX", COMMENTS, "what is known to be wrong is an issue, not a comment"),
     (".unwrap()", PRODUCT, "say with `expect` which invariant makes it impossible"),
+    ("%message", CODE, "a line of the log has a `message` of its own: give the field another name"),
     ("thread::sleep", CODE, "wait for the thing itself"),
     ("#[ignore", CODE, "a test that does not run tests nothing"),
     ("#[should_panic", CODE, "compare the error"),

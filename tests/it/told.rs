@@ -1,0 +1,56 @@
+//! What a gateway says of itself in its log: for people, and for programs that read it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, LOG, Upstream};
+
+const CONFIG: &str = "listen.admin = 'off'\nlog.format = 'json'\n";
+const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"claude-sonnet-4-6","content":[],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":7}}"#;
+
+/// What the log has said by that message: the fields. No key stands twice in a line.
+fn told(home: &Path, message: &str) -> Vec<Value> {
+    let log = fs::read_to_string(home.join(LOG)).unwrap();
+    let lines = log.lines().map(|line| {
+        assert_eq!(line.matches("\"message\":").count(), 1, "{line}");
+        serde_json::from_str::<Value>(line).unwrap()["fields"].take()
+    });
+    lines.filter(|fields| fields["message"] == message).collect()
+}
+
+/// A body of a turn in which the same call was made so often, with the same result.
+fn circling(calls: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for at in 0..calls {
+        let call =
+            json!({"type": "tool_use", "id": at.to_string(), "name": "Bash", "input": {"command": "make"}});
+        let result = json!({"type": "tool_result", "tool_use_id": at.to_string(), "content": "no"});
+        messages.push(json!({"role": "assistant", "content": [call]}));
+        messages.push(json!({"role": "user", "content": [result]}));
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 10, "messages": messages}).to_string()
+}
+
+#[test]
+fn a_request_that_is_not_answered_is_told_with_why() {
+    let home = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(home.path(), CONFIG, "http://127.0.0.1:1");
+    assert_eq!(gateway.post("/v1/messages", &[], &circling(0)).0, 502);
+    gateway.stop();
+    let told = told(home.path(), "not answered");
+    let why = told[0]["why"].as_str().unwrap();
+    assert!(told.len() == 1 && told[0]["status"] == 502 && why.starts_with("upstream `"), "{told:?}");
+}
+
+#[test]
+fn an_agent_that_goes_round_in_circles_is_told_with_its_tool() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    assert_eq!(gateway.post("/v1/messages", &[], &circling(3)).0, 200);
+    gateway.stop();
+    let told = told(home.path(), "the agent makes the same call again and again, and gets the same result");
+    assert_eq!((told.len(), &told[0]["tool"], &told[0]["calls"]), (1, &json!("Bash"), &json!(3)));
+}
