@@ -183,3 +183,27 @@ fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {
     assert_eq!((error_max_bytes, marker), (&b.error_max_bytes, &b.marker));
     assert_eq!(count_trailing_newline, &b.count_trailing_newline);
 }
+
+/// A comment that refers to a key names one that there is.
+#[test]
+fn keys_that_are_referred_to_are_there() {
+    let (mut table, mut keys) = (String::new(), vec!["state.dir".to_owned()]);
+    for line in SHIPPED.lines().map(|line| line.trim_start_matches(['#', ' '])) {
+        if let Some(named) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            named.clone_into(&mut table);
+            keys.push(table.clone());
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys.push(format!("{table}.{key}"));
+        }
+    }
+    let comments = SHIPPED.lines().filter(|line| line.starts_with('#'));
+    let named = comments.flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |text: &&str| {
+        let is_word =
+            |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !word.is_empty();
+        text.contains('.') && text.split('.').all(is_word)
+    };
+    let unknown: Vec<&str> =
+        named.filter(is_path).filter(|path| !keys.iter().any(|key| key == path)).collect();
+    assert_eq!(unknown, Vec::<&str>::new());
+}
