@@ -184,3 +184,23 @@ fn what_cannot_be_run_is_named() {
         assert!(ran.err.contains(says) && !ran.err.contains("secret"), "{options:?}: {}", ran.err);
     }
 }
+
+/// The README names the variables that are set, and no others.
+#[test]
+fn an_agent_is_told_in_the_variables_that_the_readme_names() {
+    const SHOW: &str = r#"env | sed -n "s|^\([A-Z_]*\)=$1.*|\1|p""#;
+    let home = tempfile::tempdir().unwrap();
+    let mut command = plimsoll(home.path(), &["run", "--", "sh", "-c", SHOW, "sh", "{url}"]);
+    for (variable, _) in plimsoll::protocol::servers().into_iter().flat_map(|(server, _)| server.variables) {
+        command.env_remove(variable);
+    }
+    let out = ran(command).out;
+    let mut set: Vec<&str> = out.lines().collect();
+    let readme = include_str!("../../README.md");
+    let (_, text) = readme.split_once("It does so by ").expect("it says by which");
+    let (text, _) = text.split_once(", and by no other").expect("it says that these are all");
+    let mut named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    set.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(set, named);
+}

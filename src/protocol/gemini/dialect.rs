@@ -36,7 +36,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             name: "gemini",
             base_url: "https://generativelanguage.googleapis.com",
             rank: 0,
-            variables: &[("GOOGLE_GEMINI_BASE_URL", "")],
+            variables: &[("GOOGLE_GEMINI_BASE_URL", ""), ("GEMINI_API_BASE", "/v1beta")],
         },
         CODE_ASSIST,
     ],
