@@ -1,7 +1,8 @@
 //! The command line.
 //!
 //! Standard output is for what was asked for, standard error for everything else. Every command gives an exit
-//! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration).
+//! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration). Only `run` ends
+//! as the agent does.
 
 mod books;
 mod checkpoint;
@@ -140,6 +141,14 @@ enum Failure {
     /// Anything else, with what it was about.
     #[error("{0}")]
     Said(String),
+    /// The agent cannot be run.
+    #[error("{said}")]
+    Unrun {
+        /// The exit code that says so, as shells do.
+        code: u8,
+        /// Why.
+        said: String,
+    },
     /// The agent ended with this exit code, and has said why.
     #[error("")]
     Ended(u8),
@@ -184,7 +193,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(match failure {
                 Failure::Config(_) | Failure::Usage(_) => 2,
                 Failure::Said(_) => 1,
-                Failure::Ended(code) => code,
+                Failure::Unrun { code, .. } | Failure::Ended(code) => code,
             })
         }
     }

@@ -34,6 +34,10 @@ const PLACE: &str = "{url}";
 const NONE: &str = "no request came through the gateway; for an agent that takes its address from no variable, {url} in \
                     its arguments stands for the gateway's";
 
+/// How shells end where there is no such program, and where it is one that cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
 /// Hosts that the agent must not ask a proxy for.
 const HERE: &str = "127.0.0.1,localhost";
 
@@ -57,8 +61,10 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
         let all = others.map_or_else(|| HERE.to_owned(), |others| format!("{others},{HERE}"));
         command.env(variable, all);
     }
-    let ended = attend(&mut command)
-        .map_err(|error| said(format!("cannot run {}: {error}", program.to_string_lossy())));
+    let ended = attend(&mut command).map_err(|error| Failure::Unrun {
+        code: if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN },
+        said: format!("cannot run {}: {error}", program.to_string_lossy()),
+    });
     let totals = app.close();
     let ended = ended?;
     for line in bill(&totals) {

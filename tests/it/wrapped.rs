@@ -170,7 +170,8 @@ fn a_signal_that_was_ignored_stays_so() {
 fn what_cannot_be_run_is_named() {
     let home = tempfile::tempdir().unwrap();
     for (options, variable, code, says) in [
-        (&["--", "no-such-agent"][..], "", 1, "cannot run no-such-agent: No such file or directory"),
+        (&["--", "no-such-agent"][..], "", 127, "cannot run no-such-agent: No such file or directory"),
+        (&["--", "/"], "", 126, "cannot run /: Permission denied"),
         (&["--upstream", "here", "--", "true"], "", 2, "`--upstream here`: "),
         (&["--", "true"], "gopher://me:secret@x", 2, "`ANTHROPIC_BASE_URL`: the URL must start with"),
         (&[], "", 2, "<AGENT>"),
