@@ -12,6 +12,7 @@ use http::StatusCode;
 use crate::config::{Budget as Settings, BudgetLimits as Limits, OnExceeded};
 use crate::ledger::{self, Record};
 use crate::server::Fault;
+use crate::shape::thousands;
 use crate::store::{Recent, Spent, Store};
 use crate::usage::Money;
 
@@ -19,6 +20,10 @@ use crate::usage::Money;
 const CONVERSATIONS: u64 = 4096;
 /// Milliseconds of a day. Days begin at midnight UTC.
 const DAY_MS: i64 = 86_400_000;
+
+/// The keys of the limits, in money and in tokens.
+const OF_DAYS: [&str; 2] = ["budget.day_usd", "budget.day_tokens"];
+const OF_CONVERSATIONS: [&str; 2] = ["budget.conversation_usd", "budget.conversation_tokens"];
 
 /// The books of the limits.
 pub(super) struct Budget {
@@ -85,11 +90,11 @@ impl Budget {
         let mut found = Vec::new();
         if day != Limits::default() {
             let spent = self.with_day(now_ms, |account| account.spent);
-            found.extend(self.judge(spent, day, ["budget.day_usd", "budget.day_tokens"]));
+            found.extend(self.judge(spent, day, OF_DAYS));
         }
         if own != Limits::default() {
             let spent = self.with_conversation(conversation, |account| account.spent);
-            found.extend(self.judge(spent, own, ["budget.conversation_usd", "budget.conversation_tokens"]));
+            found.extend(self.judge(spent, own, OF_CONVERSATIONS));
         }
         found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
     }
@@ -103,14 +108,12 @@ impl Budget {
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
         if self.settings.day != Limits::default() {
-            let keys = ["budget.day_usd", "budget.day_tokens"];
-            self.with_day(at_ms, |account| self.add(account, more, self.settings.day, keys, "today"));
+            self.with_day(at_ms, |account| self.add(account, more, self.settings.day, OF_DAYS, "today"));
         }
         if self.settings.conversation != Limits::default() {
-            let keys = ["budget.conversation_usd", "budget.conversation_tokens"];
             let limits = self.settings.conversation;
             self.with_conversation(&record.conversation, |account| {
-                self.add(account, more, limits, keys, &record.conversation);
+                self.add(account, more, limits, OF_CONVERSATIONS, &record.conversation);
             });
         }
     }
@@ -137,8 +140,9 @@ impl Budget {
             (usd, used.picodollars() as f64 / limit.picodollars() as f64, format!("{used} of {limit}"))
         });
         let count = limits.tokens.map(|limit| {
-            let used = spent.tokens;
-            (tokens, used as f64 / limit as f64, format!("{used} of {limit} tokens"))
+            let shown =
+                [spent.tokens, limit].map(|tokens| thousands(usize::try_from(tokens).unwrap_or(usize::MAX)));
+            (tokens, spent.tokens as f64 / limit as f64, format!("{} of {} tokens", shown[0], shown[1]))
         });
         let near = move |(_, share, _): &(&str, f64, String)| *share >= near;
         money.into_iter().chain(count).filter(near).map(|(key, share, shown)| {
@@ -201,7 +205,13 @@ impl Reached {
     /// Why a request is not sent, if the limit is used up.
     pub(super) fn refusal(&self) -> Option<Fault> {
         (self.level == Level::Spent).then(|| {
-            let message = format!("the gateway's own budget is spent: {} (`{}`)", self.shown, self.key);
+            let instead = if OF_DAYS.contains(&self.key) {
+                "wait for midnight UTC"
+            } else {
+                "begin another conversation"
+            };
+            let Self { shown, key, .. } = self;
+            let message = format!("the gateway's own budget is spent: {shown}; raise `{key}` or {instead}");
             Fault::gateway(StatusCode::PAYMENT_REQUIRED, message)
         })
     }
@@ -258,7 +268,7 @@ mod tests {
             (usd(10), Limits::default(), vec![record("a", Some(9), 9)], Some("near $9.00 of $10.00")),
             (usd(10), Limits::default(), vec![record("b", Some(99), 9)], None),
             (usd(10), Limits::default(), vec![record("a", None, 9)], None),
-            (usd(10), tokens, vec![record("a", None, 950)], Some("near 950 of 1000 tokens")),
+            (usd(10), tokens, vec![record("a", None, 950)], Some("near 950 of 1,000 tokens")),
             (Limits::default(), usd(10), vec![record("b", Some(10), 9)], Some("spent $10.00 of $10.00")),
             (
                 usd(10),
@@ -276,7 +286,9 @@ mod tests {
             let found = found.map(|record| format!("{} {}", record.state, record.used));
             assert_eq!(found.as_deref(), expected);
             let refused = reached.and_then(|reached| reached.refusal());
-            assert_eq!(refused.is_some(), expected.is_some_and(|text| text.starts_with("spent")));
+            let spent = expected.and_then(|text| text.strip_prefix("spent "));
+            let says = spent.map(|spent| format!("the gateway's own budget is spent: {spent}; raise `budget.day_usd` or wait for midnight UTC"));
+            assert_eq!(refused.map(|fault| fault.message.into_owned()), says);
         }
     }
 

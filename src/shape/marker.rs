@@ -174,7 +174,7 @@ fn take_figure(text: &str, digits: Digits) -> Option<(Option<usize>, &str)> {
 }
 
 /// A figure with separators: `48,213`.
-pub(super) fn thousands(figure: usize) -> String {
+pub fn thousands(figure: usize) -> String {
     let digits = figure.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

@@ -28,6 +28,7 @@ pub use view::is_view;
 
 use cut::{Lines, Size};
 use marker::Template;
+pub use marker::thousands;
 use settings::{Keep, TruncateRule};
 use truncate::Truncation;
 

@@ -53,7 +53,9 @@ fn a_spent_budget_is_a_record_or_a_refusal() {
             let said: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((&said["type"], &said["error"]["type"]), (&json!("error"), &json!("billing_error")));
             let message = said["error"]["message"].as_str().unwrap();
-            assert!(message.contains("the gateway's own budget is spent: $0.001485 of $0.0014"), "{message}");
+            let says = "the gateway's own budget is spent: $0.001485 of $0.0014; raise `budget.conversation_usd` or begin another \
+                        conversation (gateway at fault)";
+            assert!(message.ends_with(says), "{message}");
             assert_eq!((&record["outcome"], &record["cost"]), (&json!("failed"), &Value::Null));
         }
         assert_eq!(ask(home.path(), &config, &upstream, "another").0, 200, "a budget of its own");
