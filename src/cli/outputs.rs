@@ -162,7 +162,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
             "no full texts of that time or conversation"
         });
     }
-    for line in lines(&known, &listed, &zone) {
+    for line in lines(&known, &listed, of.as_deref(), &zone) {
         say(&line);
     }
     books::say_notes(&notes(&known, &listed, config));
@@ -254,7 +254,8 @@ impl Output {
     }
 }
 
-fn lines(known: &Known, listed: &[Named<'_>], zone: &TimeZone) -> Vec<String> {
+/// The table. Of the conversations of a text it shows `asked`, or else the newest.
+fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZone) -> Vec<String> {
     if listed.is_empty() {
         return Vec::new();
     }
@@ -273,7 +274,8 @@ fn lines(known: &Known, listed: &[Named<'_>], zone: &TimeZone) -> Vec<String> {
         ("requests", Align::Left),
     ]);
     for (id, output) in listed {
-        let last = output.uses.last();
+        let of_asked = output.uses.iter().find(|one| Some(&*one.conversation) == asked);
+        let shown = of_asked.or_else(|| output.uses.last());
         let others = output.uses.len().saturating_sub(1);
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         table.row(&[
@@ -281,8 +283,8 @@ fn lines(known: &Known, listed: &[Named<'_>], zone: &TimeZone) -> Vec<String> {
             output.last_ms.map_or_else(unknown, |at_ms| when::minute(at_ms, zone)),
             output.bytes.map_or_else(unknown, figures::count),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
-            last.map_or_else(unknown, |last| cut(&last.conversation, of_width) + &others),
-            last.map_or_else(unknown, |last| cut(&ranges(&last.requests), REQUESTS)),
+            shown.map_or_else(unknown, |shown| cut(&shown.conversation, of_width) + &others),
+            shown.map_or_else(unknown, |shown| cut(&ranges(&shown.requests), REQUESTS)),
         ]);
     }
     table.lines_within(books::WIDTH)
@@ -437,6 +439,20 @@ mod tests {
         ] {
             let listed = known.newest_first(conversation, filter);
             assert!(listed.iter().map(|(id, _)| id).eq(expected), "{conversation:?} {filter:?}");
+        }
+    }
+
+    #[test]
+    fn a_shared_text_is_shown_with_the_conversation_that_was_asked_for() {
+        let shared = [record("c", &[], None), record("c", &["a"], None), record("d", &["a"], None)];
+        let known = known(&shared);
+        for (asked, conversation, requests) in
+            [(None, "d +1", "1"), (Some("c"), "c +1", "2"), (Some("d"), "d +1", "1")]
+        {
+            let lines =
+                lines(&known, &known.newest_first(asked, LedgerFilter::default()), asked, &TimeZone::UTC);
+            let expected = format!("{conversation}          {requests}");
+            assert!(lines.len() == 2 && lines[1].ends_with(&expected), "{asked:?}: {lines:?}");
         }
     }
 
