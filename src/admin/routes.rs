@@ -56,7 +56,7 @@ impl Desk {
 
     async fn routed(&self, head: &Parts) -> Answer {
         if !matches!(head.method, Method::GET | Method::HEAD) {
-            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            let mut refusal = told(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only GET"));
             refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
@@ -77,8 +77,8 @@ impl Desk {
                 }
                 (None, None) => {
                     let paths =
-                        format!("not found; there are /, {}, /health, /metrics, /outputs/ID\n", api::PATHS);
-                    text(StatusCode::NOT_FOUND, paths)
+                        format!("not found; there are /, {}, /health, /metrics, /outputs/ID", api::PATHS);
+                    told(&Refusal::new(StatusCode::NOT_FOUND, paths))
                 }
             },
         }
@@ -93,11 +93,12 @@ impl Desk {
     }
 
     fn output(&self, id: &str) -> Answer {
-        match self.pages.outputs.read(id) {
-            Ok(Some(full)) => text(StatusCode::OK, full),
-            Ok(None) => text(StatusCode::NOT_FOUND, "no such output; it may have been removed with age\n"),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the output cannot be read\n"),
-        }
+        let (status, why) = match self.pages.outputs.read(id) {
+            Ok(Some(full)) => return answer(StatusCode::OK, "text/plain; charset=utf-8", full),
+            Ok(None) => (StatusCode::NOT_FOUND, "no such output; it may have been removed with age"),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the output cannot be read"),
+        };
+        told(&Refusal::new(status, why))
     }
 
     async fn document(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
@@ -127,7 +128,7 @@ fn dashboard() -> Answer {
 }
 
 fn refused(why: &str) -> Answer {
-    text(StatusCode::FORBIDDEN, format!("{why}\n"))
+    told(&Refusal::new(StatusCode::FORBIDDEN, why))
 }
 
 fn told(refusal: &Refusal) -> Answer {
@@ -136,10 +137,6 @@ fn told(refusal: &Refusal) -> Answer {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     answer
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    answer(status, "text/plain; charset=utf-8", body)
 }
 
 fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {

@@ -255,7 +255,8 @@ fn the_page_is_served_with_a_policy_that_lets_it_ask_the_api_alone() {
         ("/", "text/html; charset=utf-8"),
         ("/api/report", "application/json"),
         ("/api/none", "application/json"),
-        ("/outputs/none", "text/plain; charset=utf-8"),
+        ("/outputs/none", "application/json"),
+        ("/none", "application/json"),
     ] {
         let (_, head, _) = exchange(recorded.admin, "GET", path, &[], "");
         for line in [
