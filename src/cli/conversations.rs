@@ -32,7 +32,7 @@ JSON:
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
     /// List at most this many
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = limit)]
     limit: usize,
     #[command(flatten)]
     range: Range,
@@ -44,6 +44,10 @@ pub(super) struct Options {
     json: bool,
     #[command(flatten)]
     source: Source,
+}
+
+fn limit(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|limit| *limit > 0).ok_or("expected a whole number, 1 or more")
 }
 
 /// Lists the conversations.

@@ -278,7 +278,8 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
 fn read_afterwards(home: &std::path::Path) {
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        let output = command.args(arguments).current_dir(home).env("XDG_STATE_HOME", home).output().unwrap();
+        command.args(arguments).current_dir(home).env("XDG_STATE_HOME", home);
+        let output = command.env("TZ", "JST-9").output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -291,7 +292,13 @@ fn read_afterwards(home: &std::path::Path) {
     assert_eq!(checkpoint.goal, GOAL);
     assert!(checkpoint.decisions.iter().any(|decision| decision.contains(MODEL_DECISION)));
     assert!(file("md").contains(&format!("**Goal:** {GOAL}")));
-    assert!(run(&["fidelity", "endless"]).contains("mean: "));
+    let table = run(&["fidelity", "endless", "--utc"]);
+    let json: Value = serde_json::from_str(&run(&["fidelity", "endless", "--json"])).unwrap();
+    let minute = json["summaries"][0]["time"].as_str().unwrap()[..16].replace('T', " ");
+    let row = |table: &str| table.lines().nth(1).unwrap().to_owned();
+    assert!(row(&table).contains(&format!("  {minute}  ")) && table.contains("mean: "), "{minute}: {table}");
+    let local = run(&["fidelity", "endless"]);
+    assert!(row(&local) != row(&table) && !row(&local).contains(&minute), "{minute}: {local}");
     assert!(run(&["inspect", "endless"]).contains("summary 1 of"));
 }
 

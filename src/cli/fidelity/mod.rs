@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::history::History;
 use super::table::{Align, Table};
 use super::{Failure, Source, books, figures, files, say};
-use crate::ledger::{Own, Record};
+use crate::ledger::{Own, Record, when};
 
 /// What the figures mean.
 const SCHEMA: &str = "\
@@ -18,6 +18,7 @@ matters.
 
 JSON:
   {\"conversation\", \"summaries\": [{\"time\", \"generation\", \"messages\", \"bytes\", \"model\", \"score\"}], \"mean\"}
+  time         when it was made, RFC 3339 in UTC
   score, mean  from 0 to 1, null where there was nothing to keep
   Fields may be added; none will change its meaning.
 
@@ -39,6 +40,9 @@ pub(super) struct Options {
     /// Ask the model of `[fidelity]`
     #[arg(long)]
     judge: bool,
+    /// Show times in UTC instead of the local time zone
+    #[arg(long)]
+    utc: bool,
     /// Print JSON; `--help` says what it holds
     #[arg(long)]
     json: bool,
@@ -71,11 +75,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return judged::run(&History::with(files::load(&options.source)?, &id)?, options.json);
     }
     let history = History::read(&options.source, &id)?;
-    let records = history.found.entries.iter().map(|entry| &entry.record);
-    let summaries: Vec<One<'_>> = records
-        .filter_map(|record| Some(one(record, record.own.as_ref()?)))
-        .filter(|one| one.messages > 0)
-        .collect();
+    let entries = history.found.entries.iter();
+    let (times, summaries): (Vec<i64>, Vec<One<'_>>) = entries
+        .filter_map(|entry| Some((entry.at_ms, one(&entry.record, entry.record.own.as_ref()?))))
+        .filter(|(_, one)| one.messages > 0)
+        .unzip();
     if options.json {
         let mean = mean(&summaries);
         return books::say_json(&Json { conversation: &history.found.id, summaries, mean });
@@ -92,10 +96,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         ("keeps", Align::Right),
         ("model", Align::Left),
     ]);
-    for one in &summaries {
+    let zone = when::zone(options.utc);
+    for (at_ms, one) in times.into_iter().zip(&summaries) {
         table.row(&[
             one.generation.to_string(),
-            one.time.to_owned(),
+            when::minute(at_ms, &zone),
             figures::count(one.messages.into()),
             figures::count(one.bytes),
             share(one.score),
