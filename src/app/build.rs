@@ -58,7 +58,7 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The state cannot be opened.
-    #[error("cannot open the store {}: {cause}", path.display())]
+    #[error("cannot open the store {}: {cause}{}", path.display(), cause.way_out())]
     Store {
         /// The file.
         path: PathBuf,

@@ -29,7 +29,10 @@ mod uses;
 mod withdrawal;
 mod writer;
 
+use std::io::ErrorKind;
 use std::ops::Range;
+
+use rusqlite::ErrorCode;
 
 use crate::conversation::Chain;
 use crate::planner::PartKey;
@@ -140,6 +143,34 @@ pub enum StoreError {
     /// The writer has too much to do, or is gone.
     #[error("the writer does not take more")]
     Busy,
+}
+
+// What to do about a store that cannot be opened.
+const UNWRITABLE: &str = "\n  hint: a gateway has to write there: let it, or name another `state.dir`";
+const FULL: &str = "\n  hint: the disk is full: make room, or name another `state.dir`";
+const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it away, with the `-wal` and the `-shm` beside it \
+                           if they are there, and a new one is made; what was decided about conversations that go on is lost \
+                           with it, and so are the books but for the logs of conversations";
+
+impl StoreError {
+    /// What to do about it where it keeps a gateway from starting, on a line of its own; empty where that is not known or
+    /// said already.
+    pub fn way_out(&self) -> &'static str {
+        match self {
+            Self::File(error) => match error.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => UNWRITABLE,
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FULL,
+                _ => "",
+            },
+            Self::Database(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => UNWRITABLE,
+                Some(ErrorCode::DiskFull) => FULL,
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => NO_DATABASE,
+                _ => "",
+            },
+            _ => "",
+        }
+    }
 }
 
 #[cfg(test)]

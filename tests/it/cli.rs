@@ -117,6 +117,24 @@ fn what_to_do_about_an_address_in_use_is_said() {
     assert!(ran.err.starts_with(&says) && ran.err.contains("\n  hint: "), "{}", ran.err);
 }
 
+#[test]
+fn what_to_do_about_a_store_that_is_none_is_said() {
+    let home = home();
+    let state = home.path().join(".local/state/plimsoll");
+    fs::create_dir_all(&state).expect("made");
+    fs::write(
+        state.join("plimsoll.db"),
+        "something else, and longer than what a database begins with is ".repeat(9),
+    )
+    .expect("written");
+    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "--", "true"]] {
+        let ran = run(home.path(), arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}: {}", ran.err);
+        let says = "plimsoll.db: database: file is not a database\n  hint: it is damaged, or something else: move it away";
+        assert!(ran.err.contains("cannot open the store /") && ran.err.contains(says), "{}", ran.err);
+    }
+}
+
 /// What would only be found out request by request is told with all else that is wrong, by `serve` too.
 #[test]
 fn upstreams_that_cannot_be_asked_are_named() {

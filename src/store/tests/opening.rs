@@ -8,7 +8,28 @@ fn what_is_no_database_is_an_error() {
     std::fs::create_dir_all(bench.path().parent().unwrap()).unwrap();
     std::fs::write(bench.path(), "this is not a database, and it is longer than a header of one would be")
         .unwrap();
-    assert!(matches!(bench.try_open().err(), Some(StoreError::Database(_))));
+    let error = bench.try_open().err().unwrap();
+    assert!(matches!(error, StoreError::Database(_)) && error.way_out() == NO_DATABASE, "{error}");
+}
+
+#[test]
+fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
+    let file = |kind: ErrorKind| StoreError::File(kind.into());
+    let database = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into();
+    for (error, expected) in [
+        (file(ErrorKind::PermissionDenied), UNWRITABLE),
+        (file(ErrorKind::ReadOnlyFilesystem), UNWRITABLE),
+        (file(ErrorKind::StorageFull), FULL),
+        (file(ErrorKind::NotFound), ""),
+        (database(rusqlite::ffi::SQLITE_READONLY), UNWRITABLE),
+        (database(rusqlite::ffi::SQLITE_CANTOPEN), UNWRITABLE),
+        (database(rusqlite::ffi::SQLITE_FULL), FULL),
+        (database(rusqlite::ffi::SQLITE_CORRUPT), NO_DATABASE),
+        (database(rusqlite::ffi::SQLITE_BUSY), ""),
+        (StoreError::Newer, ""),
+    ] {
+        assert_eq!(error.way_out(), expected, "{error:?}");
+    }
 }
 
 #[test]
