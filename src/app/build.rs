@@ -46,6 +46,13 @@ const PATIENCE: u32 = 4;
 /// A decoded request body may be this many times the size of the largest that is read.
 const DECODED: usize = 2;
 
+const EXPOSED: &str = "other machines may reach this address and send requests with the keys of the configuration; \
+                       hint: `listen.address` on 127.0.0.1 is reached from this machine alone";
+const ADMIN_EXPOSED: &str = "other machines may reach this address and read what is recorded, as there is no login; \
+                             hint: `listen.admin` on 127.0.0.1 is reached from this machine alone, \"off\" from none";
+const TAKEN: &str = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any \
+                     free port, \"off\" none";
+
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -120,6 +127,9 @@ impl App {
         for unusable in config.unusable_proxies() {
             tracing::warn!("{unusable}");
         }
+        for (address, what) in exposed(&config.listen) {
+            tracing::warn!(%address, "{what}");
+        }
         let core = Arc::new(core(config)?);
         let tally = Arc::clone(&core.tally);
         let (shutdown, begun) = watch::channel(false);
@@ -156,12 +166,19 @@ impl App {
     }
 }
 
+/// The listeners that other machines may reach, and what that means.
+fn exposed(listen: &config::Listen) -> impl Iterator<Item = (SocketAddr, &'static str)> {
+    let admin = listen.admin.map(|admin| (admin, ADMIN_EXPOSED));
+    let all = [Some((listen.address, EXPOSED)), admin].into_iter().flatten();
+    all.filter(|(address, _)| !address.ip().to_canonical().is_loopback())
+}
+
 /// Several gateways may run on one machine: one that finds the admin's address taken does without.
 fn bind_admin(address: SocketAddr) -> Result<Option<admin::Bound>, StartError> {
     match admin::Bound::bind(address) {
         Ok(bound) => Ok(Some(bound)),
         Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
-            tracing::warn!(%address, "the admin address is taken: no admin listener");
+            tracing::warn!(%address, "{TAKEN}");
             Ok(None)
         }
         Err(cause) => Err(StartError::Listen { address, cause }),
@@ -336,6 +353,23 @@ pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_other_machines_may_reach_is_told() {
+        for (address, admin, expected) in [
+            ("127.0.0.1:1", "[::1]:2", &[][..]),
+            ("127.0.0.9:1", "off", &[]),
+            ("0.0.0.0:1", "127.0.0.1:2", &[EXPOSED]),
+            ("[::]:1", "off", &[EXPOSED]),
+            ("[::ffff:127.0.0.1]:1", "0.0.0.0:2", &[ADMIN_EXPOSED]),
+            ("192.0.2.1:1", "[::]:2", &[EXPOSED, ADMIN_EXPOSED]),
+        ] {
+            let text = format!("listen = {{ address = '{address}', admin = '{admin}' }}");
+            let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+            let config = Config::from_toml(&text, &home).unwrap();
+            assert!(exposed(&config.listen).map(|(_, what)| what).eq(expected.iter().copied()), "{text}");
+        }
+    }
 
     #[test]
     fn nobody_else_writes_for_a_writer_who_is_not_served() {

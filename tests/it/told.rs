@@ -1,6 +1,7 @@
 //! What a gateway says of itself in its log: for people, and for programs that read it.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -53,4 +54,15 @@ fn an_agent_that_goes_round_in_circles_is_told_with_its_tool() {
     gateway.stop();
     let told = told(home.path(), "the agent makes the same call again and again, and gets the same result");
     assert_eq!((told.len(), &told[0]["tool"], &told[0]["calls"]), (1, &json!("Bash"), &json!(3)));
+}
+
+#[test]
+fn an_admin_listener_that_there_is_no_place_for_is_told_with_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!("listen.admin = '{}'\nlog.format = 'json'\n", taken.local_addr().unwrap());
+    Gateway::start(home.path(), &config, "http://127.0.0.1:1").stop();
+    let says = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any free \
+                port, \"off\" none";
+    assert_eq!(told(home.path(), says).len(), 1);
 }
