@@ -30,7 +30,7 @@ use crate::config::{self, Config};
 use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
-use crate::server::{self, Bound, Drained, Running, Server, Settings};
+use crate::server::{self, Bound, Drained, Haste, Running, Server, Settings, Stats};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
@@ -108,6 +108,7 @@ pub struct App {
     running: Running,
     housekeeping: JoinHandle<()>,
     shutdown: watch::Sender<bool>,
+    stats: Arc<Stats>,
     tally: Arc<Tally>,
 }
 
@@ -134,10 +135,11 @@ impl App {
         let tally = Arc::clone(&core.tally);
         let (shutdown, begun) = watch::channel(false);
         let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
-        let housekeeping = housekeeping::start(core, server.stats(), admin, config, begun.clone())?;
+        let stats = server.stats();
+        let housekeeping = housekeeping::start(core, Arc::clone(&stats), admin, config, begun.clone())?;
         let running = server.start(bound, &begun)?;
         let config::Listen { address, admin, .. } = config.listen;
-        Ok(Self { address, admin, running, housekeeping, shutdown, tally })
+        Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally })
     }
 
     /// Where clients connect.
@@ -148,6 +150,16 @@ impl App {
     /// Where the administrator connects, from this machine.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.map(reached)
+    }
+
+    /// How many requests are not answered to their end.
+    pub fn under_way(&self) -> u64 {
+        self.stats.open_requests.value()
+    }
+
+    /// What has [`stop`](Self::stop) wait for no request any more.
+    pub fn haste(&self) -> Haste {
+        self.running.haste()
     }
 
     /// Stops accepting, lets what is in flight finish, writes what is queued.

@@ -3,9 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::thread;
 
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::signals::Caught;
 use super::{Failure, Serve, files, say};
@@ -13,6 +15,13 @@ use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Mode};
 use crate::server::{self, Drained};
 use crate::telemetry;
+
+/// An interrupt, a request to terminate, or the end of the terminal it was started from.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Caught,
+}
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
@@ -31,7 +40,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     }
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
-    let stop = runtime.block_on(async { stop_signal() }).map_err(said)?;
+    let mut stop = runtime.block_on(async { Stop::catch() }).map_err(said)?;
     let app = App::start(&config).map_err(said)?;
     if let Some(file) = &options.port_file {
         write_port(file, app.address().port())
@@ -44,9 +53,14 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     }
     let admin = admin.unwrap_or_else(|| "off".to_owned());
     tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
-    runtime.block_on(stop);
-    tracing::info!("stopping");
-    match app.stop() {
+    runtime.block_on(stop.told());
+    let at_most = format!("{:?}", config.limits.drain_timeout);
+    tracing::info!(
+        requests = app.under_way(),
+        at_most,
+        "stopping when these are answered; a second signal ends it at once"
+    );
+    match runtime.block_on(stopped(app, &mut stop)).map_err(said)? {
         Drained::Completely => tracing::info!("stopped"),
         Drained::Cut(connections) => tracing::warn!(connections, "stopped; some requests were cut off"),
     }
@@ -99,17 +113,47 @@ pub(super) fn make_room(limits: &mut Limits) {
     }
 }
 
-/// An interrupt, a request to terminate, or the end of the terminal it was started from.
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hangup = Caught::new(SignalKind::hangup())?;
-    Ok(async move {
+impl Stop {
+    /// Catches them from here on. To be called on a runtime.
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: Caught::new(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the first.
+    async fn told(&mut self) {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = hangup.next() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = self.hangup.next() => {}
         }
-    })
+    }
+
+    /// Waits for another one. The end of a terminal does not count: the system and a shell both tell of it.
+    async fn told_again(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Stops, and waits for what is under way until it is told again.
+async fn stopped(app: App, stop: &mut Stop) -> io::Result<Drained> {
+    let haste = app.haste();
+    let (told, mut ended) = oneshot::channel();
+    thread::Builder::new().name("plimsoll-stop".to_owned()).spawn(move || told.send(app.stop()))?;
+    let drained = tokio::select! {
+        drained = &mut ended => drained,
+        () = stop.told_again() => {
+            haste.hurry();
+            ended.await
+        }
+    };
+    drained.map_err(|_| io::Error::other("its end was missed"))
 }
 
 /// Whoever waits for the file never reads half a number.

@@ -14,6 +14,8 @@ use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::stats::Stats;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Client {
@@ -33,7 +35,10 @@ struct Rest {
 }
 
 /// A request that is under way, until it is dropped.
-pub(super) struct Visit(Arc<Client>);
+pub(super) struct Visit {
+    client: Arc<Client>,
+    stats: Arc<Stats>,
+}
 
 /// An answer, and the request that it is to.
 pub(super) struct Attended<B> {
@@ -110,10 +115,11 @@ impl Client {
     }
 
     /// A request has come.
-    pub(super) fn visit(self: &Arc<Self>) -> Visit {
+    pub(super) fn visit(self: &Arc<Self>, stats: &Arc<Stats>) -> Visit {
         self.heard();
         self.rest().requests += 1;
-        Visit(Arc::clone(self))
+        stats.open_requests.increment();
+        Visit { client: Arc::clone(self), stats: Arc::clone(stats) }
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
@@ -146,7 +152,8 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let mut rest = self.0.rest();
+        self.stats.open_requests.decrement();
+        let mut rest = self.client.rest();
         rest.requests -= 1;
         if rest.requests == 0 {
             rest.since = Some(Instant::now());

@@ -89,7 +89,7 @@ pub(super) async fn serve<G: Gateway>(
     let stream = Socket::new(stream, Arc::clone(client), version, reply);
     let followed = Arc::clone(client);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (visit, request) = (followed.visit(), followed.follow(request));
+        let (visit, request) = (followed.visit(&handler.stats), followed.follow(request));
         let handler = Arc::clone(&handler);
         async move { Ok::<_, Abandoned>(handler.handle(request).await?.map(|answer| visit.attend(answer))) }
     });

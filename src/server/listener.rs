@@ -49,14 +49,19 @@ pub struct Server<G> {
 #[derive(Debug)]
 pub struct Running {
     workers: Vec<JoinHandle<usize>>,
+    haste: Haste,
 }
+
+/// Has a server that ends wait for nothing any more.
+#[derive(Clone, Debug)]
+pub struct Haste(watch::Sender<bool>);
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// Every request in flight was answered.
     Completely,
-    /// So many connections were cut when the drain time-out passed.
+    /// So many connections were cut when the drain time-out passed, or before that in haste.
     Cut(usize),
 }
 
@@ -65,6 +70,7 @@ struct Worker<G> {
     handler: Arc<Handler<G>>,
     protocol: Arc<Protocol>,
     shutdown: watch::Receiver<bool>,
+    haste: watch::Receiver<bool>,
     connections: JoinSet<()>,
 }
 
@@ -96,27 +102,28 @@ impl<G: Gateway> Server<G> {
 
     /// Starts the workers. They stop accepting when `shutdown` turns true or its sender is dropped.
     pub fn start(self, bound: Bound, shutdown: &watch::Receiver<bool>) -> io::Result<Running> {
+        let (haste, hurried) = watch::channel(false);
         let mut desks = vec![Desk::own()];
         let mut workers = Vec::new();
         for _ in 1..self.settings.workers.get() {
             let (desk, source) = Desk::other(self.settings.max_connections);
             desks.push(desk);
-            workers.push(self.spawn(new_runtime()?, source, shutdown.clone())?);
+            workers.push(self.spawn(new_runtime()?, source, [shutdown, &hurried])?);
         }
         let runtime = new_runtime()?;
         let entered = runtime.enter();
         let stats = Arc::clone(&self.stats);
         let door = Door::open(bound.listener, desks, self.settings.max_connections, stats)?;
         drop(entered);
-        workers.push(self.spawn(runtime, Source::Door(door), shutdown.clone())?);
-        Ok(Running { workers })
+        workers.push(self.spawn(runtime, Source::Door(door), [shutdown, &hurried])?);
+        Ok(Running { workers, haste: Haste(haste) })
     }
 
     fn spawn(
         &self,
         runtime: runtime::Runtime,
         source: Source,
-        shutdown: watch::Receiver<bool>,
+        [shutdown, haste]: [&watch::Receiver<bool>; 2],
     ) -> io::Result<JoinHandle<usize>> {
         let (endings, told) = Endings::channel();
         let (beside, mut at_work) = Beside::new();
@@ -131,7 +138,8 @@ impl<G: Gateway> Server<G> {
         let worker = Worker {
             handler: Arc::new(handler),
             protocol: Arc::new(Protocol::new(&self.settings)),
-            shutdown,
+            shutdown: shutdown.clone(),
+            haste: haste.clone(),
             connections: JoinSet::new(),
         };
         thread::Builder::new().name("plimsoll-serve".to_owned()).spawn(move || {
@@ -150,7 +158,19 @@ impl<G: Gateway> Server<G> {
     }
 }
 
+impl Haste {
+    /// Cuts what is still under way once the shutdown began.
+    pub fn hurry(&self) {
+        self.0.send_replace(true);
+    }
+}
+
 impl Running {
+    /// What has it end sooner.
+    pub fn haste(&self) -> Haste {
+        self.haste.clone()
+    }
+
     /// Waits for the workers to end, which they do after `shutdown` turned true.
     pub fn join(self) -> Drained {
         let cut = self.workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum();
@@ -159,7 +179,7 @@ impl Running {
 }
 
 impl<G: Gateway> Worker<G> {
-    /// Serves until shutdown, then until everything in flight is answered or time is up. The connections that
+    /// Serves until shutdown, then until everything in flight is answered, time is up or there is none. The connections that
     /// had to be cut are returned.
     async fn run(mut self, mut source: Source) -> usize {
         let mut shutdown = self.shutdown.clone();
@@ -198,8 +218,15 @@ impl<G: Gateway> Worker<G> {
     async fn drain(mut self) -> usize {
         let connections = &mut self.connections;
         let all = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.handler.settings.drain_timeout, all).await.is_ok() {
-            return 0;
+        let hurried = async {
+            if self.haste.wait_for(|hurried| *hurried).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = all => return 0,
+            () = tokio::time::sleep(self.handler.settings.drain_timeout) => {}
+            () = hurried => {}
         }
         let cut = self.connections.len();
         self.handler.stats.cut_connections.add(cut as u64);

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since start; `open_connections` is a level.
+/// Counts since start; `open_connections` and `open_requests` are levels.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Connections accepted.
@@ -13,6 +13,8 @@ pub struct Stats {
     pub open_connections: Counter,
     /// Requests whose head was read.
     pub requests: Counter,
+    /// Requests whose answer has not come to its end.
+    pub open_requests: Counter,
     /// Answers that the gateway gave itself.
     pub refusals: Counter,
     /// Bodies of interest that went through unread: too large, or in an encoding that is not understood.

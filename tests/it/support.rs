@@ -237,9 +237,19 @@ impl Gateway {
     }
 
     /// Asks it to stop and waits until it has written everything.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
+        self.tell();
+        self.ended();
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn tell(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Waits until it has written everything.
+    pub(crate) fn ended(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
 }

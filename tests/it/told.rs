@@ -1,11 +1,16 @@
 //! What a gateway says of itself in its log: for people, and for programs that read it.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::cli::json as printed;
 use crate::support::{Gateway, LOG, Upstream};
 
 const CONFIG: &str = "listen.admin = 'off'\nlog.format = 'json'\n";
@@ -65,4 +70,40 @@ fn an_admin_listener_that_there_is_no_place_for_is_told_with_its_key() {
     let says = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any free \
                 port, \"off\" none";
     assert_eq!(told(home.path(), says).len(), 1);
+}
+
+/// What is under way when it is told to stop is waited for, and when it is told again it is broken off and booked so.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let (begun, never) = (mpsc::channel(), mpsc::channel::<()>());
+    let (begins, waits) = (Mutex::new(begun.0), Mutex::new(never.1));
+    let upstream = Upstream::start(move |_| {
+        begins.lock().unwrap().send(()).unwrap();
+        let _ = waits.lock().unwrap().recv();
+        (200, ANSWER.to_owned())
+    });
+    let config = format!("{CONFIG}limits.drain_timeout = '1m'\nstate.dir = '{}'\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let mut client = TcpStream::connect(gateway.address).unwrap();
+    let body = circling(0);
+    let head = format!("POST /v1/messages HTTP/1.1\r\nhost: me\r\ncontent-length: {}\r\n\r\n", body.len());
+    client.write_all((head + &body).as_bytes()).unwrap();
+    begun.1.recv().unwrap();
+    gateway.tell();
+    let since = Instant::now();
+    while TcpStream::connect(gateway.address).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it listens still");
+        thread::yield_now();
+    }
+    gateway.tell();
+    gateway.ended();
+    assert!(since.elapsed() < Duration::from_secs(60), "it waits still");
+    assert_eq!(client.read(&mut [0]).unwrap_or_default(), 0, "there is no answer");
+    let says = told(home.path(), "stopping when these are answered; a second signal ends it at once");
+    assert!(says.len() == 1 && says[0]["requests"] == 1 && says[0]["at_most"] == "60s", "{says:?}");
+    assert_eq!(told(home.path(), "stopped; some requests were cut off").len(), 1);
+    let report = printed(home.path(), &["report", "--json", "-c", "gateway.toml"]);
+    assert_eq!(report["total"]["requests"], 1, "{report}");
+    drop(never.0);
 }

@@ -385,6 +385,23 @@ async fn that_do_not_finish_are_cut_at_the_end() {
     server.closed().await;
 }
 
+/// In haste, before their time is up.
+#[tokio::test]
+async fn that_do_not_finish_are_cut_in_haste() {
+    let upstream = TestUpstream::bind().await;
+    let patient = Settings { drain_timeout: Duration::from_secs(3600), ..settings() };
+    let mut proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), patient);
+    let mut client = proxy.client().await;
+    client.send(ASK).await;
+    let mut server = upstream.accept().await;
+    server.message().await;
+    assert_eq!(proxy.stats.open_requests.value(), 1);
+    proxy.running.as_ref().unwrap().haste().hurry();
+    assert_eq!(proxy.stop().await, Drained::Cut(1));
+    assert_eq!(proxy.stats.open_requests.value(), 0);
+    client.closed().await;
+}
+
 /// What an upstream says while nothing is asked answers nothing.
 #[tokio::test]
 async fn on_which_an_upstream_spoke_unasked_are_not_used() {
