@@ -24,6 +24,7 @@ mod pages;
 mod presets;
 mod prices;
 mod proxy;
+mod readme;
 mod recovery;
 mod redirects;
 mod replay;

@@ -1,0 +1,26 @@
+//! What the README has to be typed is what the rest of the repository says.
+
+const README: &str = include_str!("../../README.md");
+const DOCKERFILE: &str = include_str!("../../Dockerfile");
+
+/// The lines of a text that begin so, without what stands before.
+fn lines<'t>(text: &'t str, margin: &str, start: &str) -> Vec<&'t str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(margin));
+    lines.filter(|line| line.starts_with(start)).collect()
+}
+
+#[test]
+fn an_image_is_built_and_run_as_its_file_says() {
+    for start in ["docker build ", "docker run "] {
+        let typed = lines(README, "    ", start);
+        assert_eq!((typed.len(), &typed), (1, &lines(DOCKERFILE, "#   ", start)));
+    }
+}
+
+/// The repository has no recordings.
+#[test]
+fn what_is_replayed_is_the_readers_own() {
+    let typed = lines(README, "    ", "plimsoll replay ");
+    let of_home = |line: &&str| line.split(' ').next_back().is_some_and(|path| path.starts_with("~/"));
+    assert!(typed.len() == 3 && typed.iter().all(of_home), "{typed:?}");
+}
