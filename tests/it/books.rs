@@ -343,6 +343,24 @@ fn what_is_refused_is_not_saved() {
     assert_eq!(found, [[false; 2], [false; 2], [true; 2]]);
 }
 
+/// After a restart nobody knows what the cache would hold of a conversation that was edited; of one that went as it came,
+/// it is what it holds.
+#[test]
+fn what_went_as_it_came_is_known_after_a_restart() {
+    for (lines, expected) in [(300, vec![Some(false), Some(false)]), (4_000, vec![Some(true), None])] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let first = log("first", lines);
+        for body in [request(&[&first]), request(&[&first, "short"])] {
+            let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+            assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+            gateway.stop();
+        }
+        let saves: Vec<Option<bool>> = nets(home.path()).iter().map(|net| Some(net.as_i64()? != 0)).collect();
+        assert_eq!(saves, expected, "{lines}");
+    }
+}
+
 /// Of a conversation that goes on with another model, that one has nothing yet: what it is spared would have been paid.
 /// After a restart nobody knows which models it was with.
 #[test]

@@ -82,9 +82,12 @@ impl Untouched {
         let caches = self.caches(ended, prices);
         let is_known = caches.knows(&ended.record) || is_followed;
         let uses = caches.observe(ended, measured, sent, held);
-        let known = |usage: &&Usage| is_known && !usage.prompt_is_unknown;
+        // What goes as it came, and goes on from what came, costs what it costs.
+        let goes_on = ended.record.prefix.as_deref() != Some("broken");
+        let is_known_too = is_known || (measured.sent.is_none() && goes_on);
+        let known = |usage: &&Usage| is_known_too && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
-        if let Some(planned) = uses.planned.filter(|_| !resent) {
+        if let Some(planned) = uses.planned.filter(|_| is_known && !resent) {
             let would = untouched(real, usage::untouched(real.tokens, uses.sent, planned));
             let cost = cost(ended, real, &would, prices);
             let paid = ended.record.cost.as_ref().map(|cost| cost.total);
