@@ -4,7 +4,7 @@
 //! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`]. Observing, a third
 //! one is sent what the gateway would have sent, and the same is asked of it.
 
-use std::collections::HashSet;
+use hashlink::LruCache;
 
 use super::Ended;
 use super::measure::{Measured, shares};
@@ -19,18 +19,20 @@ use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
-/// Threads that are known to have been seen; beyond that all are forgotten.
+/// Threads that are known to have been seen: those that were last.
 const THREADS: usize = 4096;
 
 /// The caches of the models that are in use.
-#[derive(Default)]
 pub(super) struct Untouched {
     observes: bool,
     /// The one that was used last stands last.
     caches: Vec<Caches>,
     /// Threads that were followed from their first request on: no cache has seen anything of them but what these have.
-    followed: HashSet<String>,
+    followed: Threads,
 }
+
+/// Threads by their ids.
+type Threads = LruCache<String, ()>;
 
 struct Caches {
     upstream: String,
@@ -40,13 +42,13 @@ struct Caches {
     /// Observing: what it would have been sent.
     planned: Option<CacheModel>,
     /// The threads whose past went through these caches.
-    threads: HashSet<String>,
+    threads: Threads,
 }
 
 impl Untouched {
     /// `observes`: what would have been sent is followed too.
     pub(super) fn new(observes: bool) -> Self {
-        Self { observes, ..Self::default() }
+        Self { observes, caches: Vec::new(), followed: Threads::new(THREADS) }
     }
 
     /// Completes the record of a request.
@@ -111,7 +113,7 @@ impl Untouched {
 
     /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
     fn follows(&mut self, record: &Record, prior: u32) -> bool {
-        let follows = prior == 0 || is_of(record, &self.followed);
+        let follows = prior == 0 || is_of(record, &mut self.followed);
         if follows {
             remember(record, &mut self.followed);
         }
@@ -137,7 +139,7 @@ impl Untouched {
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
-                threads: HashSet::new(),
+                threads: Threads::new(THREADS),
             }
         };
         self.caches.push(caches);
@@ -149,7 +151,7 @@ impl Caches {
     /// Whether what a request goes on from has gone through these caches: if not, as after a restart, nobody knows
     /// what would have been read without the gateway.
     fn knows(&mut self, record: &Record) -> bool {
-        let is_known = is_of(record, &self.threads);
+        let is_known = is_of(record, &mut self.threads);
         remember(record, &mut self.threads);
         is_known
     }
@@ -181,16 +183,15 @@ impl Caches {
 }
 
 /// Whether a request belongs to one of these threads, or branches from one.
-fn is_of(record: &Record, threads: &HashSet<String>) -> bool {
-    [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.contains(id))
+fn is_of(record: &Record, threads: &mut Threads) -> bool {
+    [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.get(id).is_some())
 }
 
-/// Puts a request's thread among others. Where there are too many, all are forgotten.
-fn remember(record: &Record, threads: &mut HashSet<String>) {
-    if threads.len() >= THREADS {
-        threads.clear();
+/// Puts a request's thread among others. Where there are too many, the one that was seen first goes.
+fn remember(record: &Record, threads: &mut Threads) {
+    if let Some(thread) = &record.thread {
+        threads.insert(thread.clone(), ());
     }
-    threads.extend(record.thread.clone());
 }
 
 /// What the caches say of the prompts.
@@ -276,5 +277,23 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
     {
         let left = history_budget(tokens, shares.system, summary, shares.tools, reserved);
         window.history_budget_estimate = Some(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_goes_on_is_known_however_many_others_there_are() {
+        let mut threads = Threads::new(THREADS);
+        let record = |id: String| Record { thread: Some(id), ..Record::default() };
+        let (ours, first) = (record("ours".to_owned()), record("0".to_owned()));
+        remember(&ours, &mut threads);
+        for other in 0..2 * THREADS {
+            remember(&record(other.to_string()), &mut threads);
+            assert!(is_of(&ours, &mut threads), "{other}");
+        }
+        assert!(!is_of(&first, &mut threads) && threads.len() == THREADS);
     }
 }
