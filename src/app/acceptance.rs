@@ -28,8 +28,8 @@ pub(super) struct Acceptance {
     by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
     refused: Recent<Chain, Option<u32>, Hashed>,
-    /// Upstreams that refuse what is added to requests.
-    bare: Recent<String, ()>,
+    /// How often what is added to requests was refused, by upstream and model.
+    bare: Recent<(String, String), u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,16 +49,18 @@ impl Acceptance {
         }
     }
 
-    /// An upstream has answered a request without what is added to it, and not with it. Whether that is news.
-    pub(super) fn refuse_additions(&self, upstream: &str) -> bool {
-        let is_news = self.takes_additions(upstream);
-        self.bare.insert(upstream.to_owned(), ());
-        is_news
+    /// A request was answered without what is added to it, and not with it. Whether it is known by now that it is not
+    /// taken: a refusal may have been for something else.
+    pub(super) fn refuse_additions(&self, upstream: &str, model: &str) -> bool {
+        let key = (upstream.to_owned(), model.to_owned());
+        let refused = self.bare.get(&key).unwrap_or(0) + 1;
+        self.bare.insert(key, refused);
+        refused == TRIES
     }
 
-    /// Whether an upstream is taken to accept what is added to requests.
-    pub(super) fn takes_additions(&self, upstream: &str) -> bool {
-        self.bare.get(upstream).is_none()
+    /// Whether what is added to requests is taken, as far as that is known.
+    pub(super) fn takes_additions(&self, upstream: &str, model: &str) -> bool {
+        self.bare.get(&(upstream.to_owned(), model.to_owned())).unwrap_or(0) < TRIES
     }
 
     /// The original of an edited request was refused as well: it was not the editing.

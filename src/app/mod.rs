@@ -289,7 +289,8 @@ impl Sidecar {
         let key = self.cache_key(upstream, rewritten);
         let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
         let added = protocol::add(protocol, rewritten.leaving(body), &wanted);
-        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name()) {
+        let model = rewritten.facts.model.as_deref().unwrap_or_default();
+        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name(), model) {
             added
         } else {
             Added::default()

@@ -10,7 +10,7 @@ use super::state::State;
 use crate::conversation::Conversation;
 use crate::lineage::Place;
 use crate::planner;
-use crate::server::Fault;
+use crate::server::{Deadline, Fault};
 use crate::store::Checkpoints;
 use crate::strategy::summary::Checkpoint;
 
@@ -49,6 +49,12 @@ fn fault(name: &str, why: &str) -> Fault {
     Fault::client(http::StatusCode::BAD_REQUEST, message)
 }
 
+/// The gateway's: it cannot be kept to.
+fn unstored(why: &str) -> Fault {
+    let message = format!("the checkpoint that `{HEADER}` names could not be put in: {why}; try again");
+    Fault::gateway(http::StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
 /// What a conversation that starts from a checkpoint begins with.
 ///
 /// # Errors
@@ -61,13 +67,12 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
 
 impl Request<'_> {
     /// What it is to begin with besides its own words. Who only observes begins nothing.
-    pub(super) fn begins_with(
-        &self,
-        headers: &http::HeaderMap,
-        place: &Place,
-    ) -> Option<Result<String, Fault>> {
-        let known = (&self.conversation, place);
-        if self.core.observes() { None } else { of(&self.core.checkpoints, headers, known) }
+    pub(super) fn begins_with(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
+        asked(headers).filter(|_| !self.core.observes())?;
+        match self.place() {
+            Ok(place) => of(&self.core.checkpoints, headers, (&self.conversation, &place)),
+            Err(error) => Some(Err(unstored(&error.to_string()))),
+        }
     }
 
     /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
@@ -80,10 +85,9 @@ impl Request<'_> {
 
     /// The same where it could be had, but is not stored: a conversation that began without it would go on without it.
     pub(super) fn unopened(&self, why: Option<&str>) -> Option<Rewritten> {
-        let Some(Ok(_)) = &self.opening else { return None };
-        let why = why.unwrap_or("nothing was to be decided");
-        let message = format!("the checkpoint that `{HEADER}` names could not be put in: {why}; try again");
-        let fault = Fault::gateway(http::StatusCode::SERVICE_UNAVAILABLE, message);
+        let has_left = self.asked.until.is_some_and(Deadline::has_left);
+        let Some(Ok(_)) = self.opening.as_ref().filter(|_| !has_left) else { return None };
+        let fault = unstored(why.unwrap_or("nothing was to be decided"));
         let facts = self.facts(None, State::Unchanged, None, InForce::default());
         Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
     }

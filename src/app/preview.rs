@@ -19,7 +19,7 @@ impl Core {
     ) -> Option<Bytes> {
         let mut request = Request::read(self, protocol, headers, body, asked).ok()?;
         let place = request.place().ok()?;
-        request.opening = request.begins_with(headers, &place);
+        request.opening = request.begins_with(headers);
         if place.thread.observe {
             return None;
         }

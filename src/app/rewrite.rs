@@ -68,11 +68,7 @@ impl Core {
             Err(unread) => return self.unread(headers, asked, unread.to_string()),
         };
         request.stable = request.learn();
-        if opening::asked(headers).is_some()
-            && let Ok(place) = request.place()
-        {
-            request.opening = request.begins_with(headers, &place);
-        }
+        request.opening = request.begins_with(headers);
         if let Some(refused) = request.without_opening().or_else(|| request.over_budget()) {
             return refused;
         }
@@ -320,7 +316,9 @@ impl<'a> Request<'a> {
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
         }
-        if !self.asked.until.is_none_or(|until| until.found(place.is_edited())) {
+        // A checkpoint is waited for like what was sent before.
+        let is_bound = place.is_edited() || self.opening.is_some();
+        if !self.asked.until.is_none_or(|until| until.found(is_bound)) {
             return Ok(self.left_alone(place, State::Unchanged));
         }
         if let Some(batch) = self.track.lineage.resumed(&place, self.now_ms)? {

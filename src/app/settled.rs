@@ -23,10 +23,11 @@ impl Request<'_> {
 
     /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
     pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
-        if let Some(refused) = self.unopened(why.as_deref()) {
+        outcome.forget_fresh();
+        let has_begun = place.sent > 0 || outcome.applied.iter().any(|applied| applied.decision.is_opening());
+        if let Some(refused) = self.unopened(why.as_deref()).filter(|_| !has_begun) {
             return refused;
         }
-        outcome.forget_fresh();
         let seen = (outcome.level, outcome.recalls);
         let mut decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);

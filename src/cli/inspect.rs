@@ -274,7 +274,7 @@ fn shortened(record: &Record) -> Vec<String> {
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));
     }
-    if edits.marked && edits.parts.is_empty() {
+    if edits.marked && edits.parts.is_empty() && edits.splice.is_none() && edits.event.is_none() {
         lines.push("only marked for the provider's cache".to_owned());
     }
     if edits.state == "observed" {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,6 +16,9 @@ use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Mode};
 use crate::server::{self, Drained};
 use crate::telemetry;
+
+/// A signal that comes so soon behind another one is that one once more.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// An interrupt, a request to terminate, or the end of the terminal it was started from.
 struct Stop {
@@ -132,8 +136,16 @@ impl Stop {
         }
     }
 
-    /// Waits for another one. The end of a terminal does not count: the system and a shell both tell of it.
+    /// Waits for another one. The end of a terminal does not count: the system and a shell both tell of it. Nor does what
+    /// comes at once: whoever started the gateway may pass on what the terminal has told all of them.
     async fn told_again(&mut self) {
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < ECHO {
+            self.told_of_the_end().await;
+        }
+    }
+
+    async fn told_of_the_end(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -83,8 +83,9 @@ impl Memory {
         self.know(known);
     }
 
-    /// A thread as it is now.
-    pub(super) fn know(&self, known: Known) {
+    /// A thread as it is now. One that was set aside stays so: a request may have found it before.
+    pub(super) fn know(&self, mut known: Known) {
+        known.thread.observe |= self.thread(&known.thread.id).is_some_and(|before| before.thread.observe);
         self.threads.insert(known.thread.id.clone(), known);
     }
 

@@ -340,10 +340,7 @@ impl Lineage {
         splice: Option<Arc<Splice>>,
         now_ms: i64,
     ) {
-        // It may have been set aside since this request found it.
-        let is_set_aside = |known: Known| known.thread.observe;
-        let observe = place.thread.observe || self.memory.thread(&place.thread.id).is_some_and(is_set_aside);
-        let thread = Thread { head: place.head(), at_ms: now_ms, observe, ..place.thread.clone() };
+        let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);
         }

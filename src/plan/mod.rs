@@ -103,10 +103,12 @@ impl Plan {
 pub struct Kinds(u8);
 
 impl Kinds {
+    const MARK: u8 = 1 << 1;
+
     fn of(op: &Op) -> Self {
         Self(match op {
             Op::Text { .. } => 1,
-            Op::Mark { .. } => 1 << 1,
+            Op::Mark { .. } => Self::MARK,
             Op::Omit { .. } => 1 << 2,
             Op::Split { .. } => 1 << 3,
             Op::Drop { .. } => 1 << 4,
@@ -129,7 +131,7 @@ impl Kinds {
 
     /// Whether marks for the provider's cache are among them.
     pub fn has_marks(self) -> bool {
-        self.0 & (1 << 1) != 0
+        self.0 & Self::MARK != 0
     }
 
     /// Whether it has none.

@@ -69,6 +69,11 @@ impl Deadline {
         true
     }
 
+    /// Whether the request waits for what comes of it.
+    pub(super) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Acquire) == HELD
+    }
+
     /// Whether the request has left.
     pub fn has_left(&self) -> bool {
         self.word.load(Ordering::Acquire) == LEFT
@@ -86,7 +91,7 @@ impl Deadline {
     }
 
     /// The request leaves, read or not; `false` when it is held.
-    pub(super) fn give_up(&self) -> bool {
+    fn give_up(&self) -> bool {
         self.say(|word| if word == HELD { HELD } else { LEFT }) == LEFT
     }
 

@@ -73,8 +73,7 @@ where
         reason = "it ends by itself, and the server waits for what is at work"
     )]
     fn drop(&mut self) {
-        // From now on it is held or has left: work on another thread cannot hold it any more.
-        let Some(work) = self.work.take().filter(|_| !self.until.give_up()) else { return };
+        let Some(work) = self.work.take().filter(|_| self.until.is_held()) else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         let Handler { stats, endings, beside, .. } = self.handler;
         let (stats, endings) = (Arc::clone(stats), endings.clone());

@@ -71,7 +71,17 @@ impl BaseUrl {
             }
             None => location,
         };
-        path.strip_prefix(&self.prefix).filter(|below| below.starts_with('/') && !below.starts_with("//"))
+        let below = path.strip_prefix(&self.prefix)?;
+        // What leads up again is somewhere else.
+        let (plain, _) = below.split_once(['?', '#']).unwrap_or((below, ""));
+        let leads_up = plain.split('/').any(|part| matches!(part, "." | ".."));
+        Some(below).filter(|below| below.starts_with('/') && !below.starts_with("//") && !leads_up)
+    }
+
+    /// A path of this server's that does not lead below this URL, as a whole address; `None`: it is no path.
+    pub fn beside(&self, location: &str) -> Option<String> {
+        let is_path = location.starts_with('/') && !location.starts_with("//");
+        is_path.then(|| format!("{}://{}{location}", self.scheme, self.authority))
     }
 
     /// The value of a request's `host` header.

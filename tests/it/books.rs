@@ -328,19 +328,23 @@ fn what_is_refused_is_not_saved() {
     let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
         0 => (529, json!({"type": "error", "error": {"type": "overloaded_error"}}).to_string()),
         1 => (429, json!({"type": "error", "error": {"type": "rate_limit_error"}}).to_string()),
+        2 => {
+            let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
+            (200, format!("event: error\ndata: {error}\n\n"))
+        }
         _ => answer(request),
     });
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
     let body = request(&[&log("a", 4_000)]);
-    let statuses: Vec<u16> = (0..3).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
+    let statuses: Vec<u16> = (0..4).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
     gateway.stop();
     let saved = |record: &Value| {
         let bytes = &record["bytes"];
         [&bytes["saved"], &bytes["saved_tokens_estimate"]].map(|count| count.as_u64().unwrap() > 0)
     };
     let found: Vec<[bool; 2]> = records(home.path()).iter().map(saved).collect();
-    assert_eq!(statuses, [529, 429, 200]);
-    assert_eq!(found, [[false; 2], [false; 2], [true; 2]]);
+    assert_eq!(statuses, [529, 429, 200, 200]);
+    assert_eq!(found, [[false; 2], [false; 2], [false; 2], [true; 2]]);
 }
 
 /// After a restart nobody knows what the cache would hold of a conversation that was edited; of one that went as it came,

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
 use plimsoll::store::Checkpoints;
@@ -130,6 +132,31 @@ fn one_that_cannot_be_stored_is_the_gateways_fault() {
     assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
     gateway.stop();
     assert!(first_words(&upstream.received()[0].text()).contains("**Goal:** Port ARCH-9920"));
+}
+
+/// Several first requests at once begin the same.
+#[test]
+fn first_requests_at_once_carry_it() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    save(home.path(), &checkpoint());
+    let gateway = gateway(home.path(), &upstream);
+    for talk in 0..12 {
+        let request = body(&[json!({"role": "user", "content": format!("go on {talk}")})]);
+        let all = Barrier::new(6);
+        let post = || {
+            all.wait();
+            gateway.post("/v1/messages", &HEADERS, &request).0
+        };
+        let statuses: Vec<u16> = thread::scope(|scope| {
+            let posts: Vec<_> = (0..6).map(|_| scope.spawn(post)).collect();
+            posts.into_iter().map(|post| post.join().unwrap()).collect()
+        });
+        assert_eq!(statuses, [200; 6], "{talk}");
+    }
+    gateway.stop();
+    let sent = upstream.received();
+    assert!(sent.iter().all(|one| first_words(&one.text()).contains("**Goal:** Port ARCH-9920")));
 }
 
 /// Whatever a conversation begins with: it carries the checkpoint, or is refused.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use plimsoll::conversation::{Chain, Digest};
-use plimsoll::ledger::{Edits, Made, Own, Record};
+use plimsoll::ledger::{Edits, Made, Own, Record, Splice};
 use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
@@ -259,9 +259,13 @@ fn marks_are_told() {
         marked,
         ..Edits::default()
     };
-    let edits = [edited(true, &[]), edited(true, &[("fold", 1)]), edited(false, &[("fold", 1)])];
-    let records: Vec<Record> =
-        edits.into_iter().zip(["r1", "r2", "r3"]).map(|(edits, id)| Record { edits, ..record(id) }).collect();
+    let summed_up = Edits { splice: Some(Splice::default()), ..edited(true, &[]) };
+    let edits = [edited(true, &[]), edited(true, &[("fold", 1)]), edited(false, &[("fold", 1)]), summed_up];
+    let records: Vec<Record> = edits
+        .into_iter()
+        .zip(["r1", "r2", "r3", "r4"])
+        .map(|(edits, id)| Record { edits, ..record(id) })
+        .collect();
     keep(home.path(), rows(&records));
     let said = |arguments: &[&str]| done(home.path(), &[arguments, &CONFIG[..]].concat());
     let inspected = said(&["inspect", "c"]);

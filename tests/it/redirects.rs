@@ -43,8 +43,13 @@ fn they_lead_through_the_gateway() {
         ("/local/v1/models", own.replace("http://", "//") + "/pre/a", "/local/a"),
         ("/local/v1/models", own.replace("http", "HTTP") + "/pre/a", "/local/a"),
         ("/v1/chat/completions", format!("{own}/v1/chat/completions/"), "/v1/chat/completions/"),
-        // Asked for without its name, it would be another one.
+        // Asked for without its name, it would be another one, or the name would be taken for the upstream's.
         ("/v1/chat/completions", "/v1/messages".to_owned(), "/openai/v1/messages"),
+        ("/v1/responses", format!("{own}/openai/v1/responses/"), "/openai/openai/v1/responses/"),
+        // A path beside those that are asked for through the gateway is the server's own.
+        ("/local/v1/models", "/elsewhere".to_owned(), &*format!("{own}/elsewhere")),
+        ("/local/v1/models", "/prefix/a".to_owned(), &*format!("{own}/prefix/a")),
+        ("/local/v1/models", "/pre/../v1/messages".to_owned(), &*format!("{own}/pre/../v1/messages")),
     ] {
         let (status, head, _) = exchange(gateway.address, "POST", path, &[], &location);
         assert!(status == 307 && head.contains(&format!("Location: {expected}\r\n")), "{location}: {head}");
@@ -52,8 +57,7 @@ fn they_lead_through_the_gateway() {
     for (path, location) in [
         ("/v1/chat/completions", "/v1/chat/completions/".to_owned()),
         ("/local/v1/models", "models/".to_owned()),
-        ("/local/v1/models", "/elsewhere".to_owned()),
-        ("/local/v1/models", "/prefix/a".to_owned()),
+        ("/local/v1/models", format!("{own}/pre/../other")),
         ("/local/v1/models", format!("{own}/other")),
         ("/local/v1/models", format!("{own}0/pre/a")),
         ("/local/v1/models", "https://example.com/pre/v1".to_owned()),

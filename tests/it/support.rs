@@ -248,6 +248,11 @@ impl Gateway {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits until it has written everything.
     pub(crate) fn ended(mut self) {
         assert!(self.child.wait().unwrap().success());

@@ -119,7 +119,7 @@ impl Follow {
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
-        let sent = if self.resent { self.start.received } else { self.start.sent };
+        let sent = if self.resent || self.bare { self.start.received } else { self.start.sent };
         let read = text(sent, self.facts.encoded, self.resent && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
@@ -173,6 +173,19 @@ impl Follow {
         input >= window * FILLED && input + tokens.output as f64 >= window * full
     }
 
+    /// It was refused with what is added to it, and answered without.
+    fn without_additions(&self) {
+        let model = self.facts.model.as_deref().unwrap_or_default();
+        if self.core.acceptance.refuse_additions(self.upstream.name(), model) {
+            tracing::warn!(
+                upstream = self.upstream.name(),
+                model,
+                "what is added to requests was refused, and requests without it were not: nothing is added from now on \
+                 (`cache_key`, `include_usage`)"
+            );
+        }
+    }
+
     /// Its prompt was too long.
     fn overflowed(&mut self) {
         self.overflow = true;
@@ -219,7 +232,7 @@ impl Exchange for Follow {
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_doubtful = || self.recovers() && (self.is_nearly_full() || self.facts.spliced);
         status == StatusCode::OK
-            && (self.resent || is_doubtful())
+            && (self.resent || self.bare || is_doubtful())
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -236,7 +249,7 @@ impl Exchange for Follow {
             (Some(b'{' | b'['), true) => is_cut_off(),
             _ => false,
         };
-        if self.resent {
+        if self.resent || self.bare {
             let mut reader = self.protocol.answer(Framing::Document);
             reader.push(body);
             self.is_refused_whole = reader.finish().error.is_some();
@@ -261,26 +274,19 @@ impl Exchange for Follow {
             summaries.begin(*job);
         }
         // What is refused in an answer that began well was not taken.
-        if status.is_success() && !self.is_refused_whole && !self.overflow {
+        let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
+        if is_taken && self.bare {
+            // Of what was edited and what was added, the second is no loss: it goes first.
+            self.without_additions();
+            return;
+        }
+        if is_taken {
             self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
         } else if self.resent {
             self.core.acceptance.acquit(&self.facts);
         }
-        if self.bare
-            && !self.resent
-            && status.is_success()
-            && !self.is_refused_whole
-            && self.core.acceptance.refuse_additions(self.upstream.name())
-        {
-            tracing::warn!(
-                upstream = self.upstream.name(),
-                "what is added to requests was refused, and a request without it was not: nothing is added from now on \
-                 (`cache_key`, `include_usage`)"
-            );
-        }
         if self.resent
-            && status.is_success()
-            && !self.is_refused_whole
+            && is_taken
             && let Some(place) = &self.facts.place
         {
             tracing::warn!(

@@ -9,12 +9,15 @@ use super::super::state::State;
 use super::Follow;
 use crate::ledger::record::Word;
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window, when};
-use crate::planner::Level;
+use crate::planner::{Fate, Level};
 use crate::protocol::Answer;
 use crate::server::End;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
 use crate::usage::{self, Catalogue, Usage};
+
+/// Why a request left as it came that nothing was done to but to add to it.
+const ADDITIONS: &str = "what is added to requests was refused";
 
 impl Follow {
     /// The record of a request that has ended so. What its answer tells of the prompt and the thread is remembered.
@@ -53,7 +56,7 @@ impl Follow {
                 output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
                 unpriced_charges: answer.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
                 cost,
-                bytes: self.bytes(),
+                bytes: self.bytes(answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
                 budget: self.start.budget.as_ref().map(Reached::record),
@@ -121,8 +124,9 @@ impl Follow {
         Some(Cost::of(&bill))
     }
 
-    fn bytes(&self) -> Bytes {
-        let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
+    fn bytes(&self, answer: &Answer) -> Bytes {
+        let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
+        let is_answered = self.status.is_some() && !is_refused;
         let is_sent = self.facts.state == State::Edited && !self.resent && is_answered;
         let saved = if is_sent { self.facts.spared() } else { 0 };
         // What was decided before the gateway began to observe is sent so, and no matter of what would have been.
@@ -147,7 +151,7 @@ impl Follow {
         }
         Edits {
             state: self.facts.state.as_str().into(),
-            why: self.facts.why.clone(),
+            why: self.facts.why.clone().or_else(|| self.bare.then(|| ADDITIONS.to_owned())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
             decided: self.facts.fresh as u32,
@@ -175,7 +179,7 @@ impl Follow {
                 output: splice.output.clone(),
             }),
             marked: self.facts.state == State::Edited && !self.resent && self.facts.kinds.has_marks(),
-            original_resent: self.resent || self.bare,
+            original_resent: self.resent,
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,
         }
