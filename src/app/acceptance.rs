@@ -16,7 +16,7 @@ use crate::store::Recent;
 const REFUSED: u64 = 1024;
 /// How often the request of a history is refused before what was edited is in doubt: a provider has faults of its own, and
 /// SDKs try three times.
-const TRIES: u32 = 2;
+pub(super) const TRIES: u32 = 2;
 
 /// Refusals that are never for what was edited, but about the sender, the time, or how much there is to do; 529 is
 /// Anthropic's `overloaded_error`.
@@ -28,8 +28,17 @@ pub(super) struct Acceptance {
     by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
     refused: Recent<Chain, Option<u32>, Hashed>,
-    /// How often what is added to requests was refused, by upstream and model.
-    bare: Recent<(String, String), u32>,
+    /// By upstream and model.
+    additions: Recent<(String, String), Additions>,
+}
+
+/// What became of requests that something was added to.
+#[derive(Debug, Clone, Copy)]
+enum Additions {
+    /// One was answered.
+    Taken,
+    /// So many were answered only without it.
+    Refused(u32),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,22 +54,36 @@ impl Acceptance {
         Self {
             by_model: Models::new(),
             refused: Recent::of_entries(REFUSED),
-            bare: Recent::of_entries(REFUSED),
+            additions: Recent::of_entries(REFUSED),
         }
     }
 
-    /// A request was answered without what is added to it, and not with it. Whether it is known by now that it is not
-    /// taken: a refusal may have been for something else.
-    pub(super) fn refuse_additions(&self, upstream: &str, model: &str) -> bool {
-        let key = (upstream.to_owned(), model.to_owned());
-        let refused = self.bare.get(&key).unwrap_or(0) + 1;
-        self.bare.insert(key, refused);
-        refused == TRIES
+    /// A request was answered with what is added to it.
+    pub(super) fn take_additions(&self, upstream: &str, facts: &Facts) {
+        self.additions.insert(key(upstream, facts), Additions::Taken);
     }
 
-    /// Whether what is added to requests is taken, as far as that is known.
-    pub(super) fn takes_additions(&self, upstream: &str, model: &str) -> bool {
-        self.bare.get(&(upstream.to_owned(), model.to_owned())).unwrap_or(0) < TRIES
+    /// A request was answered without what is added to it, and not with it. How often that has been; `None`: it was taken
+    /// before, so that it is not the reason.
+    pub(super) fn refuse_additions(&self, upstream: &str, facts: &Facts) -> Option<u32> {
+        let refused = match self.additions(upstream, facts) {
+            Additions::Taken => return None,
+            Additions::Refused(times) => times + 1,
+        };
+        self.additions.insert(key(upstream, facts), Additions::Refused(refused));
+        Some(refused)
+    }
+
+    /// Whether what is added to requests is taken, as far as that is known: a refusal may have been for something else.
+    pub(super) fn takes_additions(&self, upstream: &str, facts: &Facts) -> bool {
+        match self.additions(upstream, facts) {
+            Additions::Taken => true,
+            Additions::Refused(times) => times < TRIES,
+        }
+    }
+
+    fn additions(&self, upstream: &str, facts: &Facts) -> Additions {
+        self.additions.get(&key(upstream, facts)).unwrap_or(Additions::Refused(0))
     }
 
     /// The original of an edited request was refused as well: it was not the editing.

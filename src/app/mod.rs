@@ -289,8 +289,7 @@ impl Sidecar {
         let key = self.cache_key(upstream, rewritten);
         let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
         let added = protocol::add(protocol, rewritten.leaving(body), &wanted);
-        let model = rewritten.facts.model.as_deref().unwrap_or_default();
-        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name(), model) {
+        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name(), &rewritten.facts) {
             added
         } else {
             Added::default()

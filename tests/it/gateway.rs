@@ -820,6 +820,36 @@ fn what_is_refused_is_not_added_again() {
     }
 }
 
+/// What was taken once is not to blame for what is refused with it: that is the edit's.
+#[test]
+fn what_is_taken_is_not_to_blame() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        if received.text().contains("plimsoll:") {
+            return (400, json!({"error": {"message": "no", "type": "invalid_request_error"}}).to_string());
+        }
+        (200, r#"{"id":"c","choices":[]}"#.to_owned())
+    });
+    let config =
+        format!("{CONFIG}[upstream.openai]\nbase_url = '{}'\ncache_key = 'shared'\n", upstream.url());
+    let gateway = Gateway::configured(home.path(), &config);
+    let call = json!({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "t", "type": "function", "function": {"name": "run", "arguments": "{}"}}]});
+    let user = json!({"role": "user", "content": "go"});
+    let result = json!({"role": "tool", "tool_call_id": "t", "content": log("a", 4_000)});
+    let other = json!({"role": "user", "content": "something else"});
+    let more = json!([user, call, result, {"role": "assistant", "content": "ho"}, user]);
+    for messages in [json!([user]), json!([user, call, result]), more, json!([other])] {
+        let body = json!({"model": "m", "messages": messages}).to_string();
+        assert_eq!(gateway.post("/v1/chat/completions", &[], &body).0, 200);
+    }
+    gateway.stop();
+    let keyed = |one: &Received| one.text().contains("prompt_cache_key");
+    assert_eq!(upstream.received().iter().map(keyed).collect::<Vec<_>>(), [true, true, false, false, true]);
+    let states: Vec<Value> = records(home.path()).iter().map(|one| one["edits"]["state"].clone()).collect();
+    assert_eq!(states, ["unchanged", "edited", "set_aside", "unchanged"]);
+}
+
 #[test]
 fn requests_have_the_cache_key_that_is_wanted() {
     let hi = json!({"role": "user", "content": "hi"});

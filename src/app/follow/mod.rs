@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
+use super::acceptance::TRIES;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
@@ -173,17 +174,18 @@ impl Follow {
         input >= window * FILLED && input + tokens.output as f64 >= window * full
     }
 
-    /// It was refused with what is added to it, and answered without.
-    fn without_additions(&self) {
-        let model = self.facts.model.as_deref().unwrap_or_default();
-        if self.core.acceptance.refuse_additions(self.upstream.name(), model) {
+    /// Whether what is added to it may be why it was refused, as it was answered without.
+    fn is_refused_for_additions(&self) -> bool {
+        let refused = self.core.acceptance.refuse_additions(self.upstream.name(), &self.facts);
+        if refused == Some(TRIES) {
             tracing::warn!(
                 upstream = self.upstream.name(),
-                model,
+                model = self.facts.model,
                 "what is added to requests was refused, and requests without it were not: nothing is added from now on \
                  (`cache_key`, `include_usage`)"
             );
         }
+        refused.is_some()
     }
 
     /// Its prompt was too long.
@@ -275,12 +277,14 @@ impl Exchange for Follow {
         }
         // What is refused in an answer that began well was not taken.
         let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
-        if is_taken && self.bare {
-            // Of what was edited and what was added, the second is no loss: it goes first.
-            self.without_additions();
+        // Of what was edited and what was added, the second is no loss: it goes first.
+        if is_taken && self.bare && self.is_refused_for_additions() {
             return;
         }
         if is_taken {
+            if self.start.adds && !self.bare {
+                self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
+            }
             self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
         } else if self.resent {
             self.core.acceptance.acquit(&self.facts);
