@@ -14,6 +14,9 @@ impl Request<'_> {
         match self.attempt(false).await {
             Err(StoreError::Raced) => {
                 let place = self.place()?;
+                if place.thread.observe {
+                    return Ok(self.left_alone(place, State::SetAside));
+                }
                 let outcome = self.plan(&place, false).await;
                 Ok(self.settled(place, outcome, Some(StoreError::Raced.to_string())))
             }
