@@ -28,8 +28,6 @@ pub(super) struct Acceptance {
     by_model: Models<(String, String), Changes>,
     /// How often each was; `None`: so was its original.
     refused: Recent<Chain, Option<u32>, Hashed>,
-    /// By upstream and model.
-    additions: Recent<(String, String), Additions>,
 }
 
 /// What became of requests that something was added to.
@@ -41,49 +39,49 @@ enum Additions {
     Refused(u32),
 }
 
+impl Default for Additions {
+    fn default() -> Self {
+        Self::Refused(0)
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Changes {
     /// Kinds that an answered request had.
     taken: Kinds,
     /// Kinds that a request had whose original alone was answered.
     refused: Kinds,
+    additions: Additions,
 }
 
 impl Acceptance {
     pub(super) fn new() -> Self {
-        Self {
-            by_model: Models::new(),
-            refused: Recent::of_entries(REFUSED),
-            additions: Recent::of_entries(REFUSED),
-        }
+        Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
     }
 
     /// A request was answered with what is added to it.
     pub(super) fn take_additions(&self, upstream: &str, facts: &Facts) {
-        self.additions.insert(key(upstream, facts), Additions::Taken);
+        self.by_model.learn(&key(upstream, facts), |changes| changes.additions = Additions::Taken);
     }
 
     /// A request was answered without what is added to it, and not with it. How often that has been; `None`: it was taken
     /// before, so that it is not the reason.
     pub(super) fn refuse_additions(&self, upstream: &str, facts: &Facts) -> Option<u32> {
-        let refused = match self.additions(upstream, facts) {
+        let refused = match self.known(upstream, facts).additions {
             Additions::Taken => return None,
             Additions::Refused(times) => times + 1,
         };
-        self.additions.insert(key(upstream, facts), Additions::Refused(refused));
+        let learn = |changes: &mut Changes| changes.additions = Additions::Refused(refused);
+        self.by_model.learn(&key(upstream, facts), learn);
         Some(refused)
     }
 
     /// Whether what is added to requests is taken, as far as that is known: a refusal may have been for something else.
     pub(super) fn takes_additions(&self, upstream: &str, facts: &Facts) -> bool {
-        match self.additions(upstream, facts) {
+        match self.known(upstream, facts).additions {
             Additions::Taken => true,
             Additions::Refused(times) => times < TRIES,
         }
-    }
-
-    fn additions(&self, upstream: &str, facts: &Facts) -> Additions {
-        self.additions.get(&key(upstream, facts)).unwrap_or(Additions::Refused(0))
     }
 
     /// The original of an edited request was refused as well: it was not the editing.

@@ -49,6 +49,8 @@ const OVERHEAD: usize = 256;
 pub struct Memory {
     sent: Recent<Chain, Sent, Hashed>,
     threads: Recent<String, Known>,
+    /// When those were that were set aside. They stay so, also where a request goes on that had found one before.
+    aside: Recent<String, i64>,
     /// Which thread an answer was given in.
     answers: Recent<Digest, String, Hashed>,
     standings: Recent<Chain, Left, Hashed>,
@@ -69,6 +71,7 @@ impl Memory {
         Self {
             sent: Recent::of_weight(bytes, Sent::weight),
             threads: Recent::of_entries(THREADS),
+            aside: Recent::of_entries(THREADS),
             answers: Recent::of_entries(THREADS),
             standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
@@ -83,9 +86,11 @@ impl Memory {
         self.know(known);
     }
 
-    /// A thread as it is now. One that was set aside stays so: a request may have found it before.
-    pub(super) fn know(&self, mut known: Known) {
-        known.thread.observe |= self.thread(&known.thread.id).is_some_and(|before| before.thread.observe);
+    /// A thread as it is now.
+    pub(super) fn know(&self, known: Known) {
+        if known.thread.observe {
+            self.aside.insert(known.thread.id.clone(), known.thread.at_ms);
+        }
         self.threads.insert(known.thread.id.clone(), known);
     }
 
@@ -175,7 +180,9 @@ impl Memory {
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<Known> {
-        self.threads.get(id)
+        let mut known = self.threads.get(id)?;
+        known.thread.observe |= self.aside.get(id).is_some();
+        Some(known)
     }
 }
 

@@ -5,28 +5,21 @@
 
 use std::collections::HashMap;
 
-use hashlink::LruCache;
-
 use crate::conversation::Conversation;
 use crate::protocol::Prompt;
 
 /// Bytes of instructions that are remembered; beyond that all are forgotten.
 const BYTES: usize = 8 << 20;
-/// Threads that are remembered: those that were last.
+/// The same for threads.
 const THREADS: usize = 4096;
 
 /// The instructions of all threads.
+#[derive(Default)]
 pub(super) struct Instructions {
     texts: HashMap<u128, Box<str>>,
     bytes: usize,
     /// What a thread's last request had.
-    threads: LruCache<String, u128>,
-}
-
-impl Default for Instructions {
-    fn default() -> Self {
-        Self { texts: HashMap::new(), bytes: 0, threads: LruCache::new(THREADS) }
-    }
+    threads: HashMap<String, u128>,
 }
 
 /// Where a text stops being what it was.
@@ -59,6 +52,9 @@ impl Instructions {
     /// Where the instructions of a thread's next request are other than those before; `None`: nowhere, or nothing is known
     /// of these. A thread that has just branched goes on from its parent's.
     pub(super) fn change(&mut self, thread: &str, parent: Option<&str>, now: u128) -> Option<Change> {
+        if self.threads.len() >= THREADS && !self.threads.contains_key(thread) {
+            self.threads.clear();
+        }
         let parents = parent.and_then(|parent| self.threads.get(parent)).copied();
         let before = self.threads.insert(thread.to_owned(), now).or(parents)?;
         let (before, now) = (self.texts.get(&before)?, self.texts.get(&now)?);

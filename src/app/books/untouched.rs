@@ -4,13 +4,12 @@
 //! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`]. Observing, a third
 //! one is sent what the gateway would have sent, and the same is asked of it.
 
-use hashlink::LruCache;
-
 use super::Ended;
 use super::measure::{Measured, shares};
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
+use crate::store::Recent;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
@@ -20,7 +19,7 @@ use crate::usage::{self, Catalogue, Tokens, Usage};
 /// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
 const MOST: usize = 16;
 /// Threads that are known to have been seen: those that were last.
-const THREADS: usize = 4096;
+const THREADS: u64 = 4096;
 
 /// The caches of the models that are in use.
 pub(super) struct Untouched {
@@ -31,8 +30,8 @@ pub(super) struct Untouched {
     followed: Threads,
 }
 
-/// Threads by their ids.
-type Threads = LruCache<String, ()>;
+/// Threads by their ids, with when they were last seen.
+type Threads = Recent<String, i64>;
 
 struct Caches {
     upstream: String,
@@ -48,7 +47,7 @@ struct Caches {
 impl Untouched {
     /// `observes`: what would have been sent is followed too.
     pub(super) fn new(observes: bool) -> Self {
-        Self { observes, caches: Vec::new(), followed: Threads::new(THREADS) }
+        Self { observes, caches: Vec::new(), followed: Threads::of_entries(THREADS) }
     }
 
     /// Completes the record of a request.
@@ -77,12 +76,12 @@ impl Untouched {
         }
         // What was refused is not in any cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
-            self.follows(&ended.record, measured.prior);
+            self.follows(ended, measured.prior);
             return;
         }
-        let is_followed = self.follows(&ended.record, measured.prior);
+        let is_followed = self.follows(ended, measured.prior);
         let caches = self.caches(ended, prices);
-        let is_known = caches.knows(&ended.record) || is_followed;
+        let is_known = caches.knows(&ended.record, ended.at_ms) || is_followed;
         let uses = caches.observe(ended, measured, sent, held);
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = ended.record.prefix.as_deref() != Some("broken");
@@ -112,10 +111,10 @@ impl Untouched {
     }
 
     /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
-    fn follows(&mut self, record: &Record, prior: u32) -> bool {
-        let follows = prior == 0 || is_of(record, &mut self.followed);
+    fn follows(&self, ended: &Ended, prior: u32) -> bool {
+        let follows = prior == 0 || is_of(&ended.record, &self.followed);
         if follows {
-            remember(record, &mut self.followed);
+            remember(&ended.record, ended.at_ms, &self.followed);
         }
         follows
     }
@@ -128,7 +127,7 @@ impl Untouched {
         } else {
             if self.caches.len() >= MOST {
                 self.caches.remove(0);
-                self.followed.clear();
+                self.followed = Threads::of_entries(THREADS);
             }
             let priced = prices.find(model, ended.vendor);
             let price = priced.as_ref().map(|priced| &*priced.price);
@@ -139,7 +138,7 @@ impl Untouched {
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
-                threads: Threads::new(THREADS),
+                threads: Threads::of_entries(THREADS),
             }
         };
         self.caches.push(caches);
@@ -150,9 +149,9 @@ impl Untouched {
 impl Caches {
     /// Whether what a request goes on from has gone through these caches: if not, as after a restart, nobody knows
     /// what would have been read without the gateway.
-    fn knows(&mut self, record: &Record) -> bool {
-        let is_known = is_of(record, &mut self.threads);
-        remember(record, &mut self.threads);
+    fn knows(&self, record: &Record, at_ms: i64) -> bool {
+        let is_known = is_of(record, &self.threads);
+        remember(record, at_ms, &self.threads);
         is_known
     }
 
@@ -183,14 +182,14 @@ impl Caches {
 }
 
 /// Whether a request belongs to one of these threads, or branches from one.
-fn is_of(record: &Record, threads: &mut Threads) -> bool {
+fn is_of(record: &Record, threads: &Threads) -> bool {
     [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.get(id).is_some())
 }
 
 /// Puts a request's thread among others. Where there are too many, the one that was seen first goes.
-fn remember(record: &Record, threads: &mut Threads) {
+fn remember(record: &Record, at_ms: i64, threads: &Threads) {
     if let Some(thread) = &record.thread {
-        threads.insert(thread.clone(), ());
+        threads.insert(thread.clone(), at_ms);
     }
 }
 
@@ -286,14 +285,14 @@ mod tests {
 
     #[test]
     fn a_thread_that_goes_on_is_known_however_many_others_there_are() {
-        let mut threads = Threads::new(THREADS);
+        let threads = Threads::of_entries(THREADS);
         let record = |id: String| Record { thread: Some(id), ..Record::default() };
         let (ours, first) = (record("ours".to_owned()), record("0".to_owned()));
-        remember(&ours, &mut threads);
+        remember(&ours, 0, &threads);
         for other in 0..2 * THREADS {
-            remember(&record(other.to_string()), &mut threads);
-            assert!(is_of(&ours, &mut threads), "{other}");
+            remember(&record(other.to_string()), 0, &threads);
+            assert!(is_of(&ours, &threads), "{other}");
         }
-        assert!(!is_of(&first, &mut threads) && threads.len() == THREADS);
+        assert!(!is_of(&first, &threads));
     }
 }
