@@ -1,6 +1,7 @@
 //! Which header lines go on, in both directions.
 //!
-//! Lines that belong to one connection stay behind; every other line goes on unchanged and in its place.
+//! Lines that belong to one connection stay behind; every other line goes on unchanged and in its place, but a location
+//! of the upstream's own (see [`super::redirect`]).
 //! Nothing is added but what the next hop cannot do without (`host`, the framing of the body) and what the
 //! upstream's settings name.
 

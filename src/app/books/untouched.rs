@@ -85,8 +85,8 @@ impl Untouched {
         let uses = caches.observe(ended, measured, sent, held);
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = ended.record.prefix.as_deref() != Some("broken");
-        let is_known_too = is_known || (measured.sent.is_none() && goes_on);
-        let known = |usage: &&Usage| is_known_too && !usage.prompt_is_unknown;
+        let has_figure = is_known || (measured.sent.is_none() && goes_on);
+        let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
         if let Some(planned) = uses.planned.filter(|_| is_known && !resent) {
             let would = untouched(real, usage::untouched(real.tokens, uses.sent, planned));
@@ -186,7 +186,7 @@ fn is_of(record: &Record, threads: &Threads) -> bool {
     [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.get(id).is_some())
 }
 
-/// Puts a request's thread among others. Where there are too many, the one that was seen first goes.
+/// Puts a request's thread among others. Where there are too many, the one goes that was not seen for longest.
 fn remember(record: &Record, at_ms: i64, threads: &Threads) {
     if let Some(thread) = &record.thread {
         threads.insert(thread.clone(), at_ms);

@@ -277,16 +277,15 @@ impl Exchange for Follow {
         }
         // What is refused in an answer that began well was not taken.
         let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
-        // Of what was edited and what was added, the second is no loss: it goes first.
-        if is_taken && self.bare && self.is_refused_for_additions() {
-            return;
-        }
-        if is_taken {
+        // Of what was edited and what was added, the second is no loss: it is blamed first. What was sent is the original
+        // all the same, and its thread goes on so.
+        let is_blamed = is_taken && self.bare && self.is_refused_for_additions();
+        if is_taken && !is_blamed {
             if self.start.adds && !self.bare {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
             }
             self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
-        } else if self.resent {
+        } else if self.resent && !is_taken {
             self.core.acceptance.acquit(&self.facts);
         }
         if self.resent
