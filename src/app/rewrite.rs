@@ -248,6 +248,7 @@ impl<'a> Request<'a> {
         standing: Option<Box<Standing>>,
         ready: Option<Splice>,
     ) -> Outcome {
+        let facts = self.known(place);
         let past = Past {
             sent: place.sent,
             ending: place.ending(),
@@ -258,12 +259,8 @@ impl<'a> Request<'a> {
             stable: self.stable,
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
-            bound: self.track.lineage.bound(&self.conversation, place),
+            bound: self.track.lineage.bound(place, facts.bound == Some(Binding::Refused)),
         };
-        let facts = self.known(place);
-        if facts.bound == Some(Binding::Refused) {
-            self.track.lineage.bind(place);
-        }
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
     }
 

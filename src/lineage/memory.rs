@@ -42,6 +42,8 @@ pub(super) type Left = (Chain, Box<Standing>);
 
 /// Threads that are remembered, and answers that tell one.
 const THREADS: u64 = 4096;
+/// Histories of which a few bytes are remembered.
+const HISTORIES: u64 = 4 * THREADS;
 /// What an entry takes besides what it decides, in bytes.
 const OVERHEAD: usize = 256;
 
@@ -58,8 +60,8 @@ pub struct Memory {
     fates: Recent<Chain, Fate, Hashed>,
     /// When threads said what they rely on.
     noted: Recent<String, i64>,
-    /// Messages of the last request of a thread to a model that binds what it thinks.
-    bound: Recent<String, usize>,
+    /// Messages of a history that were sent to a model that binds what it thinks.
+    bound: Recent<Chain, usize, Hashed>,
     /// First stakes of a sender's threads that are not won, and made up for by none that is.
     wagers: Recent<Chain, u32, Hashed>,
 }
@@ -76,7 +78,7 @@ impl Memory {
             standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
-            bound: Recent::of_entries(THREADS),
+            bound: Recent::of_entries(HISTORIES),
             wagers: Recent::of_entries(THREADS),
         }
     }
@@ -159,12 +161,13 @@ impl Memory {
         self.wagers.insert(root, lost);
     }
 
-    pub(super) fn bind(&self, thread: &str, messages: usize) {
-        self.bound.insert(thread.to_owned(), messages);
+    /// So many messages of a history were sent to a model that binds what it thinks; once they were, they stay so.
+    pub(super) fn bind(&self, chain: Chain, messages: usize) {
+        self.bound.insert(chain, messages.max(self.bound(chain)));
     }
 
-    pub(super) fn bound(&self, thread: &str) -> Option<usize> {
-        self.bound.get(thread)
+    pub(super) fn bound(&self, chain: Chain) -> usize {
+        self.bound.get(&chain).unwrap_or_default()
     }
 
     pub(super) fn wagers(&self, root: Chain) -> u32 {

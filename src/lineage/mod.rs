@@ -245,19 +245,17 @@ impl Lineage {
         Some(standing)
     }
 
-    /// A request is for an answer whose thoughts are bound to what stands before them.
-    pub fn bind(&self, place: &Place) {
-        self.memory.bind(&place.thread.id, place.chains.len() - 1);
-    }
-
-    /// Messages of the last such request of the place's thread, or of what it shares with the one it branched from; 0 if
-    /// none is remembered, or the conversation carries no thoughts.
-    pub fn bound(&self, conversation: &Conversation, place: &Place) -> usize {
-        if !conversation.has_reasoning() {
-            return 0;
+    /// How many of the history's messages were sent to a model that binds what it thinks to what stands before it; 0 if none
+    /// is remembered. What goes on from here knows it too, and that this request, if it `binds`, is to such a model.
+    pub fn bound(&self, place: &Place, binds: bool) -> usize {
+        let is_left_out = place.ending() == Ending::LeftOut;
+        let from = if is_left_out { place.thread.head } else { place.chains[place.sent] };
+        let bound = self.memory.bound(from).min(place.sent);
+        let messages = if binds { place.chains.len() - 1 } else { bound };
+        if messages > 0 {
+            self.memory.bind(place.head(), messages);
         }
-        let parent = || Some(self.memory.bound(place.thread.parent.as_deref()?)?.min(place.sent));
-        self.memory.bound(&place.thread.id).or_else(parent).unwrap_or_default()
+        bound
     }
 
     /// Whether too many of the first stakes of a sender's threads were for nothing, as far as is known.

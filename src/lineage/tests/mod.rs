@@ -280,22 +280,31 @@ fn what_was_under_way_undoes_nothing() {
     }
 }
 
-/// A request for thoughts that are bound is remembered for its thread, and for what branches from it as far as it shares
-/// that.
+/// What was sent to a model that binds its thoughts is known of all that goes on from there, and of nothing else.
 #[test]
-fn what_is_bound_is_remembered_by_threads() {
+fn what_is_bound_is_remembered_by_histories() {
     let desk = Desk::new();
-    let bind = |request| desk.lineage.bind(&desk.send(&session("s"), &talk(request), &[]));
-    let bound = |request| {
-        let talk = talk(request);
-        desk.lineage.bound(&talk, &desk.place(&session("s"), &talk))
-    };
-    assert_eq!(bound("u:a t u:b"), 0);
-    bind("u:a t u:b");
-    assert_eq!([bound("u:a t u:b"), bound("u:a t u:b t u:c"), bound("u:z t u:b")], [3, 3, 0]);
-    bind("u:a t u:b t u:c");
-    assert_eq!([bound("u:a t u:b t u:c a u:d"), bound("u:a t u:b c3 r3")], [5, 3]);
-    assert_eq!(bound("u:a"), 0);
+    let bound = |request, binds| desk.lineage.bound(&desk.send(&session("s"), &talk(request), &[]), binds);
+    for (request, binds, expected) in [
+        ("u:a t u:b", false, 0),
+        ("u:a t u:b", true, 0),
+        ("u:a t u:b", false, 3),
+        ("u:a t u:b t u:c", true, 3),
+        ("u:a t u:b t u:c a u:d", false, 5),
+        ("u:a t u:b t u:c a u:d a u:e", false, 5),
+        // Another way from an earlier request on, and on there; back to the first one.
+        ("u:a t u:b c3 r3", false, 3),
+        ("u:a t u:b c3 r3 t u:f", false, 3),
+        ("u:a t u:b t u:c a u:d a u:e a u:f", false, 5),
+        // Last words that are left out of the next request.
+        ("u:a t u:b t u:c t u:g u:state", true, 5),
+        ("u:a t u:b t u:c t u:g t u:h", false, 7),
+        // Other first words.
+        ("u:z", false, 0),
+        ("u:z t u:b", false, 0),
+    ] {
+        assert_eq!(bound(request, binds), expected, "{request}");
+    }
 }
 
 /// What was sent before an event is sent so by whoever goes back before it.
