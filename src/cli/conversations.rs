@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
@@ -36,14 +36,8 @@ pub(super) struct Options {
     limit: usize,
     #[command(flatten)]
     range: Range,
-    /// Show times in UTC instead of the local time zone
-    #[arg(long)]
-    utc: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: TimedOutput,
 }
 
 fn limit(text: &str) -> Result<usize, &'static str> {
@@ -52,21 +46,21 @@ fn limit(text: &str) -> Result<usize, &'static str> {
 
 /// Lists the conversations.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let zone = when::zone(options.utc);
+    let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
     let mut conversations = Conversations::newest(options.limit);
     let asked = (filter, Order::NewestFirst);
-    let missing = books::read(&options.source, asked, &mut |entry| conversations.add(entry))?;
+    let missing = books::read(&options.output.source, asked, &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
     let (listed, all) = (conversations.newest_first(), conversations.ids());
-    if options.json {
+    if options.output.json {
         let listed = listed.into_iter().map(Listed::of).collect();
         return books::say_json(&ConversationsDocument::new(listed, all.len(), unreadable, missing));
     }
     if all.is_empty() && unreadable == 0 {
-        return books::say_nothing(&options.source, filter, missing);
+        return books::say_nothing(&options.output.source, filter, missing);
     }
-    for line in lines(&listed, &books::all_ids(&options.source)?, &zone) {
+    for line in lines(&listed, &books::all_ids(&options.output.source)?, &zone) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);

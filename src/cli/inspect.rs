@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::diff::left_out;
 use super::history::History;
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, say};
 use crate::ledger::{
     DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Limit, Own, Record, Region, Shares, Splice, Totals,
     Window, Zone, when,
@@ -42,24 +42,18 @@ JSON:
 pub(super) struct Options {
     /// The conversation's id, or its beginning; `plimsoll conversations` lists them
     id: String,
-    /// Show times in UTC instead of the local time zone
-    #[arg(long)]
-    utc: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: TimedOutput,
 }
 
 /// Shows a conversation.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let history = History::read(&options.source, &options.id)?;
+    let history = History::read(&options.output.source, &options.id)?;
     let totals = &history.found.totals;
-    if options.json {
+    if options.output.json {
         return books::say_json(&HistoryDocument::new(&history.found));
     }
-    let zone = when::zone(options.utc);
+    let zone = when::zone(options.output.utc);
     for line in heading(&history, &zone).into_iter().chain(timeline(&history, &zone)) {
         say(&line);
     }

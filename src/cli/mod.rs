@@ -96,16 +96,34 @@ struct Source {
     config: Option<PathBuf>,
 }
 
+/// What is told, and how.
 #[derive(Debug, Args)]
-struct Serve {
+struct Output {
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     source: Source,
-    /// Listen here instead; port 0 takes a free one
-    #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
-    /// Write the port to this file once it is open
-    #[arg(long, value_name = "FILE")]
-    port_file: Option<PathBuf>,
+}
+
+/// The same where it has times.
+#[derive(Debug, Args)]
+struct TimedOutput {
+    /// Show times, and count days, in UTC instead of the local time zone
+    #[arg(long)]
+    utc: bool,
+    /// Print JSON; `--help` says what it holds
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What a gateway does.
+#[derive(Debug, Args)]
+struct Gateway {
+    #[command(flatten)]
+    source: Source,
     /// Send everything to this server, whatever its path
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
@@ -115,15 +133,21 @@ struct Serve {
 }
 
 #[derive(Debug, Args)]
+struct Serve {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Listen here instead; port 0 takes a free one
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Write the port to this file once it is open
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct Run {
     #[command(flatten)]
-    source: Source,
-    /// Send everything to this server, whatever its path
-    #[arg(long, value_name = "URL")]
-    upstream: Option<String>,
-    /// Change nothing; only tell what would have been saved
-    #[arg(long)]
-    observe: bool,
+    gateway: Gateway,
     /// The agent and its arguments, in which {url} stands for the gateway's address
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "AGENT")]
     agent: Vec<OsString>,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::history::told;
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, files, say, say_bytes};
+use super::{Failure, TimedOutput, books, figures, files, say, say_bytes};
 use crate::config::Config;
 use crate::ledger::history::{number, one};
 use crate::ledger::{History, NoHistory, Record, Totals, when};
@@ -49,14 +49,8 @@ pub(super) struct Options {
     conversation: Option<String>,
     #[command(flatten)]
     range: Range,
-    /// Show times in UTC instead of the local time zone
-    #[arg(long)]
-    utc: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: TimedOutput,
 }
 
 /// What is known of a full text.
@@ -94,7 +88,7 @@ type Named<'k> = (&'k str, &'k Output);
 
 /// Lists full texts, or prints one.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = files::load_to_read(&options.source)?;
+    let config = files::load_to_read(&options.output.source)?;
     match &options.id {
         Some(id) => print(&config, id),
         None => list(options, &config),
@@ -138,7 +132,7 @@ fn gone(id: &str, output: &Output, outputs: &Outputs) -> String {
 }
 
 fn list(options: &Options, config: &Config) -> Result<(), Failure> {
-    let zone = when::zone(options.utc);
+    let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
     let (known, books) = Known::of(config)?;
     let of = match (&options.conversation, &books) {
@@ -150,7 +144,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
         (Some(_), None) => return Err(Failure::Said(books::nothing(&config.state.dir))),
     };
     let listed = known.newest_first(of.as_deref(), filter);
-    if options.json {
+    if options.output.json {
         return books::say_json(&Json::of(&known, &listed, &Outputs::new(&config.outputs.dir)));
     }
     if known.outputs.is_empty() && books.is_none() {

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, Source, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, say};
 use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
 use crate::store::Order;
@@ -43,14 +43,8 @@ pub(super) struct Options {
     by: By,
     #[command(flatten)]
     range: Range,
-    /// Count days in UTC instead of the local time zone
-    #[arg(long)]
-    utc: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: TimedOutput,
 }
 
 impl ValueEnum for By {
@@ -71,20 +65,21 @@ impl ValueEnum for By {
 
 /// Sums up the books.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let zone = when::zone(options.utc);
+    let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
     let mut report = Report::default();
     let group = |at_ms: i64, record: &Record| options.by.group(at_ms, record, &zone);
     let asked = (filter, Order::OldestFirst);
-    let missing = books::read(&options.source, asked, &mut |entry| report.add(entry, group))?;
-    if options.json {
+    let missing = books::read(&options.output.source, asked, &mut |entry| report.add(entry, group))?;
+    if options.output.json {
         let time_zone = when::zone_name(&zone);
         return books::say_json(&ReportDocument::new(&report, options.by, time_zone, filter, missing));
     }
     if report.total.requests == 0 {
-        return books::say_nothing(&options.source, filter, missing);
+        return books::say_nothing(&options.output.source, filter, missing);
     }
-    let ids = if options.by == By::Conversation { books::all_ids(&options.source)? } else { Vec::new() };
+    let ids =
+        if options.by == By::Conversation { books::all_ids(&options.output.source)? } else { Vec::new() };
     for line in table(options.by, &report, &ids).lines_within(books::WIDTH) {
         say(&line);
     }

@@ -36,7 +36,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     };
     telemetry::start(&config.log.level, format);
     make_room(&mut config.limits);
-    if options.source.config.is_none() && Path::new(files::USUAL).exists() {
+    if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
         tracing::warn!(
             "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",
             files::USUAL
@@ -72,14 +72,14 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
 }
 
 fn configured(options: &Serve) -> Result<Config, Failure> {
-    let mut config = files::load(&options.source)?;
+    let mut config = files::load(&options.gateway.source)?;
     if let Some(address) = options.listen {
         config.listen.address = address;
     }
-    if let Some(url) = &options.upstream {
+    if let Some(url) = &options.gateway.upstream {
         config = to_single(config, url)?;
     }
-    if options.observe {
+    if options.gateway.observe {
         config.mode = Mode::Observe;
     }
     no_loop(&config, options)?;
@@ -97,7 +97,7 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<Config, Failure> {
 /// No upstream may be the gateway itself, which would ask itself without end.
 fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
     let Some((own, key, place)) = config.looped() else { return Ok(()) };
-    let said = match &options.upstream {
+    let said = match &options.gateway.upstream {
         Some(_) => "--upstream".to_owned(),
         None => format!("upstream.{}.{key}", own.name),
     };

@@ -78,15 +78,15 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
 
 /// The configuration, and what the agent is told in which variable.
 fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
-    let mut config = files::load(&options.source)?;
+    let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     if let Some(admin) = &mut config.listen.admin {
         admin.set_port(0);
     }
-    if options.observe {
+    if options.gateway.observe {
         config.mode = Mode::Observe;
     }
-    if let Some(url) = &options.upstream {
+    if let Some(url) = &options.gateway.upstream {
         config = serve::to_single(config, url)?;
     }
     let mut addresses = Addresses::new();
@@ -95,7 +95,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         server.variables.iter().map(|(variable, path)| (*variable, server.name, *path))
     });
     for (variable, upstream, path) in variables {
-        let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.upstream.is_none());
+        let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.gateway.upstream.is_none());
         let path = match own {
             None => path.to_owned(),
             // The agent would have gone there, and nowhere else: so does the gateway, with the same paths.

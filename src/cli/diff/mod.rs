@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::history::History;
-use super::{Failure, Source, books, figures, say};
+use super::{Failure, Output, books, figures, say};
 use crate::ledger::Record;
 use excerpt::excerpt;
 
@@ -42,11 +42,8 @@ pub(super) struct Options {
     id: String,
     /// The number of the request; `plimsoll inspect` lists them
     n: usize,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: Output,
 }
 
 /// A part that was sent in another form than it came.
@@ -90,7 +87,7 @@ struct Difference {
 
 /// Shows what was changed about a request.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let history = History::read(&options.source, &options.id)?;
+    let history = History::read(&options.output.source, &options.id)?;
     let at = history.place(options.n).ok_or_else(|| {
         let requests = figures::counted(history.requests() as u64, "request", "requests");
         Failure::Said(format!(
@@ -101,7 +98,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     })?;
     let record = &history.found.entries[at].record;
     let difference = changes::of(&history, at)?;
-    if options.json {
+    if options.output.json {
         return say_json(&history, options.n, record, &difference);
     }
     for line in lines(&history, options.n, record, &difference) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::history::History;
 use super::table::{Align, Table};
-use super::{Failure, Source, books, figures, files, say};
+use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Own, Record, when};
 
 /// What the figures mean.
@@ -40,14 +40,8 @@ pub(super) struct Options {
     /// Ask the model of `[fidelity]`
     #[arg(long)]
     judge: bool,
-    /// Show times in UTC instead of the local time zone
-    #[arg(long)]
-    utc: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: TimedOutput,
 }
 
 #[derive(Serialize)]
@@ -72,15 +66,15 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let id = id(&options.id);
     if options.judge {
         // The judge is asked with the keys of its upstream.
-        return judged::run(&History::with(files::load(&options.source)?, &id)?, options.json);
+        return judged::run(&History::with(files::load(&options.output.source)?, &id)?, options.output.json);
     }
-    let history = History::read(&options.source, &id)?;
+    let history = History::read(&options.output.source, &id)?;
     let entries = history.found.entries.iter();
     let (times, summaries): (Vec<i64>, Vec<One<'_>>) = entries
         .filter_map(|entry| Some((entry.at_ms, one(&entry.record, entry.record.own.as_ref()?))))
         .filter(|(_, one)| one.messages > 0)
         .unzip();
-    if options.json {
+    if options.output.json {
         let mean = mean(&summaries);
         return books::say_json(&Json { conversation: &history.found.id, summaries, mean });
     }
@@ -96,7 +90,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         ("keeps", Align::Right),
         ("model", Align::Left),
     ]);
-    let zone = when::zone(options.utc);
+    let zone = when::zone(options.output.utc);
     for (at_ms, one) in times.into_iter().zip(&summaries) {
         table.row(&[
             one.generation.to_string(),

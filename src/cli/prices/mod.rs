@@ -5,7 +5,7 @@ mod text;
 
 use clap::Args;
 
-use super::{Failure, Source, books, files, say};
+use super::{Failure, Output, books, files, say};
 use crate::app;
 use crate::config::{self, Config};
 use crate::usage::{Above, Catalogue, PerMillion, Price, Priced, Tier, Vendor};
@@ -51,11 +51,8 @@ pub(super) struct Options {
     /// are billed wherever they are asked for, and at the upstreams that bill them otherwise
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: Output,
 }
 
 /// What a model is billed by.
@@ -105,7 +102,7 @@ struct Seller {
 
 /// Says what models are billed by.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = files::load_to_read(&options.source)?;
+    let config = files::load_to_read(&options.output.source)?;
     let market = Market::of(&config, options.upstream.as_deref())?;
     let (mut quotes, mut failures) = (Vec::new(), Vec::new());
     for asked in &options.models {
@@ -120,7 +117,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         quotes = market.list(None)?;
     }
     failures.extend(quotes.iter().filter(|quote| quote.priced.is_none()).map(|quote| market.unknown(quote)));
-    if options.json {
+    if options.output.json {
         books::say_json(&json::of(&quotes))?;
     } else {
         let (lines, notes) = (text::lines(&quotes), text::notes(&quotes));

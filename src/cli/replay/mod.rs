@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, Source, books, files, say, table};
+use super::{Failure, Output, books, files, say, table};
 use crate::app::{self, Recall};
 use crate::store::{Bodies, Outputs};
 use bodies::Marks;
@@ -51,16 +51,13 @@ pub(super) struct Options {
     /// Try a grid of settings around the configuration, and print what each costs and loses
     #[arg(long)]
     sweep: bool,
-    /// Print JSON; `--help` says what it holds
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    source: Source,
+    output: Output,
 }
 
 /// Plays the files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = files::load_to_read(&options.source)?;
+    let config = files::load_to_read(&options.output.source)?;
     let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
     if let Some(model) = &options.prices
         && price::find(&catalogue, model).is_none()
@@ -86,7 +83,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         report.add(play(file, &setting)?);
         Ok(())
     })?;
-    if options.json {
+    if options.output.json {
         return books::say_json(&report);
     }
     for line in report::table(&report).lines_within(books::WIDTH) {
@@ -105,7 +102,7 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })?;
-    if options.json {
+    if options.output.json {
         return books::say_json(&rows);
     }
     for line in sweep::table(&rows).lines_within(books::WIDTH) {
