@@ -303,9 +303,9 @@ impl<'a> Request<'a> {
     fn over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
-        budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
+        let fault = budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
         let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
-        Some(Rewritten::of(facts))
+        Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
     }
 
     pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {

@@ -23,12 +23,16 @@ use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::Core;
+use super::budget::Budget;
 use super::state::State;
+use crate::config::{self, BudgetLimits, OnExceeded};
+use crate::ledger::Record;
 use crate::protocol::conformance::talk::Ids;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;
 use crate::strategy::gate::Reason;
+use crate::usage::Tokens;
 
 use client::{Client, Event, Script, Way, events, quiet_events, scripts, sittings};
 use faulty::{Clumsy, FAILURES, Faulty, WRITES};
@@ -350,6 +354,29 @@ fn messages(subject: &dyn Subject, body: &Bytes) -> Vec<String> {
     let root = Tree::parse(text(body));
     let said = |message: &Tree| format!("{:?}", plain(subject, message));
     subject.messages_of(&root).iter().map(said).collect()
+}
+
+/// A request that is not edited because the budget is spent is not sent: nobody judges it again, by a later clock.
+#[test]
+fn a_spent_budget_is_judged_once() {
+    let (rig, key) = (Rig::new(), keys());
+    let store = rig.store("laws.db");
+    let day = BudgetLimits { usd: None, tokens: Some(1) };
+    let settings = config::Budget { day, on_exceeded: OnExceeded::Refuse, ..config::Budget::default() };
+    let strategy = |_| (sittings(), any::<bool>()).boxed();
+    for_all(8, strategy, |subject, ((script, requests), is_spent)| {
+        let mut gateway = rig.core(Arc::clone(&store), policy(0), prices(0));
+        gateway.budget = Arc::new(Budget::new(settings.clone(), Arc::clone(&store)));
+        let tokens = Some(Tokens { output: u64::from(is_spent), ..Tokens::default() });
+        gateway.budget.book(&Record { tokens, ..Record::default() }, rig::clock());
+        let headers = headers(&key(), "s");
+        for body in Client::new(subject, script, 0).requests(requests) {
+            let sent = rig.rewrite(&gateway, subject.protocol(), &headers, &body);
+            prop_assert_eq!(sent.fault.is_some(), is_spent);
+            prop_assert!(!is_spent || sent.body.is_none());
+        }
+        Ok(())
+    });
 }
 
 /// A plan that cannot be carried out, or is carried out wrongly, changes nothing.
