@@ -1,4 +1,4 @@
-//! The clock, and ids made from it: no other part of a running gateway asks what time it is.
+//! The clock, and ids made from it: nothing else on a request's way asks what time it is.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::{Core, clock, last_use, metrics};
+use super::{Core, last_use, metrics};
 use crate::admin::{self, Pages};
 use crate::config::Config;
 use crate::lineage;
@@ -68,7 +68,7 @@ async fn sweep(core: &Core, bodies: &Bodies, ages: Ages) {
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        let now_ms = clock::now_ms();
+        let now_ms = (core.now_ms)();
         core.tally.stored(core.store.later(ages.batch(now_ms)));
         let now = Duration::from_millis(u64::try_from(now_ms).unwrap_or(0));
         if let Err(error) = bodies.sweep(UNIX_EPOCH + now.saturating_sub(ages.outputs)) {

@@ -361,11 +361,12 @@ impl Lineage {
         self.memory.answered(kept(place.root, answer), place.thread.id.clone());
     }
 
-    /// From now on nothing of this thread is edited.
-    pub fn set_aside(&self, place: &Place, now_ms: i64) {
+    /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.
+    #[must_use]
+    pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
         let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
         self.memory.know(Known::of(thread.clone()));
-        self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() });
+        self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() })
     }
 
     /// The thread of the same session in which an answer was given.

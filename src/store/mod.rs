@@ -105,6 +105,7 @@ pub trait Store: Send + Sync {
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
+    #[must_use]
     fn later(&self, batch: Batch) -> bool;
 
     /// Records that were dropped since the process began: the queue was full, or the store failed.

@@ -8,13 +8,13 @@ use std::time::Instant;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
+use super::Core;
 use super::acceptance::TRIES;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
 use super::shadow::Shadow;
 use super::state::State;
-use super::{Core, clock};
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
@@ -95,6 +95,7 @@ impl Follow {
         start: Start,
         job: Option<Box<Job>>,
     ) -> Self {
+        let at_ms = (core.now_ms)();
         Self {
             core,
             protocol,
@@ -104,7 +105,7 @@ impl Follow {
             slot,
             job,
             start,
-            at_ms: clock::now_ms(),
+            at_ms,
             status: None,
             reader: None,
             head_at: None,
@@ -296,7 +297,7 @@ impl Exchange for Follow {
                 thread = place.thread.id,
                 "an edited request was refused, its original was not: the thread is left alone from now on"
             );
-            self.core.lineage.set_aside(place, self.at_ms);
+            self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));
         }
     }
 

@@ -252,7 +252,7 @@ fn principals_know_nothing_of_each_other() {
 fn threads_are_set_aside_with_their_forks_only() {
     let desk = Desk::new();
     let place = desk.send(&session("s"), &talk("u:a c1 r1"), &[]);
-    desk.lineage.set_aside(&place, 7);
+    assert!(desk.lineage.set_aside(&place, 7));
     desk.commit(Batch::default());
     for desk in [&desk, &desk.restarted()] {
         let observed = |request| desk.place(&session("s"), &talk(request)).thread.observe;
@@ -272,7 +272,7 @@ fn what_was_under_way_undoes_nothing() {
     let first = desk.send(&session("s"), &talk("u:a c1 r1"), &[]);
     let next = talk("u:a c1 r1 c2 r2");
     let under_way = desk.place(&session("s"), &next);
-    desk.lineage.set_aside(&first, 7);
+    assert!(desk.lineage.set_aside(&first, 7));
     desk.commit(desk.lineage.batch(&under_way, desk.root, &[], 0, 8));
     desk.lineage.sent(&next, &under_way, Arc::default(), None, 8);
     for desk in [&desk, &desk.restarted()] {

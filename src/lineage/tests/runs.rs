@@ -97,7 +97,7 @@ fn a_new_run_is_not_left_alone_for_the_one_before() {
             let (mut desk, nobody) = (Desk::new(), Caller::default());
             send(&desk, &nobody, 0, "u:goal");
             let place = send(&desk, &nobody, 0, first);
-            desk.lineage.set_aside(&place, 0);
+            assert!(desk.lineage.set_aside(&place, 0));
             desk.commit(Batch::default());
             if restarts {
                 desk = desk.restarted();
@@ -119,7 +119,7 @@ fn a_refusal_changes_nothing_of_what_was_decided() {
         let (mut desk, nobody) = (Desk::new(), Caller::default());
         let first = talk("r1:report");
         let place = desk.send(&nobody, &first, &[decided(&first, 0, "cut")]);
-        desk.lineage.set_aside(&place, 0);
+        assert!(desk.lineage.set_aside(&place, 0));
         desk.commit(Batch::default());
         if restarts {
             desk = desk.restarted();
