@@ -3,9 +3,11 @@
 //! Off the request's path: a record is counted where it is handed to the store, whether that takes it or not. What is
 //! kept does not grow with what clients send: names of theirs become those of the configuration.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use hashlink::LruCache;
 
 use super::histogram::Histogram;
 use crate::config::Alerts;
@@ -16,7 +18,7 @@ use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
 use crate::usage::Tokens;
 
-/// Threads of which something is remembered; beyond that all are forgotten.
+/// Threads of which something is remembered; beyond that those go that were not heard of for longest.
 const THREADS: usize = 4096;
 /// What tools are called that the configuration does not name.
 const OTHER: &str = "other";
@@ -41,10 +43,16 @@ pub(super) struct Tally {
     alerts: Alerts,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     sums: Sums,
-    threads: HashMap<String, Seen>,
+    threads: LruCache<String, Seen>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { sums: Sums::default(), threads: LruCache::new(THREADS) }
+    }
 }
 
 /// How a thread's last request was.
@@ -202,10 +210,7 @@ impl Counts {
         let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) else {
             return News::default();
         };
-        if self.threads.len() >= THREADS && !self.threads.contains_key(thread) {
-            self.threads.clear();
-        }
-        let seen = self.threads.entry(thread.clone()).or_default();
+        let seen = self.threads.entry(thread.clone()).or_insert_with(Seen::default);
         let circles = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
         let mut news = News { moved: None, circles: circles && !seen.circles };
         seen.circles = circles;
@@ -438,11 +443,20 @@ mod tests {
             ("yellow orange", 1),
         ];
         assert_eq!(found, expected.map(|(way, count)| (way.to_owned(), count)));
-        for at in 0..=THREADS {
-            let window = Some(Window { zone_sent: Some("green".into()), ..Window::default() });
-            tally.book(&Record { thread: Some(at.to_string()), window, ..Record::default() });
-        }
-        assert!(tally.counts.lock().unwrap().threads.len() <= THREADS);
+    }
+
+    /// As many threads are remembered as there may be, and those are the newest.
+    #[test]
+    fn threads_that_rest_for_longest_are_forgotten() {
+        let tally = Tally::default();
+        let book = |thread: usize, zone: &'static str| {
+            let window = Some(Window { zone_sent: Some(zone.into()), ..Window::default() });
+            tally.book(&Record { thread: Some(thread.to_string()), window, ..Record::default() });
+        };
+        (0..=THREADS).for_each(|thread| book(thread, "green"));
+        (0..=THREADS).rev().for_each(|thread| book(thread, "red"));
+        let counted = tally.sums().transitions.into_values().sum::<u64>();
+        assert_eq!(counted, THREADS as u64, "all but the first have come from one zone to another");
     }
 
     /// Each is told when it comes about, and not again as long as it lasts.

@@ -3,23 +3,28 @@
 //!
 //! Only told. Texts are kept once however many threads have them; they are bounded, and lost with the process.
 
-use std::collections::HashMap;
+use hashlink::LruCache;
 
 use crate::conversation::Conversation;
 use crate::protocol::Prompt;
 
-/// Bytes of instructions that are remembered; beyond that all are forgotten.
+/// Bytes of instructions that are remembered; beyond that those go that were not sent for longest.
 const BYTES: usize = 8 << 20;
 /// The same for threads.
 const THREADS: usize = 4096;
 
 /// The instructions of all threads.
-#[derive(Default)]
 pub(super) struct Instructions {
-    texts: HashMap<u128, Box<str>>,
+    texts: LruCache<u128, Box<str>>,
     bytes: usize,
     /// What a thread's last request had.
-    threads: HashMap<String, u128>,
+    threads: LruCache<String, u128>,
+}
+
+impl Default for Instructions {
+    fn default() -> Self {
+        Self { texts: LruCache::new_unbounded(), bytes: 0, threads: LruCache::new(THREADS) }
+    }
 }
 
 /// Where a text stops being what it was.
@@ -36,14 +41,16 @@ impl Instructions {
     pub(super) fn read(&mut self, prompt: &Prompt, conversation: &Conversation) -> Option<u128> {
         let body = &conversation.body;
         let key = prompt.instructions_key(body)?;
-        if !self.texts.contains_key(&key) {
+        if self.texts.get(&key).is_none() {
             let text = prompt.instructions(body);
-            if self.bytes + text.len() > BYTES {
-                *self = Self::default();
-            }
             if text.len() <= BYTES {
                 self.bytes += text.len();
                 self.texts.insert(key, text.into());
+            }
+            while self.bytes > BYTES
+                && let Some((_, oldest)) = self.texts.remove_lru()
+            {
+                self.bytes -= oldest.len();
             }
         }
         Some(key)
@@ -52,12 +59,9 @@ impl Instructions {
     /// Where the instructions of a thread's next request are other than those before; `None`: nowhere, or nothing is known
     /// of these. A thread that has just branched goes on from its parent's.
     pub(super) fn change(&mut self, thread: &str, parent: Option<&str>, now: u128) -> Option<Change> {
-        if self.threads.len() >= THREADS && !self.threads.contains_key(thread) {
-            self.threads.clear();
-        }
         let parents = parent.and_then(|parent| self.threads.get(parent)).copied();
         let before = self.threads.insert(thread.to_owned(), now).or(parents)?;
-        let (before, now) = (self.texts.get(&before)?, self.texts.get(&now)?);
+        let (before, now) = (self.texts.peek(&before)?, self.texts.peek(&now)?);
         change(before, now)
     }
 }
@@ -158,13 +162,21 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut known = Instructions::default();
         let protocol = protocol::named("openai-responses").unwrap();
-        for at in 0..20_u32 {
+        let read = |known: &mut Instructions, at: u32| {
             let frame = format!(r#"{{"instructions":"{at}{}","input":"hi"}}"#, "x".repeat(1 << 20));
             let conversation = protocol.index(&Bytes::from(frame), &NoMemo).unwrap();
-            known.read(&protocol.prompt(&conversation), &conversation).unwrap();
-            assert!(known.bytes <= BYTES && known.texts.len() <= 8);
+            known.read(&protocol.prompt(&conversation), &conversation).unwrap()
+        };
+        let first = read(&mut known, 0);
+        for at in 1..20 {
+            let key = read(&mut known, at);
+            assert_eq!(read(&mut known, 0), first);
+            assert!(
+                known.bytes <= BYTES && known.texts.contains_key(&first) && known.texts.contains_key(&key)
+            );
         }
-        (0..=THREADS).for_each(|at| assert_eq!(known.change(&at.to_string(), None, 0), None));
-        assert!(known.threads.len() <= THREADS);
+        assert_eq!(known.texts.len(), 7, "of a little more than a MiB each");
+        (0..=THREADS).for_each(|at| assert_eq!(known.change(&at.to_string(), None, first), None));
+        assert!(known.threads.len() == THREADS && known.threads.contains_key("1"));
     }
 }
