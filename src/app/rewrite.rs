@@ -315,7 +315,7 @@ impl<'a> Request<'a> {
         }
         // A checkpoint is waited for like what was sent before.
         let is_bound = place.is_edited() || self.opening.is_some();
-        if !self.asked.until.is_none_or(|until| until.found(is_bound)) {
+        if !self.asked.until.is_none_or(|until| until.placed(is_bound)) {
             return Ok(self.left_alone(place, State::Unchanged));
         }
         if let Some(batch) = self.track.lineage.resumed(&place, self.now_ms)? {

@@ -22,21 +22,49 @@ pub struct Deadline {
     at: Instant,
     /// When it leaves even if it has not been read.
     last: Instant,
-    word: Arc<AtomicU8>,
+    /// A [`Phase`].
+    phase: Arc<AtomicU8>,
 }
 
-/// It is being read.
-const READ: u8 = 0;
-/// It is being read, and its time is over.
-const LATE: u8 = 1;
-const OPEN: u8 = 2;
-const HELD: u8 = 3;
-const LEFT: u8 = 4;
+/// How far a request is. Whoever moves it first decides: one that is held never leaves by itself, and one that has left is
+/// never held.
+///
+/// | from       | `hold` | `release`  | `leave`   | `give_up` |
+/// |------------|--------|------------|-----------|-----------|
+/// | `Reading`  | `Held` | `Released` | `Overdue` | `Left`    |
+/// | `Overdue`  | `Held` | `Left`     | `Overdue` | `Left`    |
+/// | `Released` | `Held` | `Released` | `Left`    | `Left`    |
+/// | `Held`     | `Held` | `Held`     | `Held`    | `Held`    |
+/// | `Left`     | `Left` | `Left`     | `Left`    | `Left`    |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// It is being read.
+    Reading,
+    /// It is being read, and its time is over.
+    Overdue,
+    /// It was read, and leaves when its time is over.
+    Released,
+    /// It waits for what comes of it, however long that takes.
+    Held,
+    /// It has left.
+    Left,
+}
+
+impl Phase {
+    const ALL: [Self; 5] = [Self::Reading, Self::Overdue, Self::Released, Self::Held, Self::Left];
+
+    /// The phase of a word that was made of one.
+    fn of(word: u8) -> Self {
+        Self::ALL[usize::from(word)]
+    }
+}
 
 impl Deadline {
     /// The deadline of a request that is about to be read.
     pub fn new(began: Instant, patience: Duration) -> Self {
-        Self { at: began + patience, last: began + patience * READING, word: Arc::default() }
+        let phase = Arc::new(AtomicU8::new(Phase::Reading as u8));
+        Self { at: began + patience, last: began + patience * READING, phase }
     }
 
     /// When it is.
@@ -46,22 +74,22 @@ impl Deadline {
 
     /// From now on the request waits for what comes of it, which must not be long; `false` when it has left.
     pub fn hold(&self) -> bool {
-        self.say(|word| if word == LEFT { LEFT } else { HELD }) == HELD
+        self.turn(|phase| if phase == Phase::Left { Phase::Left } else { Phase::Held }) == Phase::Held
     }
 
     /// The request was read, and nothing holds it so far: it leaves in time. `false` when it has left.
     pub fn release(&self) -> bool {
-        let turn = |word| match word {
-            READ => OPEN,
-            LATE => LEFT,
-            other => other,
+        let next = |phase| match phase {
+            Phase::Reading => Phase::Released,
+            Phase::Overdue => Phase::Left,
+            Phase::Released | Phase::Held | Phase::Left => phase,
         };
-        self.say(turn) != LEFT
+        self.turn(next) != Phase::Left
     }
 
-    /// The request was read, and it is known whether it was sent in another form before: then it is sent so again, however
+    /// The request was read, and its history is known. One that was sent in another form before is sent so again, however
     /// long that takes. Whether anything is to be decided about it.
-    pub fn found(&self, was_edited: bool) -> bool {
+    pub fn placed(&self, was_edited: bool) -> bool {
         if !was_edited {
             return self.release();
         }
@@ -71,34 +99,39 @@ impl Deadline {
 
     /// Whether the request waits for what comes of it.
     pub(super) fn is_held(&self) -> bool {
-        self.word.load(Ordering::Acquire) == HELD
+        self.phase() == Phase::Held
     }
 
     /// Whether the request has left.
     pub fn has_left(&self) -> bool {
-        self.word.load(Ordering::Acquire) == LEFT
+        self.phase() == Phase::Left
     }
 
     /// The time is over: the request leaves, and if it is still being read, as soon as nothing holds it then. Whether it
     /// has left.
     pub(crate) fn leave(&self) -> bool {
-        let turn = |word| match word {
-            READ => LATE,
-            OPEN => LEFT,
-            other => other,
+        let next = |phase| match phase {
+            Phase::Reading => Phase::Overdue,
+            Phase::Released => Phase::Left,
+            Phase::Overdue | Phase::Held | Phase::Left => phase,
         };
-        self.say(turn) == LEFT
+        self.turn(next) == Phase::Left
     }
 
     /// The request leaves, read or not; `false` when it is held.
     fn give_up(&self) -> bool {
-        self.say(|word| if word == HELD { HELD } else { LEFT }) == LEFT
+        self.turn(|phase| if phase == Phase::Held { Phase::Held } else { Phase::Left }) == Phase::Left
     }
 
-    fn say(&self, turn: impl Fn(u8) -> u8) -> u8 {
-        let said = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(turn(word)));
-        let (Ok(before) | Err(before)) = said;
-        turn(before)
+    fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Ordering::Acquire))
+    }
+
+    /// Moves on to the phase that is `next` to the present one, and tells which that is.
+    fn turn(&self, next: impl Fn(Phase) -> Phase) -> Phase {
+        let step = |word| Some(next(Phase::of(word)) as u8);
+        let (Ok(before) | Err(before)) = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+        next(Phase::of(before))
     }
 
     /// Waits for some work until the request leaves.
@@ -125,32 +158,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_stands() {
-        let deadline = || {
-            let deadline = Deadline::new(Instant::now(), Duration::ZERO);
-            assert!(deadline.release());
-            deadline
-        };
-        let held = deadline();
-        assert!(held.hold() && !held.clone().leave() && held.hold() && !held.has_left() && !held.give_up());
-        let left = deadline();
-        assert!(!left.has_left() && left.leave() && !left.clone().hold() && left.leave() && left.has_left());
-        assert!(!left.release() && left.give_up());
-    }
-
-    #[test]
-    fn what_is_being_read_leaves_when_it_is_known_to_be_new() {
-        let late = || {
-            let deadline = Deadline::new(Instant::now(), Duration::ZERO);
-            assert!(!deadline.leave() && !deadline.has_left() && !deadline.leave());
-            deadline
-        };
-        let new = late();
-        assert!(!new.release() && new.has_left() && !new.hold());
-        let known = late();
-        assert!(known.hold() && known.release() && !known.leave() && !known.give_up() && !known.has_left());
-        let endless = late();
-        assert!(endless.give_up() && endless.has_left() && !endless.hold() && !endless.release());
+    fn every_move_from_every_phase() {
+        use Phase::{Held, Left, Overdue, Reading, Released};
+        type Move = fn(&Deadline) -> bool;
+        let moves: [Move; 4] = [Deadline::hold, Deadline::release, Deadline::leave, Deadline::give_up];
+        for (from, to, told) in [
+            (Reading, [Held, Released, Overdue, Left], [true, true, false, true]),
+            (Overdue, [Held, Left, Overdue, Left], [true, false, false, true]),
+            (Released, [Held, Released, Left, Left], [true, true, true, true]),
+            (Held, [Held; 4], [true, true, false, false]),
+            (Left, [Left; 4], [false, false, true, true]),
+        ] {
+            for ((turn, to), told) in moves.iter().zip(to).zip(told) {
+                let deadline = Deadline::new(Instant::now(), Duration::ZERO);
+                deadline.phase.store(from as u8, Ordering::Release);
+                assert_eq!((turn(&deadline), deadline.clone().phase()), (told, to), "{from:?}");
+                assert_eq!((deadline.is_held(), deadline.has_left()), (to == Held, to == Left));
+            }
+        }
     }
 
     /// Of a request that may take a second: when it is known to be new or not, when its work ends, and when and how it

@@ -6,8 +6,7 @@
 //! again by the writer.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,17 +34,20 @@ pub(super) struct Duty {
 
 /// Whose word counts: the writer's that it commits, or the other side's that it waits no longer. Whoever is first.
 #[derive(Default)]
-struct Claim(AtomicU8);
+struct Claim(OnceLock<Word>);
 
-const OPEN: u8 = 0;
-const TAKEN: u8 = 1;
-const WITHDRAWN: u8 = 2;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// It is committed.
+    Taken,
+    /// Nobody waits for it.
+    Withdrawn,
+}
 
 impl Claim {
     /// Puts `mine` if nobody was first; whether it stands then.
-    fn make(&self, mine: u8) -> bool {
-        let made = self.0.compare_exchange(OPEN, mine, Ordering::AcqRel, Ordering::Acquire);
-        made.is_ok() || made == Err(mine)
+    fn make(&self, mine: Word) -> bool {
+        *self.0.get_or_init(|| mine) == mine
     }
 }
 
@@ -76,7 +78,7 @@ impl Stored {
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
-            Err(_elapsed) if self.claim.make(WITHDRAWN) => Err(StoreError::Busy),
+            Err(_elapsed) if self.claim.make(Word::Withdrawn) => Err(StoreError::Busy),
             // The writer takes out again what nobody waits for any more.
             Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::Busy)),
         }
@@ -93,19 +95,19 @@ impl Future for Stored {
 
 impl Drop for Stored {
     fn drop(&mut self) {
-        self.claim.make(WITHDRAWN);
+        self.claim.make(Word::Withdrawn);
     }
 }
 
 impl Duty {
     /// Whether nobody waits any more.
     pub(super) fn is_withdrawn(&self) -> bool {
-        self.claim.0.load(Ordering::Acquire) == WITHDRAWN
+        self.claim.0.get() == Some(&Word::Withdrawn)
     }
 
     /// Takes the right to commit; `false` when it was withdrawn before.
     pub(super) fn claim(&self) -> bool {
-        self.claim.make(TAKEN)
+        self.claim.make(Word::Taken)
     }
 
     /// Tells how it went; whether anybody heard.
