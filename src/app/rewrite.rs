@@ -364,7 +364,7 @@ impl<'a> Request<'a> {
 
     async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
         if !self.asked.until.is_none_or(Deadline::hold) {
-            return Err(StoreError::Busy);
+            return Err(StoreError::Withdrawn);
         }
         let mut batch =
             self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
@@ -374,10 +374,8 @@ impl<'a> Request<'a> {
         }
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;
-        if matches!(done, Err(StoreError::Busy)) {
-            tracing::warn!(
-                "the store takes too long: a request leaves without what was to be decided about it"
-            );
+        if let Err(error @ (StoreError::Full | StoreError::TimedOut | StoreError::Gone)) = &done {
+            tracing::warn!(%error, "a request leaves without what was to be decided about it");
         }
         done
     }

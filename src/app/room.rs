@@ -19,7 +19,7 @@ impl Request<'_> {
         let head = self.place()?.head();
         // Others may take long.
         if !self.asked.until.is_none_or(Deadline::release) {
-            return Err(StoreError::Busy);
+            return Err(StoreError::Withdrawn);
         }
         let _alone = self.core.windows.alone(head).await;
         if let Some(refused) = self.core.windows.refused(head)

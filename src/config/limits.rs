@@ -14,13 +14,14 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// The most client connections at a time.
     pub max_connections: usize,
-    /// How long a rewrite may take before the original goes instead.
+    /// How long a rewrite may take before the original goes instead. What was sent in another form before waits to be sent
+    /// so again; to find that out, it is read for ten times as long at most.
     pub rewrite_timeout: Duration,
     /// How long requests in flight may take to finish after a shutdown is asked for.
     pub drain_timeout: Duration,
     /// Memory for indexes of messages seen before; 0: none.
     pub memo: ByteSize,
-    /// The most ledger records that wait to be written.
+    /// The most that may wait to be written, decisions and ledger records alike.
     pub queue: usize,
     /// Worker threads; 0: as many as are usual on the machine.
     pub workers: usize,

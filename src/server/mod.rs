@@ -58,7 +58,7 @@ pub struct Settings {
     pub max_body: usize,
     /// The same, after content decoding.
     pub max_decoded: usize,
-    /// How long [`Gateway::prepare`] may take before the original goes out.
+    /// How long [`Gateway::prepare`] may take before the original goes out; [`Deadline`] says when it may take longer.
     pub rewrite_timeout: Duration,
     /// How long a client's connection may take to deliver its next request head, idling included.
     pub idle_timeout: Duration,

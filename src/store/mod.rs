@@ -141,9 +141,18 @@ pub enum StoreError {
     /// A row that does not say what it should.
     #[error("a stored row is damaged")]
     Damaged,
-    /// The writer has too much to do, or is gone.
-    #[error("the writer does not take more")]
-    Busy,
+    /// As much waits to be written as may.
+    #[error("as much waits to be written as `limits.queue` lets wait")]
+    Full,
+    /// It was not stored in time.
+    #[error("the store takes too long")]
+    TimedOut,
+    /// Whoever asked for it has gone on without it.
+    #[error("the request left before")]
+    Withdrawn,
+    /// The writer has ended.
+    #[error("the store's writer has ended")]
+    Gone,
 }
 
 // What to do about a store that cannot be opened.

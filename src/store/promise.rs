@@ -26,7 +26,7 @@ pub struct Stored {
     claim: Arc<Claim>,
 }
 
-/// The writer's side of it. Dropped, it says that the store takes no more.
+/// The writer's side of it. Dropped, it says that the writer has ended.
 pub(super) struct Duty {
     answer: oneshot::Sender<Done>,
     claim: Arc<Claim>,
@@ -74,13 +74,13 @@ impl Stored {
     /// Waits at most so long; for what is being committed by then, until it is, within reason.
     ///
     /// # Errors
-    /// [`StoreError`] when it could not be stored; [`StoreError::Busy`] when the time was up, and it is withdrawn.
+    /// [`StoreError`] when it could not be stored; [`StoreError::TimedOut`] when the time was up, and it is withdrawn.
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
-            Err(_elapsed) if self.claim.make(Word::Withdrawn) => Err(StoreError::Busy),
+            Err(_elapsed) if self.claim.make(Word::Withdrawn) => Err(StoreError::TimedOut),
             // The writer takes out again what nobody waits for any more.
-            Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::Busy)),
+            Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::TimedOut)),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Future for Stored {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
-        Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(StoreError::Busy)))
+        Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(StoreError::Gone)))
     }
 }
 
@@ -141,9 +141,9 @@ mod tests {
     fn what_is_being_committed_is_waited_for() {
         let patience = Duration::from_secs(1);
         for (claimed, takes, expected) in [
-            (false, 2 * patience, Err(StoreError::Busy)),
+            (false, 2 * patience, Err(StoreError::TimedOut)),
             (true, 2 * patience, Ok(())),
-            (true, 2 * COMMIT, Err(StoreError::Busy)),
+            (true, 2 * COMMIT, Err(StoreError::TimedOut)),
         ] {
             let (duty, stored) = promise();
             assert!(!claimed || duty.claim());
@@ -160,10 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_is_gone_takes_no_more() {
+    fn a_writer_that_has_ended_stores_nothing() {
         let (duty, stored) = promise();
         drop(duty);
-        assert!(matches!(run(stored), Err(StoreError::Busy)));
+        assert!(matches!(run(stored), Err(StoreError::Gone)));
         assert!(matches!(run(Stored::refused(StoreError::Raced)), Err(StoreError::Raced)));
     }
 }

@@ -77,6 +77,13 @@ impl<T: Send + 'static> Inlet<T> {
     }
 }
 
+impl<T> Inlet<T> {
+    /// Whether the worker is gone: nothing is taken any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+}
+
 /// Has the worker take what has gathered when it is dropped, be it with the runtime.
 struct Alarm<T>(Arc<Queue<T>>);
 
@@ -161,7 +168,7 @@ mod tests {
         for (item, urgent) in [(1, false), (2, true), (3, false)] {
             assert_eq!(inlet.push(item, urgent), Ok(()));
         }
-        assert_eq!(inlet.push(4, true), Err(4), "full");
+        assert_eq!((inlet.push(4, true), inlet.is_closed()), (Err(4), false), "full");
         assert!(outlet.wait(Duration::MAX));
         assert!(outlet.take(&mut taken));
         assert_eq!(taken, [1, 2, 3]);
@@ -237,7 +244,7 @@ mod tests {
         inlet.push(Arc::clone(&waited_for), true).unwrap();
         drop(outlet);
         assert_eq!(Arc::strong_count(&waited_for), 1);
-        assert!(inlet.push(waited_for, false).is_err());
+        assert!(inlet.push(waited_for, false).is_err() && inlet.is_closed());
     }
 
     #[test]

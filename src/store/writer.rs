@@ -104,7 +104,7 @@ impl Writer {
         let Some(jobs) = &self.jobs else { return false };
         let Err(mut job) = jobs.push(job, urgent) else { return true };
         self.missing.add(&job.batch);
-        refuse(&mut job, StoreError::Busy);
+        refuse(&mut job, if jobs.is_closed() { StoreError::Gone } else { StoreError::Full });
         false
     }
 }
@@ -468,7 +468,7 @@ mod tests {
                 Level::DEBUG,
                 "another gateway on the same store was first: the request is planned again by what stands in the store",
             ),
-            (StoreError::Busy, Level::WARN, "a batch could not be stored"),
+            (StoreError::Full, Level::WARN, "a batch could not be stored"),
         ] {
             let log = tempfile::NamedTempFile::new().unwrap();
             let file = Arc::new(log.reopen().unwrap());

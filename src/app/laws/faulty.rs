@@ -89,7 +89,7 @@ impl Store for Faulty {
         match self.failure.load(Ordering::Relaxed) {
             _ if !batch.decides() => self.inner.commit(batch),
             3 => Stored::refused(StoreError::Damaged),
-            4 => Stored::refused(StoreError::Busy),
+            4 => Stored::refused(StoreError::TimedOut),
             5 => Stored::refused(StoreError::Raced),
             _ => self.inner.commit(batch),
         }
