@@ -99,8 +99,29 @@ pub(super) struct Means {
 }
 
 enum Job {
-    Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot },
+    Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot, held: Held },
     Ended(Box<Ended>),
+}
+
+/// Bytes that wait to be worked on. Dropped, they do not any more, however their job has ended.
+struct Held {
+    bytes: usize,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Held {
+    /// So many bytes more, if they find room; and how many wait then.
+    fn of(bytes: usize, waiting: &Arc<AtomicUsize>) -> Option<(Self, usize)> {
+        let all = waiting.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let held = Self { bytes, waiting: Arc::clone(waiting) };
+        (all <= WAITING).then_some((held, all))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// The handle on the thread. Dropping it finishes what is queued.
@@ -123,7 +144,7 @@ impl Books {
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
         let (untouched, instructions) = (Untouched::new(means.observes), Instructions::default());
-        let desk = Desk { means, counter, untouched, instructions, waiting: Arc::clone(&waiting) };
+        let desk = Desk { means, counter, untouched, instructions };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
@@ -131,14 +152,10 @@ impl Books {
     /// Takes note of a request that leaves; `sent` is what it was rewritten to.
     pub(super) fn left(&self, name: Name, reading: Box<Reading>, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
-        let bytes = weight(&reading, sent.as_ref());
-        let waiting = self.waiting.load(Ordering::Relaxed).saturating_add(bytes);
-        if waiting <= WAITING {
-            self.waiting.fetch_add(bytes, Ordering::Relaxed);
-            let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot) };
-            if self.hand_over(job, waiting > WAITING / 4).is_err() {
-                self.waiting.fetch_sub(bytes, Ordering::Relaxed);
-            }
+        if let Some((held, waiting)) = Held::of(weight(&reading, sent.as_ref()), &self.waiting) {
+            let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot), held };
+            // What finds no room is recorded as it is.
+            drop(self.hand_over(job, waiting > WAITING / 4));
         }
         slot
     }
@@ -193,7 +210,6 @@ struct Desk {
     counter: Option<Counter>,
     untouched: Untouched,
     instructions: Instructions,
-    waiting: Arc<AtomicUsize>,
 }
 
 impl Desk {
@@ -210,9 +226,11 @@ impl Desk {
                 return;
             }
             for job in jobs.drain(..) {
+                let is_record = matches!(job, Job::Ended(_));
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(job)));
                 if worked.is_err() {
                     tracing::error!("a request could not be booked: a fault of the gateway's own");
+                    self.means.tally.stored(!is_record);
                 }
             }
         }
@@ -220,10 +238,9 @@ impl Desk {
 
     fn work(&mut self, job: Job) {
         match job {
-            Job::Left { name, reading, sent, slot } => {
+            Job::Left { name, reading, sent, slot, held: _held } => {
                 self.left(&reading, &slot);
                 self.keep(&name, &reading, sent.as_ref());
-                self.waiting.fetch_sub(weight(&reading, sent.as_ref()), Ordering::Relaxed);
             }
             Job::Ended(ended) => self.ended(ended),
         }
@@ -263,5 +280,28 @@ impl Desk {
         if let (Some(change), Some(prompt)) = (change, &mut ended.record.prompt) {
             (prompt.volatile_at, prompt.volatile_line) = (Some(change.byte), Some(change.line));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_however_it_ends() {
+        let waiting: Arc<AtomicUsize> = Arc::default();
+        let all = || waiting.load(Ordering::Relaxed);
+        let (held, found) = Held::of(WAITING - 1, &waiting).unwrap();
+        assert_eq!((found, all()), (WAITING - 1, WAITING - 1));
+        assert!(Held::of(2, &waiting).is_none());
+        let (other, _) = Held::of(1, &waiting).unwrap();
+        assert_eq!(all(), WAITING);
+        let worked = catch_unwind(AssertUnwindSafe(move || {
+            let _held = held;
+            panic!("a fault");
+        }));
+        assert_eq!((worked.is_err(), all()), (true, 1));
+        drop(other);
+        assert_eq!(all(), 0);
     }
 }

@@ -75,11 +75,9 @@ pub(super) struct Follow {
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
-    /// It was edited and refused, and its original was sent.
-    resent: bool,
-    /// It was refused with what is added to it, and sent without that.
-    bare: bool,
-    /// So was its original, in the beginning of an answer that began well.
+    /// It was edited or added to, and refused: its original was sent.
+    is_original: bool,
+    /// The original was refused too, in the beginning of an answer that began well.
     is_refused_whole: bool,
     /// The provider has refused it because its prompt is too long.
     overflow: bool,
@@ -110,24 +108,33 @@ impl Follow {
             reader: None,
             head_at: None,
             body_at: None,
-            resent: false,
-            bare: false,
+            is_original: false,
             is_refused_whole: false,
             overflow: false,
         }
+    }
+
+    /// It was edited and refused, and its original was sent.
+    fn is_unedited(&self) -> bool {
+        self.is_original && self.facts.state == State::Edited
+    }
+
+    /// It was refused with what is added to it, and sent without that.
+    fn is_bare(&self) -> bool {
+        self.is_original && self.start.adds
     }
 
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
-        let sent = if self.resent || self.bare { self.start.received } else { self.start.sent };
-        let read = text(sent, self.facts.encoded, self.resent && self.facts.splice.is_some());
+        let sent = if self.is_original { self.start.received } else { self.start.sent };
+        let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
         let tokens = usage.context_tokens();
         self.core.meter.learn(place.head(), (model, messages), read, tokens);
-        let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.resent);
+        let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.is_unedited());
         let Some((shadow, would)) = observed else { return };
         // What the provider would have said of the form that would have been sent.
         let planned = (sent + would.bytes).saturating_sub(self.start.rewritten_to);
@@ -200,8 +207,7 @@ impl Follow {
 
 impl Exchange for Follow {
     fn sent(&mut self, form: Form) {
-        self.resent |= form == Form::Original && self.facts.state == State::Edited;
-        self.bare |= form == Form::Original && self.start.adds;
+        self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.start.adds);
     }
 
     /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with
@@ -235,33 +241,29 @@ impl Exchange for Follow {
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_doubtful = || self.recovers() && (self.is_nearly_full() || self.facts.spliced);
         status == StatusCode::OK
-            && (self.resent || self.bare || is_doubtful())
+            && (self.is_original || is_doubtful())
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
     fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
         let first = body.trim_ascii_start().first();
-        let is_cut_off = || {
+        if !whole && (first == Some(&b'{') || !protocol::has_opened(body)) {
+            return Opening::Hold;
+        }
+        let read = || {
             let mut reader = self.protocol.answer(Framing::Document);
             reader.push(body);
-            self.is_cut_off(&reader.finish(), FULL)
+            reader.finish()
         };
-        let is_full = match (first, whole) {
-            (Some(b'{'), false) => return Opening::Hold,
-            (_, false) if !protocol::has_opened(body) => return Opening::Hold,
-            (Some(b'{' | b'['), true) => is_cut_off(),
-            _ => false,
-        };
-        if self.resent || self.bare {
-            let mut reader = self.protocol.answer(Framing::Document);
-            reader.push(body);
-            self.is_refused_whole = reader.finish().error.is_some();
+        if self.is_original {
+            self.is_refused_whole = read().error.is_some();
             return Opening::Deliver;
         }
+        let is_full = || whole && matches!(first, Some(b'{' | b'[')) && self.is_cut_off(&read(), FULL);
         match protocol::refused(200, body) {
             Refused::Malformed => return Opening::SendOriginal,
             Refused::Overflow { .. } => {}
-            _ if is_full => {}
+            _ if is_full() => {}
             Refused::Answer | Refused::Unanswered | Refused::Other => return Opening::Deliver,
         }
         self.overflowed();
@@ -280,16 +282,16 @@ impl Exchange for Follow {
         let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
         // Of what was edited and what was added, the second is no loss: it is blamed first. What was sent is the original
         // all the same, and its thread goes on so.
-        let is_blamed = is_taken && self.bare && self.is_refused_for_additions();
+        let is_blamed = is_taken && self.is_bare() && self.is_refused_for_additions();
         if is_taken && !is_blamed {
-            if self.start.adds && !self.bare {
+            if self.start.adds && !self.is_bare() {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
             }
-            self.core.acceptance.answered(self.upstream.name(), &self.facts, self.resent);
-        } else if self.resent && !is_taken {
+            self.core.acceptance.answered(self.upstream.name(), &self.facts, self.is_unedited());
+        } else if self.is_unedited() && !is_taken {
             self.core.acceptance.acquit(&self.facts);
         }
-        if self.resent
+        if self.is_unedited()
             && is_taken
             && let Some(place) = &self.facts.place
         {
@@ -323,7 +325,11 @@ impl Exchange for Follow {
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }
+        if let (Some(place), Some(id)) = (&self.facts.place, &answer.id) {
+            self.core.lineage.answered(place, id);
+        }
         let record = self.record(&how, &answer);
+        self.learn(&answer);
         let slot = self.slot.take();
         let (vendor, usage) = (self.vendor, answer.usage);
         let asked_again = self.start.attempt.is_paid;

@@ -20,17 +20,13 @@ use crate::usage::{self, Catalogue, Usage};
 const ADDITIONS: &str = "what is added to requests was refused";
 
 impl Follow {
-    /// The record of a request that has ended so. What its answer tells of the prompt and the thread is remembered.
+    /// The record of a request that has ended so.
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
         let billed = self.billed(answer);
         let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
-        if let (Some(place), Some(answer)) = (place, &answer.id) {
-            self.core.lineage.answered(place, answer);
-        }
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
-        self.learn(answer);
         Box::write(
             Box::new_uninit(),
             Record {
@@ -116,7 +112,7 @@ impl Follow {
         let event = self.facts.event.is_some() && self.facts.state == State::Edited;
         let is_original = self.facts.state == State::Unchanged && self.facts.why.is_some();
         let reverted = is_original && self.facts.was_edited();
-        Some(if event || self.resent || reverted { "broken" } else { "kept" })
+        Some(if event || self.is_unedited() || reverted { "broken" } else { "kept" })
     }
 
     fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
@@ -127,14 +123,14 @@ impl Follow {
     fn bytes(&self, answer: &Answer) -> Bytes {
         let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
-        let is_sent = self.facts.state == State::Edited && !self.resent && is_answered;
+        let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
         let saved = if is_sent { self.facts.spared() } else { 0 };
         // What was decided before the gateway began to observe is sent so, and no matter of what would have been.
         let would = self.facts.would.filter(|_| is_answered);
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
-            sent: if self.resent || self.bare { self.start.received } else { self.start.sent },
+            sent: if self.is_original { self.start.received } else { self.start.sent },
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
@@ -151,7 +147,7 @@ impl Follow {
         }
         Edits {
             state: self.facts.state.as_str().into(),
-            why: self.facts.why.clone().or_else(|| self.bare.then(|| ADDITIONS.to_owned())),
+            why: self.facts.why.clone().or_else(|| self.is_bare().then(|| ADDITIONS.to_owned())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
             decided: self.facts.fresh as u32,
@@ -178,8 +174,8 @@ impl Follow {
                 made: self.facts.spliced,
                 output: splice.output.clone(),
             }),
-            marked: self.facts.state == State::Edited && !self.resent && self.facts.kinds.has_marks(),
-            original_resent: self.resent,
+            marked: self.facts.state == State::Edited && !self.is_unedited() && self.facts.kinds.has_marks(),
+            original_resent: self.is_unedited(),
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,
         }
