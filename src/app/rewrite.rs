@@ -290,6 +290,11 @@ impl<'a> Request<'a> {
             seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
+            counted_output: self
+                .conversation
+                .max_output
+                .filter(|_| model.is_none_or(usage::counts_output))
+                .unwrap_or(0),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
             bound: model.and_then(usage::binding),

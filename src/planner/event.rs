@@ -30,6 +30,8 @@ pub struct Facts {
     pub bytes_per_token: f64,
     /// The most tokens that the answer may have.
     pub max_output: Option<u64>,
+    /// Those of the answer that the provider counts with the prompt when it judges whether that fits.
+    pub counted_output: u64,
     /// The money or tokens of the conversation are nearly spent.
     pub over_budget: bool,
     /// Bytes of the prompt that the body does not hold.
@@ -73,6 +75,7 @@ impl Default for Facts {
             measured: None,
             bytes_per_token: clear::BYTES_PER_TOKEN as f64,
             max_output: None,
+            counted_output: 0,
             over_budget: false,
             hidden_bytes: 0,
             now_ms: 0,

@@ -28,6 +28,10 @@ const FLOOR: u64 = 2048;
 const NEWEST: f64 = 0.1;
 /// The rungs that drop no messages.
 const STAYS: usize = 4;
+/// An event that frees less than one part in so many of the usable window is followed by the next at once.
+const LITTLE: u64 = 20;
+/// Bytes that the estimate of what an event frees may be wrong by, however little that is.
+const WRONG_BY: u64 = 1200;
 /// Places for a cut that are tried.
 const TRIES: usize = 8;
 /// Bytes that a mark of what was cut takes, about.
@@ -69,7 +73,7 @@ impl Before<'_> {
                 best = Some(change);
             }
         }
-        best.filter(|_| need.must)
+        best.filter(|best| need.helps.is_some_and(|helps| best.event.freed_bytes >= helps))
     }
 
     /// Whether something is lost to make room that a summary would stand for, or there is none with all that is done.
@@ -78,7 +82,7 @@ impl Before<'_> {
         let loses =
             event.is_some_and(|event| event.rung != Rung::Ready && (event.dropped > 0 || event.cut > 0));
         let freed = event.map_or(0, |event| event.freed_bytes);
-        loses || self.need(policy, level).is_some_and(|need| need.must && freed < need.least)
+        loses || self.need(policy, level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
 
     /// The event that clears old results before the window demands room, if that is wanted and frees enough.
@@ -135,12 +139,18 @@ impl Before<'_> {
         if !gauge.reaches(trigger, &policy.window) || excess == 0 || self.sent == 0 || is_again {
             return None;
         }
-        let bytes = |tokens: f64| (tokens * self.facts.bytes_per_token) as u64;
-        let wanted = bytes(excess as f64);
+        let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
+        let wanted = bytes(excess);
         let over = gauge.prompt.saturating_sub(gauge.usable());
-        let least = policy.ladder.least_of(gauge.usable()).max(over);
-        let least = bytes(least as f64).min(wanted).max(1);
-        Some(Need { wanted, least, must: gauge.prompt >= gauge.usable() })
+        let worth = policy.ladder.least_of(gauge.usable());
+        let least = bytes(worth.max(over)).min(wanted).max(1);
+        // A prompt that stays too long whatever goes is not helped by what is lost, and the next one would lose as much: into
+        // what is kept free for the answer it may grow, up to where the provider refuses it.
+        let fits = ladder::about(bytes(over)).saturating_sub(WRONG_BY);
+        let refused = gauge.refused(self.facts.counted_output);
+        let helps = if refused > 0 { fits.min(bytes(refused.min(worth))) } else { fits };
+        let helps = helps.max(bytes(gauge.usable() / LITTLE)).min(wanted).max(1);
+        Some(Need { wanted, least, helps: (gauge.prompt >= gauge.usable()).then_some(helps) })
     }
 
     /// The provider has said that the prompt is too long: what it holds is measured by that.
@@ -150,7 +160,8 @@ impl Before<'_> {
         let sent = self.sent_bytes();
         let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;
         let over = prompt.saturating_sub(gauge.usable()) as f64 / prompt.max(1) as f64;
-        Need { wanted: (sent as f64 * share) as u64, least: ((sent as f64 * over) as u64).max(1), must: true }
+        let least = ((sent as f64 * over) as u64).max(1);
+        Need { wanted: (sent as f64 * share) as u64, least, helps: Some(1) }
     }
 
     /// Clears results of messages that it may, and that do not go, in the policy's order, until `wanted` bytes are

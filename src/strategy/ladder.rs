@@ -71,15 +71,25 @@ pub struct Need {
     pub wanted: u64,
     /// An event that frees less is not worth its price.
     pub least: u64,
-    /// Without room the request fails: any event is better than none.
-    pub must: bool,
+    /// One that frees so much is taken where none is worth its price; `None`: none is, as the request goes well without.
+    pub helps: Option<u64>,
 }
 
 impl Need {
-    /// What comes down to the target, or as good as that: the bytes that an event frees are an estimate.
-    pub fn enough(&self) -> u64 {
-        (self.wanted / 10 * 9).max(self.least)
+    /// Whether the prompt is longer than it may be, or was refused.
+    pub fn is_urgent(&self) -> bool {
+        self.helps.is_some()
     }
+
+    /// What comes down to the target, or as good as that.
+    pub fn enough(&self) -> u64 {
+        about(self.wanted).max(self.least)
+    }
+}
+
+/// What is as good as so many bytes: those that an event frees are an estimate.
+pub fn about(bytes: u64) -> u64 {
+    bytes / 10 * 9
 }
 
 /// A place where the history may be cut.
@@ -146,7 +156,7 @@ mod tests {
             (Rung::Half, 401, Some(4)),
             (Rung::Half, 900, Some(5)),
         ] {
-            let need = Need { wanted, least: 1, must: false };
+            let need = Need { wanted, least: 1, helps: None };
             assert_eq!(cut(&places, rung, &need, &settings), expected, "{rung:?} {wanted}");
         }
         // The last place is not the one that frees most.
@@ -154,10 +164,10 @@ mod tests {
         for (rung, wanted, expected) in
             [(Rung::Turns, 1000, Some(2)), (Rung::Half, 150, Some(1)), (Rung::Half, 1000, Some(1))]
         {
-            let need = Need { wanted, least: 1, must: true };
+            let need = Need { wanted, least: 1, helps: Some(1) };
             assert_eq!(cut(&uneven, rung, &need, &settings), expected, "{rung:?} {wanted}");
         }
-        let need = Need { wanted: 1, least: 1, must: false };
+        let need = Need { wanted: 1, least: 1, helps: None };
         assert_eq!(cut(&places[4..], Rung::Turns, &need, &settings), None);
         assert_eq!(cut(&[], Rung::Half, &need, &settings), None);
     }

@@ -144,6 +144,11 @@ impl Gauge {
         self.window.saturating_sub(self.reserve + self.margin)
     }
 
+    /// Tokens beyond what the provider takes, as far as is known, where it counts so many of the answer.
+    pub fn refused(&self, counted_output: u64) -> u64 {
+        (self.prompt + self.margin).saturating_add(counted_output).saturating_sub(self.window)
+    }
+
     /// The share of the usable window that is taken.
     pub fn utilisation(&self) -> f64 {
         self.prompt as f64 / (self.usable().max(1)) as f64

@@ -10,13 +10,13 @@
 //! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in
 //! `PRICES-NOTICE` beside this file.
 
-mod bound;
 pub mod cache_model;
 mod catalogue;
 mod charge;
 mod cost;
 mod counterfactual;
 mod decimal;
+mod families;
 mod fraction;
 mod money;
 mod partial;
@@ -26,12 +26,12 @@ mod ratio;
 mod tokens;
 mod vendor;
 
-pub use bound::{Binding, binding, reads_old_reasoning};
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Listed, Priced, Stated};
 pub use charge::Charge;
 pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
+pub use families::{Binding, binding, counts_output, reads_old_reasoning};
 pub use money::Money;
 pub use partial::{Partial, Prompt, Reasoning};
 pub use price::{Above, Price, Rates, Source};

@@ -81,6 +81,43 @@ fn what_was_cut_frees_no_more_than_is_left() {
     assert_eq!(remembered, read_back);
 }
 
+/// The requests of a talk with events. It begins with so many tokens that have to stay, and each request has 200 more; the
+/// answers may have `asked`, of which so many are `counted` with the prompt.
+fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
+    let said = |role: &str, bytes: usize| format!(r#"{{"role":"{role}","content":"{}"}}"#, "x".repeat(bytes));
+    let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
+    let facts =
+        Facts { window: Some(20_000), max_output: asked, counted_output: counted, ..Facts::default() };
+    let (mut thread, mut messages, mut events) =
+        (Thread::default(), vec![said("user", floor * 4)], Vec::new());
+    for request in 0..24 {
+        let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+        let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+        let outcome = thread.send(&talk, &policy, &facts, request % 5 > 0);
+        events.extend(outcome.event.map(|_| request));
+        messages.extend([said("assistant", 500), said("user", 236)]);
+    }
+    events
+}
+
+/// Where what has to stay is too long by itself, the rest is not lost for nothing, at every request anew.
+#[test]
+fn what_has_to_stay_takes_nothing_with_it() {
+    for (floor, asked, counted, expected) in [
+        // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are left.
+        (12_000, Some(64_000), 0, &[][..]),
+        // There is room for the prompt until there is none at all.
+        (16_000, Some(1_000), 1_000, &[10, 20]),
+        (16_000, None, 0, &[15]),
+        // It is refused from the beginning: what goes is worth it by itself, or nothing does.
+        (16_000, Some(8_000), 8_000, &[10, 19]),
+        // Enough goes for some requests.
+        (14_000, None, 0, &[5, 10, 15, 20]),
+    ] {
+        assert_eq!(events_beside(floor, asked, counted), expected, "{floor} {asked:?} {counted}");
+    }
+}
+
 /// A long run in a small window: room is made again and again, never too often, and what was sent stays so
 /// between events.
 #[test]

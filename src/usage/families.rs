@@ -1,5 +1,5 @@
-//! What providers do with what a model has thought before: whether it is bound to what stands before it, and whether it
-//! is read again.
+//! What is known of models by their family and version: whether what one has thought before is bound to what stands before
+//! it, whether that is read again, and whether an answer has to fit behind the prompt.
 
 use std::iter::Peekable;
 
@@ -16,6 +16,9 @@ const GPT: Version = (6, 2);
 const CLAUDE_READS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 6)), ("haiku", (4, 6))];
 /// The same of all other families.
 const CLAUDE_OTHER_READS: Version = (5, 0);
+
+/// From which version on Claude's families take prompts that leave less room than the answer may have, and end it there.
+const CLAUDE_OVERRUNS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 5)), ("haiku", (4, 5))];
 
 /// Major and minor.
 type Version = (u32, u32);
@@ -41,6 +44,15 @@ pub fn binding(model: &str) -> Option<Binding> {
 pub fn reads_old_reasoning(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
     behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS, CLAUDE_OTHER_READS))
+}
+
+/// Whether a prompt is refused that leaves less room in the window than the answer may have. Newer Claudes' answers end
+/// where the window does, and Gemini's have one of their own.
+pub fn counts_output(model: &str) -> bool {
+    let name = model.to_ascii_lowercase();
+    let overruns =
+        behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_OVERRUNS, CLAUDE_OTHER_READS));
+    !overruns && !name.contains("gemini-")
 }
 
 fn binds_reasoning(model: &str) -> bool {
@@ -145,6 +157,27 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(binds_reasoning(model), bound, "{model}");
+        }
+    }
+
+    #[test]
+    fn whose_answers_must_fit_behind_the_prompt() {
+        for (model, counts) in [
+            ("claude-sonnet-4-5-20250929", false),
+            ("claude-haiku-4-5", false),
+            ("us.anthropic.claude-opus-4-5-20251101-v1:0", false),
+            ("anthropic--claude-4.5-sonnet", false),
+            ("claude-fable-5", false),
+            ("claude-opus-4-1-20250805", true),
+            ("claude-sonnet-4-20250514", true),
+            ("claude-3-7-sonnet-20250219", true),
+            ("gemini-2.5-pro", false),
+            ("google/gemini-3-flash", false),
+            ("gpt-4o", true),
+            ("qwen3-coder", true),
+            ("", true),
+        ] {
+            assert_eq!(counts_output(model), counts, "{model}");
         }
     }
 
