@@ -48,7 +48,20 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         // An event can only fall back to an entry that is there.
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
+    if !is_marked && policy.marks.anchors && outcome.split.is_none() {
+        chosen.add(conversation, base(request, &chosen), &gone);
+    }
     chosen
+}
+
+/// What an event can fall back to that changes all of the history: the instructions and the first message, which are
+/// written with what is marked behind them.
+fn base(request: &Anchored<'_>, chosen: &Chosen) -> Option<PartId> {
+    let Anchored { conversation, facts, .. } = *request;
+    let first = conversation.messages.first()?.span.len();
+    let frame = conversation.body.len() - conversation.array.len();
+    let end = marks::end_of(conversation, 0).filter(|_| facts.may_be_kept(frame + first))?;
+    chosen.parts().iter().any(|(part, _)| *part > end).then_some(end)
 }
 
 /// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no
@@ -137,14 +150,15 @@ mod tests {
     /// and again.
     #[test]
     fn histories_are_marked_where_clients_do_not() {
-        let added = [vec![2], vec![4, 2]];
+        let added = [vec![2, 0], vec![4, 2, 0]];
         for (marks, expected) in [
             (["", "", "", "", ""], added.clone()),
             (["", SHORT, "", "", ""], added.clone()),
             (["", LONG, "", "", ""], added.clone()),
-            ([SHORT, SHORT, "", "", ""], added.clone()),
-            (["", "", SHORT, "", ""], added.clone()),
-            (["", LONG, SHORT, "", ""], added.clone()),
+            // What is left of the four, and what the client has marked in front.
+            ([SHORT, SHORT, "", "", ""], [vec![2, 0], vec![4, 2]]),
+            (["", "", SHORT, "", ""], [vec![2], vec![4, 2]]),
+            (["", LONG, SHORT, "", ""], [vec![2], vec![4, 2]]),
             ([SHORT, SHORT, SHORT, "", ""], [vec![2], vec![4]]),
             (["", "", "", SHORT, ""], [vec![], vec![]]),
             (["", "", SHORT, SHORT, ""], [vec![], vec![]]),
