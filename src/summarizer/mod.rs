@@ -101,7 +101,8 @@ pub struct Job {
     pub messages: Vec<usize>,
     /// What parts of them are sent as, where that is not what the client sent.
     pub sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
-    /// The last summary's outline, and how many messages of the history it covers.
+    /// The last summary's outline, and how many messages of the history it covers: what it goes on from, unless it is made
+    /// from the originals.
     pub previous: Option<(String, usize)>,
     /// How many summaries of the thread there will be.
     pub generation: u32,

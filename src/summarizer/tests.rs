@@ -287,6 +287,29 @@ fn the_next_summary_goes_on_from_the_last() {
     assert!(!prompt.contains("[step 9]") && prompt.contains("[step 10]"));
 }
 
+/// Every so many summaries are made from the originals, as long as these can be read with the calls that there may be.
+#[test]
+fn a_history_that_is_too_long_for_its_originals_goes_on_from_the_last_summary() {
+    for (steps, window, generation, from_originals) in [
+        (20, 100_000, 5, true),
+        (20, 100_000, 6, false),
+        // Three pieces.
+        (45, 8_192, 5, true),
+        (400, 8_192, 5, false),
+        (400, 8_192, 6, false),
+    ] {
+        let script = Script::new(&[Reply::Says(GOOD)]);
+        let previous = Some(("## Done\n- the parser".to_owned(), 2 * steps - 19));
+        let (done, _) = play(Job { previous, generation, ..job(steps, window) }, &limits(), &script);
+        assert_eq!(done.outcome.unwrap().generation, generation);
+        let prompt = &script.prompts()[0];
+        let found = (prompt.contains("[step 0]"), prompt.contains("- the parser"));
+        assert_eq!(found, (from_originals, !from_originals), "{steps} {window} {generation}");
+        let step = format!("[step {}]", steps - 10);
+        assert!(from_originals || prompt.contains(&step), "{steps}");
+    }
+}
+
 #[test]
 fn a_summary_that_frees_nothing_is_thrown_away() {
     let script = Script::new(&[Reply::Says(GOOD)]);

@@ -58,10 +58,23 @@ struct Errand<'a, T> {
 }
 
 impl<T: Transport> Errand<'_, T> {
-    /// Has the memory written, chunk by chunk. What was read is not read again when a chunk turns out to be too long.
+    /// Has the summary written, from the originals where that is due. Those of a history that has grown too long for that
+    /// are not read again: it goes on from the last summary.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
-        let (goal, entries) = (self.goal(), self.entries());
-        let mut memory = self.job.previous.as_ref().map(|(outline, _)| outline.clone());
+        if self.job.settings.is_rebased(self.job.generation) {
+            match self.make_from(None).await {
+                Err(Failure::TooLong) if self.job.previous.is_some() => {}
+                done => return done,
+            }
+        }
+        self.make_from(self.job.previous.as_ref()).await
+    }
+
+    /// Has the memory written, chunk by chunk, from the last summary on, if there is one. What was read is not read again
+    /// when a chunk turns out to be too long.
+    async fn make_from(&mut self, previous: Option<&(String, usize)>) -> Result<Arc<Summary>, Failure> {
+        let (goal, entries) = (self.goal(), self.entries(previous.map_or(0, |(_, end)| *end)));
+        let mut memory = previous.map(|(outline, _)| outline.clone());
         let mut outline = Outline::default();
         let (mut budget, mut read) = (self.budget(), 0);
         let mut chunks = VecDeque::from(transcript::chunks(&entries, budget));
@@ -108,10 +121,9 @@ impl<T: Transport> Errand<'_, T> {
         (bytes as usize).max(LEAST)
     }
 
-    /// What is new since the last summary.
-    fn entries(&self) -> Vec<Entry> {
-        let Job { conversation, messages, previous, settings, sent, .. } = self.job;
-        let from = previous.as_ref().map_or(0, |(_, end)| *end);
+    /// What stands behind the first `from` messages.
+    fn entries(&self, from: usize) -> Vec<Entry> {
+        let Job { conversation, messages, settings, sent, .. } = self.job;
         let new: Vec<usize> = messages.iter().copied().filter(|message| *message >= from).collect();
         let sent = |id: PartId| sent.get(&id).map(Vec::as_slice);
         transcript::render(conversation, &new, &sent, settings.result_bytes)

@@ -249,7 +249,6 @@ impl Summaries {
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
         let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
-        let previous = prospect.previous.filter(|_| !prospect.terms.settings.is_rebased(generation));
         // What stays for now may go later: it is summarised too.
         let first = prospect.cut.messages().next()?;
         Some(Job {
@@ -260,7 +259,7 @@ impl Summaries {
             messages: (first..prospect.cut.end).collect(),
             conversation: prospect.conversation,
             sent: prospect.sent,
-            previous: previous.map(|previous| (previous.outline.clone(), previous.end)),
+            previous: prospect.previous.map(|previous| (previous.outline.clone(), previous.end)),
             generation,
             bytes: prospect.bytes,
             bytes_per_token: prospect.bytes_per_token,
