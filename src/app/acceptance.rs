@@ -7,8 +7,8 @@ use http::StatusCode;
 
 use super::models::Models;
 use super::rewritten::Facts;
-use super::state::State;
 use crate::conversation::{Chain, Hashed};
+use crate::ledger::words::State;
 use crate::plan::Kinds;
 use crate::store::Recent;
 

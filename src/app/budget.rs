@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::StatusCode;
 
 use crate::config::{Budget as Settings, BudgetLimits as Limits, OnExceeded};
+use crate::ledger::words::Used;
 use crate::ledger::{self, Record};
 use crate::server::Fault;
 use crate::shape::thousands;
@@ -219,7 +220,7 @@ impl Reached {
     /// As the books have it.
     pub(super) fn record(&self) -> ledger::Budget {
         ledger::Budget {
-            state: if self.level == Level::Spent { "spent" } else { "near" }.into(),
+            state: if self.level == Level::Spent { Used::Spent } else { Used::Near }.into(),
             limit: self.key.to_owned(),
             used: self.shown.clone(),
         }

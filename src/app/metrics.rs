@@ -259,6 +259,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::app::tally::Tally;
+    use crate::ledger::words::State;
     use crate::ledger::{Bytes, Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
     use crate::usage::Tokens;
 
@@ -282,7 +283,7 @@ mod tests {
         };
         let made = Made { rules: "truncate".to_owned(), before: 90, after: 20, ..Made::default() };
         let edits =
-            Edits { state: "edited".into(), event: Some(event), made: vec![made], ..Edits::default() };
+            Edits { state: State::Edited.into(), event: Some(event), made: vec![made], ..Edits::default() };
         let window = |zone: &'static str| Some(Window { zone_sent: Some(zone.into()), ..Window::default() });
         let thread = || Some("t".to_owned());
         tally.book(&Record {
@@ -304,7 +305,7 @@ mod tests {
             window: window("red"),
             would_have_saved_estimate: Some(-125_000_000_000),
             bytes: Bytes { would_have_saved: 90, would_have_saved_tokens_estimate: 20, ..Bytes::default() },
-            edits: Edits { state: "observed".into(), ..Edits::default() },
+            edits: Edits { state: State::Observed.into(), ..Edits::default() },
             ..Record::default()
         });
         tally.sums()

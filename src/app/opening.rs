@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName};
 
 use super::rewrite::Request;
 use super::rewritten::{InForce, Rewritten};
-use super::state::State;
 use crate::conversation::Conversation;
+use crate::ledger::words::State;
 use crate::lineage::Place;
 use crate::planner;
 use crate::server::{Deadline, Fault};

@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::books::{Planned, Reading};
 use super::context::RequestContext;
-use super::state::State;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
 use crate::conversation::Conversation;
+use crate::ledger::words::State;
 use crate::lineage::{self, Caller, Place};
 use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};

@@ -2,7 +2,7 @@
 
 use super::rewrite::Request;
 use super::rewritten::{InForce, Rewritten};
-use super::state::State;
+use crate::ledger::words::State;
 use crate::lineage::Place;
 use crate::planner::Outcome;
 use crate::store::StoreError;

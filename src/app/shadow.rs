@@ -14,7 +14,7 @@ use super::books::Planned;
 use super::meter::Meter;
 use super::rewrite::Request;
 use super::rewritten::{Facts, InForce, Rewritten, Would};
-use super::state::State;
+use crate::ledger::words::State;
 use crate::lineage::{Lineage, Memory, Place};
 use crate::store::{Overlay, Store, StoreError};
 

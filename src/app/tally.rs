@@ -377,16 +377,17 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::words::State;
     use crate::ledger::{self, Edits, Event, Made, Splice, Timing, Window};
 
     #[test]
     fn events_and_zones_are_those_of_what_was_sent() {
         let tally = Tally::default();
         for (state, original_resent, zone_sent, spike) in [
-            ("edited", false, Some("orange"), true),
-            ("edited", false, Some("green"), false),
-            ("edited", true, Some("green"), false),
-            ("observed", false, None, false),
+            (State::Edited, false, Some("orange"), true),
+            (State::Edited, false, Some("green"), false),
+            (State::Edited, true, Some("green"), false),
+            (State::Observed, false, None, false),
         ] {
             let event = Some(Event { reason: "window".into(), freed_bytes: 4_000, ..Event::default() });
             let edits = Edits { state: state.into(), original_resent, event, ..Edits::default() };
@@ -500,7 +501,7 @@ mod tests {
         let tally = Tally::of(tools.iter(), Alerts::default());
         let cut = |tool: Option<String>, rules: &str| {
             let made = Made { tool, rules: rules.to_owned(), before: 900, after: 300, ..Made::default() };
-            let edits = Edits { state: "edited".into(), made: vec![made], ..Edits::default() };
+            let edits = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
             tally.book(&Record { edits, ..Record::default() });
         };
         (0..1000).for_each(|at| cut(Some(format!("tool {at}")), "truncate"));
@@ -534,7 +535,7 @@ mod tests {
                 velocity: Some(1_200),
                 ..Window::default()
             }),
-            edits: Edits { state: "edited".into(), splice: Some(splice), ..Edits::default() },
+            edits: Edits { state: State::Edited.into(), splice: Some(splice), ..Edits::default() },
             timing: Timing { gateway_us: 500, ..Timing::default() },
             ..Record::default()
         });

@@ -9,11 +9,14 @@ use super::diff::left_out;
 use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, TimedOutput, books, figures, say};
+use crate::ledger::words::{Outcome, State, Term, Used};
 use crate::ledger::{
     DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Limit, Own, Record, Region, Shares, Splice, Totals,
     Window, Zone, when,
 };
+use crate::lineage::Relation;
 use crate::planner::decision::REASONING;
+use crate::strategy::window;
 use crate::usage::Money;
 
 /// What the JSON says.
@@ -174,10 +177,13 @@ fn zone_before(record: &Record) -> Option<String> {
     let window = record.window.as_ref()?;
     let zone =
         window.zone.as_ref().filter(|zone| window.zone_sent.as_ref().is_some_and(|sent| sent != *zone))?;
-    match (&*record.edits.state, &record.edits.event) {
-        ("observed", None) => Some(format!("shortened so, it would be in zone {zone}")),
-        ("observed", Some(_)) => Some(format!("shortened so, it would be in zone {zone} before the event")),
-        ("edited", Some(_)) => Some(format!("before the event it was in zone {zone}")),
+    let Term::Known(state) = record.edits.state else { return None };
+    match (state, &record.edits.event) {
+        (State::Observed, None) => Some(format!("shortened so, it would be in zone {zone}")),
+        (State::Observed, Some(_)) => {
+            Some(format!("shortened so, it would be in zone {zone} before the event"))
+        }
+        (State::Edited, Some(_)) => Some(format!("before the event it was in zone {zone}")),
         _ => None,
     }
 }
@@ -225,7 +231,7 @@ fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
 /// How a request goes on from what was there before, where it does not simply go on.
 fn relation(record: &Record, is_first: bool) -> Option<String> {
     let relation = record.relation.as_deref().unwrap_or("not read");
-    if relation == "continue" || (is_first && relation == "new") {
+    if relation == Relation::Continue.as_str() || (is_first && relation == Relation::New.as_str()) {
         return None;
     }
     let agent = record.agent.as_deref().map_or_else(String::new, |agent| format!(" by {agent}"));
@@ -236,7 +242,7 @@ fn relation(record: &Record, is_first: bool) -> Option<String> {
 fn gave_way(edits: &Edits) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(event) = &edits.event {
-        lines.push(change(event, edits.state == "edited"));
+        lines.push(change(event, edits.state == State::Edited));
         lines.extend((event.reasoning > 0).then(|| left_out(event.reasoning)));
     }
     lines.extend(edits.splice.as_ref().filter(|splice| splice.made).map(spliced));
@@ -251,7 +257,7 @@ fn gave_way(edits: &Edits) -> Vec<String> {
 fn charges(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(budget) = &record.budget {
-        let what = if budget.state == "spent" { "spent" } else { "nearly spent" };
+        let what = if budget.state == Used::Spent { "spent" } else { "nearly spent" };
         lines.push(format!("budget {what}: {} (`{}`)", budget.used, budget.limit));
     }
     if !record.unpriced_charges.is_empty() {
@@ -271,7 +277,7 @@ fn shortened(record: &Record) -> Vec<String> {
     if edits.marked && edits.parts.is_empty() && edits.splice.is_none() && edits.event.is_none() {
         lines.push("only marked for the provider's cache".to_owned());
     }
-    if edits.state == "observed" {
+    if edits.state == State::Observed {
         let parts: Vec<String> = edits.parts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         let less = match bytes.would_have_saved {
             0 => String::new(),
@@ -286,15 +292,15 @@ fn shortened(record: &Record) -> Vec<String> {
 fn went_wrong(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     let edits = &record.edits;
-    if record.prefix.as_deref() == Some("broken") && edits.event.is_none() {
+    if record.breaks_prefix() && edits.event.is_none() {
         lines.push("what was sent before is no prefix of it".to_owned());
     }
     if edits.original_resent {
         lines.push("refused as it was edited, and sent again as it came".to_owned());
     }
     let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
-    let outcome =
-        Some(record.outcome.to_string()).filter(|outcome| outcome != "complete" && !outcome.is_empty());
+    let outcome = Some(&record.outcome).filter(|outcome| **outcome != Outcome::Complete);
+    let outcome = outcome.map(ToString::to_string).filter(|outcome| !outcome.is_empty());
     let wrong: Vec<String> =
         [status, outcome, record.error.clone(), edits.why.clone()].into_iter().flatten().collect();
     if !wrong.is_empty() {
@@ -346,6 +352,7 @@ fn spliced(splice: &Splice) -> String {
 /// How soon the window is full, when that is soon: it was measured before an event made room.
 fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     const SOON: u64 = 5;
+    const RED: &str = window::Zone::Red.as_str();
     let velocity = window.velocity.and_then(|velocity| u64::try_from(velocity).ok())?;
     let made_room = edits.event.is_some() && edits.were_sent();
     let soon = window.steps_until_red.filter(|steps| *steps <= SOON && !made_room);
@@ -354,7 +361,7 @@ fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     }
     let spike = if window.spike { ", much faster than before" } else { "" };
     let until = match soon {
-        Some(0) if window.zone_sent.as_ref().or(window.zone.as_ref()).is_some_and(|zone| zone == "red") => {
+        Some(0) if window.zone_sent.as_ref().or(window.zone.as_ref()).is_some_and(|zone| zone == RED) => {
             "; the zone is red".to_owned()
         }
         Some(0) => "; red with the next request".to_owned(),
@@ -422,12 +429,12 @@ fn made_of(history: &History) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(table.lines());
     let standing = history.standing(at);
-    if record.edits.state == "edited" && !standing.is_empty() {
+    if record.edits.state == State::Edited && !standing.is_empty() {
         let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
         let rules = rules(standing.iter().map(|one| one.made.rules.as_str()));
         lines.push(format!("in another form: {rules}; {} bytes less", figures::count(freed)));
     }
-    if record.edits.state == "edited" {
+    if record.edits.state == State::Edited {
         lines.extend(record.edits.splice.as_ref().map(spliced));
         let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
         lines.extend((omitted > 0).then(|| left_out(omitted)));

@@ -12,6 +12,7 @@ use super::table::{Align, Table, cut};
 use super::{Failure, TimedOutput, books, figures, files, say, say_bytes};
 use crate::config::Config;
 use crate::ledger::history::{number, one};
+use crate::ledger::words::State;
 use crate::ledger::{History, NoHistory, Record, Totals, when};
 use crate::store::{Books, LedgerFilter, Outputs, StoreError, ledger};
 
@@ -206,7 +207,7 @@ impl Known {
         let edits = &record.edits;
         let made = edits.made.iter().filter_map(|made| made.output.as_deref());
         // Observing, nothing is put in its place.
-        let splice = edits.splice.as_ref().filter(|_| edits.state == "edited");
+        let splice = edits.splice.as_ref().filter(|_| edits.state == State::Edited);
         let spliced = splice.and_then(|splice| Some((splice.output.as_deref()?, splice.made)));
         for (id, is_made) in made.map(|id| (id, true)).chain(spliced) {
             self.outputs.entry(id.to_owned()).or_default().add(at_ms, &record.conversation, number, is_made);
@@ -362,7 +363,7 @@ mod tests {
         let made = made.iter().map(|id| Made { output: Some((*id).to_owned()), ..Made::default() });
         let splice =
             splice.map(|(id, made)| Splice { output: Some(id.to_owned()), made, ..Splice::default() });
-        let edits = Edits { state: "edited".into(), made: made.collect(), splice, ..Edits::default() };
+        let edits = Edits { state: State::Edited.into(), made: made.collect(), splice, ..Edits::default() };
         Record { conversation: conversation.to_owned(), edits, ..Record::default() }
     }
 
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn texts_belong_to_the_requests_that_they_were_decided_on_with() {
         let observed = |mut record: Record| {
-            record.edits.state = "observed".into();
+            record.edits.state = State::Observed.into();
             record
         };
         let own = Record { own: Some(Own::default()), ..record("c", &[], None) };

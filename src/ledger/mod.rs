@@ -11,6 +11,7 @@ pub mod record;
 pub mod report;
 pub mod totals;
 pub mod when;
+pub mod words;
 
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use fill::{Burn, Fill, Limit, Region};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::line::forms;
+use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
 use crate::usage::{Bill, Money, Tokens};
 
@@ -56,7 +57,7 @@ pub struct Record {
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`.
-    pub outcome: Word,
+    pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,
     /// What went wrong.
@@ -84,7 +85,7 @@ pub struct Record {
     pub would_have_saved_estimate: Option<i64>,
     /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
     /// sent before.
-    pub prefix: Option<Word>,
+    pub prefix: Option<Term<Prefix>>,
     /// What the prompt is made of, as it was sent; null when it was not read.
     pub prompt: Option<Shares>,
     /// The call that the agent makes again and again, if this turn ends so; null: it does not.
@@ -118,7 +119,7 @@ pub struct Record {
 #[serde(default)]
 pub struct Budget {
     /// `near`, `spent`.
-    pub state: Word,
+    pub state: Term<Used>,
     /// Its key in the configuration.
     pub limit: String,
     /// How much of how much was used up.
@@ -272,7 +273,7 @@ pub struct Bytes {
 pub struct Edits {
     /// What became of it: `edited`, `unchanged`, `observed` (would have been edited), `set_aside` (an edit was
     /// refused by the provider before, nothing of this thread is edited), `unread`.
-    pub state: Word,
+    pub state: Term<State>,
     /// Why it was not read or not edited, where that is not by plan.
     pub why: Option<String>,
     /// Who is left to clear and sum up what is old, because the client asks it to, unless the window forces it here:
@@ -420,7 +421,7 @@ pub struct Timing {
 impl Edits {
     /// Whether what left was another request than came, and stayed so.
     pub fn were_sent(&self) -> bool {
-        self.state == "edited" && !self.original_resent
+        self.state == State::Edited && !self.original_resent
     }
 }
 
@@ -434,11 +435,16 @@ impl Record {
     pub fn zone(&self) -> Option<Zone> {
         let window = self.window.as_ref()?;
         let is_as_measured =
-            self.edits.event.is_none() && self.edits.state != "observed" && !self.edits.original_resent;
+            self.edits.event.is_none() && self.edits.state != State::Observed && !self.edits.original_resent;
         let measured = window.zone_sent.clone().map(|name| Zone { name, estimated: false });
         let estimated =
             || Some(Zone { name: window.zone.clone().filter(|_| is_as_measured)?, estimated: true });
         measured.or_else(estimated)
+    }
+
+    /// Whether what was sent before is no prefix of what was sent.
+    pub fn breaks_prefix(&self) -> bool {
+        self.prefix.as_ref().is_some_and(|prefix| *prefix == Prefix::Broken)
     }
 
     /// Whether the provider gave some figures, but not those that a cost takes.
@@ -532,7 +538,7 @@ mod tests {
             turn: 1,
             step: 4,
             status: Some(200),
-            outcome: "complete".into(),
+            outcome: Outcome::Complete.into(),
             stop: text("tool_use"),
             error: None,
             tokens: Some(Tokens {
@@ -552,7 +558,7 @@ mod tests {
                 estimated: true,
             }),
             net_saved: Some(-474_000_000),
-            prefix: word("broken"),
+            prefix: Some(Prefix::Broken.into()),
             prompt: Some(shares()),
             doom_loop: Some(DoomLoop { tool: "Read".to_owned(), calls: 3, same_results: Some(true) }),
             bytes: Bytes {
@@ -576,7 +582,7 @@ mod tests {
                 spike: false,
             }),
             budget: Some(Budget {
-                state: "near".into(),
+                state: Used::Near.into(),
                 limit: "budget.day_usd".to_owned(),
                 used: "$9.00 of $10.00".to_owned(),
             }),
@@ -590,7 +596,7 @@ mod tests {
     fn edits() -> Edits {
         let text = |text: &str| Some(text.to_owned());
         Edits {
-            state: "edited".into(),
+            state: State::Edited.into(),
             parts: BTreeMap::from([("escapes".to_owned(), 1), ("truncate".to_owned(), 2)]),
             decided: 1,
             made: vec![Made {
@@ -680,14 +686,14 @@ mod tests {
             zone_sent: sent.map(Into::into),
             ..Window::default()
         };
-        let edits = |state: &'static str, event| Edits { state: state.into(), event, ..Edits::default() };
+        let edits = |state: State, event| Edits { state: state.into(), event, ..Edits::default() };
         let event = Some(Event::default());
         for (sent, edits, expected) in [
-            (Some("green"), edits("edited", event.clone()), Some(("green", false))),
-            (None, edits("edited", None), Some(("red", true))),
-            (None, edits("edited", event), None),
-            (None, edits("observed", None), None),
-            (None, Edits { original_resent: true, ..edits("edited", None) }, None),
+            (Some("green"), edits(State::Edited, event.clone()), Some(("green", false))),
+            (None, edits(State::Edited, None), Some(("red", true))),
+            (None, edits(State::Edited, event), None),
+            (None, edits(State::Observed, None), None),
+            (None, Edits { original_resent: true, ..edits(State::Edited, None) }, None),
         ] {
             let record = Record { window: Some(window(sent)), edits, ..Record::default() };
             let expected = expected.map(|(name, estimated)| Zone { name: name.into(), estimated });

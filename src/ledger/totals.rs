@@ -9,6 +9,7 @@ use std::ops::AddAssign;
 use serde::{Serialize, Serializer};
 
 use super::record::{Cost, Record};
+use super::words::{Outcome, State};
 use crate::usage::{Money, Tokens};
 
 /// What a set of requests came to. Requests are counted once in `requests`, and again wherever they belong.
@@ -85,10 +86,10 @@ impl Totals {
         }
         self.requests += 1;
         self.edited += u64::from(record.edits.were_sent());
-        self.observed += u64::from(record.edits.state == "observed");
+        self.observed += u64::from(record.edits.state == State::Observed);
         self.broken_off += u64::from(record.output_is_lower_bound);
         self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());
-        let failed = record.outcome == "failed" || record.status.is_some_and(|status| status >= 400);
+        let failed = record.outcome == Outcome::Failed || record.status.is_some_and(|status| status >= 400);
         self.failed += u64::from(failed);
         match (&record.tokens, &record.cost) {
             (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
@@ -232,12 +233,7 @@ mod tests {
     use crate::ledger::{Bytes, Edits};
 
     /// A record as it would be after `outcome` with `status`; `priced` in pico-dollars, `output` in tokens.
-    fn record(
-        outcome: &'static str,
-        status: Option<u16>,
-        output: Option<u64>,
-        priced: Option<i64>,
-    ) -> Record {
+    fn record(outcome: Outcome, status: Option<u16>, output: Option<u64>, priced: Option<i64>) -> Record {
         Record {
             outcome: outcome.into(),
             status,
@@ -251,19 +247,25 @@ mod tests {
     fn what_is_unknown_is_counted_and_never_zero() {
         let nothing = Totals { requests: 1, ..Totals::default() };
         for (record, expected) in [
-            (record("complete", Some(200), Some(3), None), Totals { unknown_price: 1, ..nothing.clone() }),
-            (record("complete", Some(200), None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
             (
-                Record { prompt_is_unknown: true, ..record("complete", Some(200), Some(3), None) },
+                record(Outcome::Complete, Some(200), Some(3), None),
+                Totals { unknown_price: 1, ..nothing.clone() },
+            ),
+            (
+                record(Outcome::Complete, Some(200), None, None),
                 Totals { unknown_usage: 1, ..nothing.clone() },
             ),
             (
-                Record { output_is_unknown: true, ..record("complete", Some(200), Some(3), None) },
+                Record { prompt_is_unknown: true, ..record(Outcome::Complete, Some(200), Some(3), None) },
                 Totals { unknown_usage: 1, ..nothing.clone() },
             ),
-            (record("client_gone", None, None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
-            (record("complete", Some(429), None, None), Totals { failed: 1, ..nothing.clone() }),
-            (record("failed", None, None, None), Totals { failed: 1, ..nothing.clone() }),
+            (
+                Record { output_is_unknown: true, ..record(Outcome::Complete, Some(200), Some(3), None) },
+                Totals { unknown_usage: 1, ..nothing.clone() },
+            ),
+            (record(Outcome::ClientGone, None, None, None), Totals { unknown_usage: 1, ..nothing.clone() }),
+            (record(Outcome::Complete, Some(429), None, None), Totals { failed: 1, ..nothing.clone() }),
+            (record(Outcome::Failed, None, None, None), Totals { failed: 1, ..nothing.clone() }),
         ] {
             let mut totals = Totals::default();
             totals.add(&record);
@@ -275,14 +277,14 @@ mod tests {
     #[test]
     fn sums_are_exact() {
         let mut totals = Totals::default();
-        totals.add(&record("complete", Some(200), Some(7), Some(i64::MAX)));
-        totals.add(&record("complete", Some(200), Some(5), Some(i64::MAX)));
+        totals.add(&record(Outcome::Complete, Some(200), Some(7), Some(i64::MAX)));
+        totals.add(&record(Outcome::Complete, Some(200), Some(5), Some(i64::MAX)));
         totals.add(&Record {
             output_is_lower_bound: true,
             bytes: Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() },
-            edits: Edits { state: "edited".into(), ..Edits::default() },
+            edits: Edits { state: State::Edited.into(), ..Edits::default() },
             net_saved: Some(-3),
-            ..record("upstream_broke", Some(200), Some(1), Some(1))
+            ..record(Outcome::UpstreamBroke, Some(200), Some(1), Some(1))
         });
         let twice = 2 * i128::from(i64::MAX) + 1;
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(twice)));
@@ -305,14 +307,15 @@ mod tests {
     #[test]
     fn calls_of_the_gateways_own_are_costs_and_no_requests() {
         let mut totals = Totals::default();
-        totals.add(&Record { net_saved: Some(50), ..record("complete", Some(200), Some(7), Some(100)) });
+        totals
+            .add(&Record { net_saved: Some(50), ..record(Outcome::Complete, Some(200), Some(7), Some(100)) });
         let own = Some(crate::ledger::Own::default());
         totals.add(&Record {
             own: own.clone(),
             net_saved: Some(-20),
-            ..record("complete", Some(200), Some(5), Some(20))
+            ..record(Outcome::Complete, Some(200), Some(5), Some(20))
         });
-        totals.add(&Record { own, ..record("complete", Some(500), None, None) });
+        totals.add(&Record { own, ..record(Outcome::Complete, Some(500), None, None) });
         assert_eq!((totals.requests, totals.own_calls, totals.failed, totals.tokens.output), (1, 2, 0, 12));
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(120)));
         assert_eq!(totals.overhead.map(|cost| cost.total), Some(Money::from_picodollars(20)));
@@ -354,7 +357,9 @@ mod tests {
     #[test]
     fn an_edit_that_was_taken_back_is_none() {
         let mut totals = Totals::default();
-        for (state, original_resent) in [("edited", true), ("observed", false), ("unchanged", false)] {
+        for (state, original_resent) in
+            [(State::Edited, true), (State::Observed, false), (State::Unchanged, false)]
+        {
             let edits = Edits { state: state.into(), original_resent, ..Edits::default() };
             totals.add(&Record { edits, ..Record::default() });
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use plimsoll::conversation::{Chain, Digest};
+use plimsoll::ledger::words::{Outcome, State};
 use plimsoll::ledger::{Edits, Made, Own, Record, Splice};
 use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ fn record(id: &str) -> Record {
         id: id.to_owned(),
         conversation: "c".to_owned(),
         thread: Some("t".to_owned()),
-        outcome: "complete".into(),
+        outcome: Outcome::Complete.into(),
         messages: 9,
         ..Record::default()
     }
@@ -45,7 +46,7 @@ const CONFIG: [&str; 2] = ["-c", "gateway.toml"];
 fn the_clients_requests_are_counted_alone() {
     let home = tempfile::tempdir().unwrap();
     let made = Made { message: 2, rules: "fold".to_owned(), before: 900, after: 90, ..Made::default() };
-    let edited = Edits { state: "edited".into(), made: vec![made], ..Edits::default() };
+    let edited = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
     let own = Own { purpose: "summary".to_owned(), messages: 4, generation: 1, ..Own::default() };
     keep(
         home.path(),
@@ -254,7 +255,7 @@ fn a_checkpoint_that_cannot_be_written_is_named() {
 fn marks_are_told() {
     let home = tempfile::tempdir().unwrap();
     let edited = |marked, parts: &[(&str, u32)]| Edits {
-        state: "edited".into(),
+        state: State::Edited.into(),
         parts: parts.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect(),
         marked,
         ..Edits::default()

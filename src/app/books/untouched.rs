@@ -84,7 +84,7 @@ impl Untouched {
         let is_known = caches.knows(&ended.record, ended.at_ms) || is_followed;
         let uses = caches.observe(ended, measured, sent, held);
         // What goes as it came, and goes on from what came, costs what it costs.
-        let goes_on = ended.record.prefix.as_deref() != Some("broken");
+        let goes_on = !ended.record.breaks_prefix();
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };

@@ -14,7 +14,7 @@ use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::Facts;
 use super::shadow::Shadow;
-use super::state::State;
+use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
 use crate::server::{End, Exchange, Form, Opening, Remedy};

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::super::budget::Reached;
 use super::super::secrets;
-use super::super::state::State;
 use super::Follow;
 use crate::ledger::record::Word;
+use crate::ledger::words::{Outcome, Prefix, State};
 use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window, when};
 use crate::planner::{Fate, Level};
 use crate::protocol::Answer;
@@ -107,12 +107,12 @@ impl Follow {
 
     /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
     /// was edited.
-    fn prefix(&self) -> Option<&'static str> {
+    fn prefix(&self) -> Option<Prefix> {
         self.facts.place.as_ref().filter(|place| place.sent > 0)?;
         let event = self.facts.event.is_some() && self.facts.state == State::Edited;
         let is_original = self.facts.state == State::Unchanged && self.facts.why.is_some();
         let reverted = is_original && self.facts.was_edited();
-        Some(if event || self.is_unedited() || reverted { "broken" } else { "kept" })
+        Some(if event || self.is_unedited() || reverted { Prefix::Broken } else { Prefix::Kept })
     }
 
     fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
@@ -146,7 +146,7 @@ impl Follow {
             }
         }
         Edits {
-            state: self.facts.state.as_str().into(),
+            state: self.facts.state.into(),
             why: self.facts.why.clone().or_else(|| self.is_bare().then(|| ADDITIONS.to_owned())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
@@ -212,13 +212,13 @@ impl Follow {
     }
 }
 
-fn outcome(how: &End) -> &'static str {
+fn outcome(how: &End) -> Outcome {
     match how {
-        End::Complete => "complete",
-        End::UpstreamBroke => "upstream_broke",
-        End::ClientGone => "client_gone",
-        End::Stopped => "stopped",
-        End::Failed(_) => "failed",
+        End::Complete => Outcome::Complete,
+        End::UpstreamBroke => Outcome::UpstreamBroke,
+        End::ClientGone => Outcome::ClientGone,
+        End::Stopped => Outcome::Stopped,
+        End::Failed(_) => Outcome::Failed,
     }
 }
 

@@ -24,9 +24,9 @@ use proptest::prelude::*;
 
 use super::Core;
 use super::budget::Budget;
-use super::state::State;
 use crate::config::{self, BudgetLimits, OnExceeded};
 use crate::ledger::Record;
+use crate::ledger::words::State;
 use crate::protocol::conformance::talk::Ids;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, for_all};

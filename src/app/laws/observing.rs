@@ -15,7 +15,7 @@ use crate::app::Core;
 use crate::app::books::Planned;
 use crate::app::rewritten::Rewritten;
 use crate::app::shadow::Shadow;
-use crate::app::state::State;
+use crate::ledger::words::State;
 use crate::planner::Decision;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;

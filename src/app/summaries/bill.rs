@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::app::budget::Budget;
 use crate::app::clock;
 use crate::app::tally::Tally;
+use crate::ledger::words::Outcome;
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing, when};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Report};
@@ -44,7 +45,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         model_asked: Some(job.call.model.clone()),
         model: call.model.clone().or_else(|| Some(job.call.model.clone())),
         status: call.status,
-        outcome: if call.lost.is_some() { "upstream_broke" } else { "complete" }.into(),
+        outcome: if call.lost.is_some() { Outcome::UpstreamBroke } else { Outcome::Complete }.into(),
         error: call.lost.clone().or_else(|| failure.map(ToString::to_string)),
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),

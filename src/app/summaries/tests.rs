@@ -7,6 +7,7 @@ use super::*;
 use crate::app::clock;
 use crate::app::tally::Tally;
 use crate::conversation::NoMemo;
+use crate::ledger::words::Used;
 use crate::lineage::Relation;
 use crate::planner::Cut;
 use crate::store::Thread;
@@ -375,7 +376,7 @@ fn summaries_are_paid_from_the_budget() {
         let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
         reached.map(|record| (record.state, record.used))
     };
-    let expected = Some(("spent".into(), "$2.00 of $2.00".to_owned()));
+    let expected = Some((Used::Spent.into(), "$2.00 of $2.00".to_owned()));
     let tally = Arc::new(Tally::default());
     {
         let store = store();

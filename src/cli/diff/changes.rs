@@ -7,6 +7,7 @@ use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
 use crate::ledger::Record;
+use crate::ledger::words::State;
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
 use crate::planner::decision::{ARGUMENTS, REASONING};
@@ -26,7 +27,7 @@ const COUNT: &str = "the number of messages or parts differs: what has no counte
 /// The changes of the request at a place of the history.
 pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
     let record = &history.found.entries[at].record;
-    if record.edits.state != "edited" || record.edits.original_resent {
+    if record.edits.state != State::Edited || record.edits.original_resent {
         return Ok(Difference { from: "store", ..Difference::default() });
     }
     let (standing, outputs) = (history.standing(at), Outputs::new(&history.config.outputs.dir));

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::history::History;
 use super::{Failure, Output, books, figures, say};
 use crate::ledger::Record;
+use crate::ledger::words::{State, Term};
 use excerpt::excerpt;
 
 /// What the JSON says.
@@ -107,19 +108,24 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn state(record: &Record) -> &str {
-    if record.edits.original_resent { "original_resent" } else { &record.edits.state }
+fn state(record: &Record) -> String {
+    if record.edits.original_resent {
+        return "original_resent".to_owned();
+    }
+    record.edits.state.to_string()
 }
 
 fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
     let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
-    let what = match state(record) {
-        "edited" => format!("{parts} went in another form"),
-        "original_resent" => "refused as it was edited, it went as it came".to_owned(),
-        "observed" => "only observed, it went as it came".to_owned(),
-        "set_aside" => "an edit of this thread was refused before, it went as it came".to_owned(),
-        "unread" => "it could not be read and went as it came".to_owned(),
-        _ => "it went as it came".to_owned(),
+    let what = match record.edits.state {
+        _ if record.edits.original_resent => "refused as it was edited, it went as it came".to_owned(),
+        Term::Known(State::Edited) => format!("{parts} went in another form"),
+        Term::Known(State::Observed) => "only observed, it went as it came".to_owned(),
+        Term::Known(State::SetAside) => {
+            "an edit of this thread was refused before, it went as it came".to_owned()
+        }
+        Term::Known(State::Unread) => "it could not be read and went as it came".to_owned(),
+        Term::Known(State::Unchanged) | Term::Other(_) => "it went as it came".to_owned(),
     };
     let mut lines = vec![format!("request {number} of {}: {what}", history.name())];
     if let Some(gone) = &difference.gone {
@@ -188,7 +194,7 @@ struct Json<'a> {
     conversation: &'a str,
     n: usize,
     record: &'a str,
-    state: &'a str,
+    state: String,
     from: &'a str,
     gone: Option<&'a Gone>,
     reasoning: u32,
