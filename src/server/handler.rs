@@ -55,7 +55,7 @@ pub(super) struct Handler<G> {
 pub(super) struct Abandoned;
 
 /// A request whose body is to be read.
-struct Received {
+struct Unread {
     head: Arc<Parts>,
     spelling: Extensions,
     body: Upload,
@@ -99,8 +99,8 @@ impl<G: Gateway> Handler<G> {
                 answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Read(target) => {
-                let received = Received { head: Arc::clone(&head), spelling, body, at: received_at };
-                let answer = boxed(|| self.read(received, &target)).await;
+                let unread = Unread { head: Arc::clone(&head), spelling, body, at: received_at };
+                let answer = boxed(|| self.read(unread, &target)).await;
                 answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Refuse(fault) => {
@@ -127,8 +127,8 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Reads the body, and has it prepared if that is possible.
-    async fn read(&self, received: Received, target: &Target) -> Result<Response<Answer>, Abandoned> {
-        let Received { head, spelling, body, at } = received;
+    async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
+        let Unread { head, spelling, body, at } = unread;
         let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
             let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);

@@ -126,7 +126,7 @@ impl<G: Gateway> Server<G> {
         [shutdown, haste]: [&watch::Receiver<bool>; 2],
     ) -> io::Result<JoinHandle<usize>> {
         let (endings, told) = Endings::channel();
-        let (beside, mut at_work) = Beside::new();
+        let (beside, mut all_done) = Beside::new();
         let handler = Handler {
             gateway: Arc::clone(&self.gateway),
             clients: Clients::new(),
@@ -149,7 +149,7 @@ impl<G: Gateway> Server<G> {
                 let cut = worker.run(source).await;
                 drop(tokio::time::timeout(LAST_WORDS, observers.join_next()).await);
                 // It holds what is to be written down before the end.
-                drop(tokio::time::timeout(LAST_WORK, at_work.recv()).await);
+                drop(tokio::time::timeout(LAST_WORK, all_done.recv()).await);
                 cut
             });
             runtime.shutdown_background();

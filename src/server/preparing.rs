@@ -28,19 +28,22 @@ const LARGE_CODED: usize = 128 * 1024;
 
 /// Threads beside the one that serves connections.
 #[derive(Clone)]
-pub(super) struct Beside(mpsc::Sender<Infallible>);
+pub(super) struct Beside(AtWork);
+
+/// As long as one is there, something is at work beside.
+pub(super) type AtWork = mpsc::Sender<Infallible>;
 
 /// Comes to its end with the work beside.
-pub(super) type AtWork = mpsc::Receiver<Infallible>;
+pub(super) type AllDone = mpsc::Receiver<Infallible>;
 
 impl Beside {
-    pub(super) fn new() -> (Self, AtWork) {
-        let (sender, at_work) = mpsc::channel(1);
-        (Self(sender), at_work)
+    pub(super) fn new() -> (Self, AllDone) {
+        let (at_work, all_done) = mpsc::channel(1);
+        (Self(at_work), all_done)
     }
 
-    /// As long as this is there, something is at work.
-    pub(super) fn at_work(&self) -> mpsc::Sender<Infallible> {
+    /// To be kept for as long as the work takes.
+    pub(super) fn at_work(&self) -> AtWork {
         self.0.clone()
     }
 
