@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::last_use::LastUse;
 use super::memo::Indexes;
 use super::meter::Meter;
-use super::pages::Pages;
+use super::origin_policy::OriginPolicy;
 use super::recall::reached;
 use super::route::{Routes, Served};
 use super::shadow::Shadow;
@@ -222,7 +222,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
     let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISIONS));
     Ok(Core {
         routes,
-        pages: Pages::new(config.listen.origins.clone(), config.listen.address.ip()),
+        origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
         store,

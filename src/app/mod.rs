@@ -21,7 +21,7 @@ mod meter;
 mod metrics;
 mod models;
 mod opening;
-mod pages;
+mod origin_policy;
 mod preview;
 mod recall;
 mod rewrite;
@@ -72,7 +72,7 @@ use follow::Attempt;
 use last_use::LastUse;
 use memo::Indexes;
 use meter::Meter;
-use pages::Pages;
+use origin_policy::OriginPolicy;
 use rewritten::Rewritten;
 use route::Routes;
 use shadow::Shadow;
@@ -84,7 +84,7 @@ use windows::Windows;
 /// Everything that requests share.
 struct Core {
     routes: Routes,
-    pages: Pages,
+    origins: OriginPolicy,
     memo: Indexes,
     lineage: Lineage,
     store: Arc<dyn Store>,
@@ -178,7 +178,7 @@ impl Gateway for Sidecar {
             Route::Forward(target) | Route::Read(target) => &target.upstream,
             Route::Refuse(_) => return route,
         };
-        self.core.pages.refusal(upstream, head).map_or(route, Route::Refuse)
+        self.core.origins.refusal(upstream, head).map_or(route, Route::Refuse)
     }
 
     async fn prepare(&self, inbound: Inbound, until: Deadline) -> Prepared {
@@ -426,7 +426,7 @@ impl Sidecar {
         };
         let job = summaries.job(prospect, &enveloped.inbound.upstream, like, &head.headers)?;
         // Whoever may not use what is added to requests may not have others made with it.
-        self.core.pages.refusal(&job.call.upstream, head).is_none().then_some(job)
+        self.core.origins.refusal(&job.call.upstream, head).is_none().then_some(job)
     }
 }
 

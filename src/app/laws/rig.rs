@@ -15,7 +15,7 @@ use crate::app::context::RequestContext;
 use crate::app::last_use::LastUse;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
-use crate::app::pages::Pages;
+use crate::app::origin_policy::OriginPolicy;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
@@ -114,7 +114,7 @@ impl Rig {
         };
         Core {
             routes: Routes::Named(Vec::new()),
-            pages: Pages::new(Tools::default(), std::net::Ipv4Addr::LOCALHOST.into()),
+            origins: OriginPolicy::new(Tools::default(), std::net::Ipv4Addr::LOCALHOST.into()),
             memo: Indexes::new(1 << 20),
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,

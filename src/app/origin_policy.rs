@@ -23,13 +23,13 @@ const NULL: &str = "null";
 
 /// The pages that may use the configuration's headers.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct OriginPolicy {
     named: Tools,
     /// No other machine can connect.
     is_local: bool,
 }
 
-impl Pages {
+impl OriginPolicy {
     /// Pages of this machine, and those whose origins match one of the patterns; for a gateway that listens there.
     pub(super) fn new(named: Tools, listening: IpAddr) -> Self {
         Self { named, is_local: listening.is_loopback() }
