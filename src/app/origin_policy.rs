@@ -10,7 +10,7 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::conversation::Tools;
+use crate::conversation::NamePatterns;
 use crate::server::Fault;
 use crate::upstream::{BaseUrl, Upstream};
 use crate::url::HostName;
@@ -24,14 +24,14 @@ const NULL: &str = "null";
 /// The pages that may use the configuration's headers.
 #[derive(Debug)]
 pub(super) struct OriginPolicy {
-    named: Tools,
+    named: NamePatterns,
     /// No other machine can connect.
     is_local: bool,
 }
 
 impl OriginPolicy {
     /// Pages of this machine, and those whose origins match one of the patterns; for a gateway that listens there.
-    pub(super) fn new(named: Tools, listening: IpAddr) -> Self {
+    pub(super) fn new(named: NamePatterns, listening: IpAddr) -> Self {
         Self { named, is_local: listening.is_loopback() }
     }
 

@@ -11,7 +11,7 @@ use hashlink::LruCache;
 
 use super::histogram::Histogram;
 use crate::config::Alerts;
-use crate::conversation::Tools;
+use crate::conversation::NamePatterns;
 use crate::ledger::record::Word;
 use crate::ledger::{Event, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
@@ -38,7 +38,7 @@ pub(super) struct Tally {
     counts: Mutex<Counts>,
     lost: AtomicU64,
     /// The tools that the configuration names, each set as it is written there.
-    tools: Vec<(String, Tools)>,
+    tools: Vec<(String, NamePatterns)>,
     /// What the log tells.
     alerts: Alerts,
 }
@@ -166,8 +166,8 @@ impl Default for Sizes {
 
 impl Tally {
     /// Of a gateway whose configuration names these tools, and what is told.
-    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t Tools>, alerts: Alerts) -> Self {
-        let named = |tools: &Tools| (tools.patterns().join(", "), tools.clone());
+    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t NamePatterns>, alerts: Alerts) -> Self {
+        let named = |tools: &NamePatterns| (tools.patterns().join(", "), tools.clone());
         Self { tools: tools.map(named).collect(), alerts, ..Self::default() }
     }
 
@@ -270,7 +270,7 @@ fn tell(alert: &str, record: &Record) {
 }
 
 impl Sums {
-    fn add(&mut self, record: &Record, tools: &[(String, Tools)]) {
+    fn add(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         self.totals.add(record);
         if let Some(own) = &record.own {
             self.own.summaries += u64::from(own.messages > 0);
@@ -312,7 +312,7 @@ impl Sums {
         }
     }
 
-    fn changed(&mut self, record: &Record, tools: &[(String, Tools)]) {
+    fn changed(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         if let Some(event) = &record.edits.event {
             self.events.entry(event.reason.to_string()).or_default().add(event);
         }
@@ -497,7 +497,7 @@ mod tests {
     /// Whatever clients call their tools, there are no more names than in the configuration.
     #[test]
     fn tools_have_the_names_of_the_configuration() {
-        let tools = [Tools::new(["*bash*", "sh"]).unwrap(), Tools::new(["read"]).unwrap()];
+        let tools = [NamePatterns::new(["*bash*", "sh"]).unwrap(), NamePatterns::new(["read"]).unwrap()];
         let tally = Tally::of(tools.iter(), Alerts::default());
         let cut = |tool: Option<String>, rules: &str| {
             let made = Made { tool, rules: rules.to_owned(), before: 900, after: 300, ..Made::default() };

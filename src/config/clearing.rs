@@ -12,7 +12,7 @@ use crate::strategy::{ladder, marks, window};
 
 use super::Recover;
 use super::section::Section;
-use super::shaping::tools;
+use super::shaping::name_patterns;
 use super::value::{Share, Word};
 
 impl Word for Policy {
@@ -85,7 +85,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         protect_together: section.value("protect_together", default.protect_together),
         within_step: section.value("within_step", default.within_step),
         protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),
-        protected_tools: tools(section, "protected_tools", default.protected_tools),
+        protected_tools: name_patterns(section, "protected_tools", default.protected_tools),
         errors: section.value("errors", default.errors),
         reasoning: section.value("reasoning", default.reasoning),
         arguments: section.value("arguments", default.arguments),

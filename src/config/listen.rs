@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::section::Section;
-use super::shaping::tools;
+use super::shaping::name_patterns;
 use super::value::{Fault, FromValue};
-use crate::shape::settings::Tools;
+use crate::shape::settings::NamePatterns;
 use crate::upstream::{BaseUrl, Proxy};
 
 /// Where clients and the administrator connect.
@@ -16,9 +16,9 @@ pub struct Listen {
     /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None`: they are off.
     pub admin: Option<SocketAddr>,
     /// Names of hosts by which the books may be asked for, besides those that nobody else can have.
-    pub admin_names: Tools,
+    pub admin_names: NamePatterns,
     /// Origins of web pages that may use what `upstream.NAME.headers` adds, besides those of this machine.
-    pub origins: Tools,
+    pub origins: NamePatterns,
 }
 
 impl Listen {
@@ -58,8 +58,8 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Listen {
     Listen { address, admin, admin_names: admin_names(section), origins: origins(section) }
 }
 
-fn admin_names(section: &mut Section<'_, '_>) -> Tools {
-    let names = tools(section, "admin_names", Tools::default());
+fn admin_names(section: &mut Section<'_, '_>) -> NamePatterns {
+    let names = name_patterns(section, "admin_names", NamePatterns::default());
     for pattern in names.patterns() {
         // Those of addresses are asked for by anyway.
         if pattern.contains(['/', ':', '@']) || pattern.chars().any(char::is_uppercase) {
@@ -70,8 +70,8 @@ fn admin_names(section: &mut Section<'_, '_>) -> Tools {
     names
 }
 
-fn origins(section: &mut Section<'_, '_>) -> Tools {
-    let origins = tools(section, "origins", Tools::default());
+fn origins(section: &mut Section<'_, '_>) -> NamePatterns {
+    let origins = name_patterns(section, "origins", NamePatterns::default());
     for pattern in origins.patterns() {
         let can_match = match pattern.split_once("://") {
             Some((_, host)) => !host.contains('/'),

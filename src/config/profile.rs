@@ -11,7 +11,7 @@ use super::tuning::{Around, Tuning};
 use super::upstream::Protocol;
 use super::value::{Fault, FromValue, bad_pattern};
 use super::{Preset, Upstreams};
-use crate::shape::settings::Tools;
+use crate::shape::settings::NamePatterns;
 
 /// Settings of their own for some conversations.
 #[derive(Debug, Clone)]
@@ -27,11 +27,11 @@ pub struct Profile {
 /// Which requests a profile is for: all that is given must match.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Matcher {
-    client: Option<Tools>,
-    model: Option<Tools>,
-    upstream: Option<Tools>,
-    protocol: Option<Tools>,
-    headers: Vec<(HeaderName, Tools)>,
+    client: Option<NamePatterns>,
+    model: Option<NamePatterns>,
+    upstream: Option<NamePatterns>,
+    protocol: Option<NamePatterns>,
+    headers: Vec<(HeaderName, NamePatterns)>,
 }
 
 /// What is known of a request.
@@ -52,10 +52,10 @@ pub struct Request<'a> {
 impl Matcher {
     /// Whether a request is one of these.
     pub fn matches(&self, request: &Request<'_>) -> bool {
-        let is = |patterns: &Option<Tools>, value: Option<&str>| {
+        let is = |patterns: &Option<NamePatterns>, value: Option<&str>| {
             patterns.as_ref().is_none_or(|patterns| value.is_some_and(|value| patterns.matches(value)))
         };
-        let has = |(name, patterns): &(HeaderName, Tools)| {
+        let has = |(name, patterns): &(HeaderName, NamePatterns)| {
             let mut values = request.headers.get_all(name).iter();
             values.any(|value| value.to_str().is_ok_and(|value| patterns.matches(value)))
         };
@@ -109,7 +109,7 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
 }
 
 /// Reports patterns that none of the names there are can match.
-fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&Tools>, names: &[&str]) {
+fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&NamePatterns>, names: &[&str]) {
     if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
         let hint = format!("there are `{}`", names.join("`, `"));
         section.problem(key, format!("there is no {key} that it matches"), Some(hint));
@@ -119,20 +119,20 @@ fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&To
 const EXPECTED: &str = "a pattern, or several with commas between them";
 
 /// A list of patterns, with commas between them.
-fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<Tools> {
+fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<NamePatterns> {
     section.parse(key, || EXPECTED.into(), |value, _| patterns(value))
 }
 
-fn header(name: &str, value: &DeValue<'_>) -> Result<(HeaderName, Tools), Fault> {
+fn header(name: &str, value: &DeValue<'_>) -> Result<(HeaderName, NamePatterns), Fault> {
     let name = name.parse().map_err(|_| Fault::Said("this is no header name".to_owned()))?;
     Ok((name, patterns(value)?))
 }
 
-fn patterns(value: &DeValue<'_>) -> Result<Tools, Fault> {
+fn patterns(value: &DeValue<'_>) -> Result<NamePatterns, Fault> {
     let text = String::from_value(value)?;
     let bad = |error: PatternError| Fault::Said(bad_pattern(&text, &error));
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let patterns = Tools::new(names).map_err(bad)?;
+    let patterns = NamePatterns::new(names).map_err(bad)?;
     if patterns.patterns().is_empty() { Err(Fault::UNEXPECTED) } else { Ok(patterns) }
 }
 

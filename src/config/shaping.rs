@@ -3,7 +3,7 @@
 //! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
 
 use crate::shape::Settings;
-use crate::shape::settings::{Keep, SHELLS, Tools, Truncate, TruncateRule};
+use crate::shape::settings::{Keep, NamePatterns, SHELLS, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
@@ -38,7 +38,7 @@ pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Setting
         base64: section.value("base64", default.base64),
         repeat: section.value("repeat", default.repeat),
         repeat_min_bytes: section.within("repeat_min_bytes", ONE..=GIBIBYTE, least).bytes(),
-        views: tools(section, "views", default.views),
+        views: name_patterns(section, "views", default.views),
         truncate: default.truncate,
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn truncate(section: &mut Section<'_, '_>, default: Truncate) -> Trun
     let base = rule(section, &default.base);
     let largest = ByteSize::new(default.error_max_bytes);
     let error_max_bytes = section.within("error_max_bytes", ONE..=GIBIBYTE, largest).bytes();
-    let exempt = tools(section, "exempt", default.exempt);
+    let exempt = name_patterns(section, "exempt", default.exempt);
     let count_trailing_newline = section.value("count_trailing_newline", default.count_trailing_newline);
     let marker = marker(section, default.marker);
     let own = section.entries("tool", "GLOB", |names, section| entry(names, section, &base));
@@ -100,9 +100,13 @@ fn shipped(base: &TruncateRule) -> TruncateRule {
 }
 
 /// One override. Its name is a list of patterns, with commas between them.
-fn entry(names: &str, section: &mut Section<'_, '_>, base: &TruncateRule) -> Option<(Tools, TruncateRule)> {
+fn entry(
+    names: &str,
+    section: &mut Section<'_, '_>,
+    base: &TruncateRule,
+) -> Option<(NamePatterns, TruncateRule)> {
     let rule = rule(section, base);
-    match Tools::new(patterns(names)) {
+    match NamePatterns::new(patterns(names)) {
         Ok(tools) => Some((tools, rule)),
         Err(error) => {
             section.problem_here(bad_pattern(names, &error), None);
@@ -116,11 +120,15 @@ fn patterns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).collect()
 }
 
-pub(super) fn tools(section: &mut Section<'_, '_>, key: &'static str, default: Tools) -> Tools {
-    let Some(list) = section.list::<Tools>(key) else { return default };
-    let patterns = list.iter().flat_map(Tools::patterns).map(String::as_str);
-    match Tools::new(patterns) {
-        Ok(tools) => tools,
+pub(super) fn name_patterns(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: NamePatterns,
+) -> NamePatterns {
+    let Some(list) = section.list::<NamePatterns>(key) else { return default };
+    let patterns = list.iter().flat_map(NamePatterns::patterns).map(String::as_str);
+    match NamePatterns::new(patterns) {
+        Ok(patterns) => patterns,
         Err(error) => {
             section.problem(key, error.to_string(), None);
             default

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::size::ByteSize;
 use super::suggest::nearest;
 use super::{period, suggest};
-use crate::shape::settings::Tools;
+use crate::shape::settings::NamePatterns;
 use crate::upstream::{BaseUrl, BaseUrlError};
 
 /// A type that a key can have.
@@ -253,7 +253,7 @@ impl FromValue for BaseUrl {
     }
 }
 
-impl FromValue for Tools {
+impl FromValue for NamePatterns {
     fn expected() -> Cow<'static, str> {
         "a pattern such as \"read_*\"".into()
     }

@@ -7,8 +7,8 @@ mod arguments;
 pub mod fingerprint;
 pub mod memo;
 pub mod model;
+mod name_patterns;
 mod pairs;
-mod tools;
 
 pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
@@ -17,4 +17,4 @@ pub use model::{
     Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,
     Slots,
 };
-pub use tools::Tools;
+pub use name_patterns::NamePatterns;

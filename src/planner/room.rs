@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::conversation::{Conversation, PartId, PartKind};
 use crate::plan::LeafEdit;
-use crate::shape::settings::{Keep, Tools, TruncateRule};
+use crate::shape::settings::{Keep, NamePatterns, TruncateRule};
 use crate::shape::{self, Subject};
 use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
@@ -374,7 +374,7 @@ impl Before<'_> {
         let mut settings = policy.shape.clone();
         settings.truncate.base = TruncateRule { max_lines: usize::MAX, max_bytes, keep: Keep::Both };
         settings.truncate.tools = Vec::new();
-        settings.truncate.exempt = Tools::default();
+        settings.truncate.exempt = NamePatterns::default();
         settings.truncate.error_max_bytes = max_bytes;
         let subject =
             Subject { leaves: &texts, tool: None, arguments: None, is_error: true, recall: &recall };

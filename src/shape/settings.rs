@@ -1,6 +1,6 @@
 //! What the shapers can be told. Owned here, filled by `config`.
 
-pub use crate::conversation::Tools;
+pub use crate::conversation::NamePatterns;
 
 /// Settings of all shapers.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Settings {
     pub repeat_min_bytes: usize,
     /// Tools whose results show a file as it is. Their text is quoted back in edits, so only truncation and
     /// repeat pointers apply to them.
-    pub views: Tools,
+    pub views: NamePatterns,
     /// Truncation.
     pub truncate: Truncate,
 }
@@ -30,9 +30,9 @@ pub struct Truncate {
     /// What applies when no entry of `tools` matches.
     pub base: TruncateRule,
     /// Per-tool overrides; the first entry whose pattern matches wins.
-    pub tools: Vec<(Tools, TruncateRule)>,
+    pub tools: Vec<(NamePatterns, TruncateRule)>,
     /// Tools whose results stay whole.
-    pub exempt: Tools,
+    pub exempt: NamePatterns,
     /// The limit, in bytes, for results that report an error; they are kept whole up to it, and keep both ends
     /// beyond it. No limit of lines applies to them.
     pub error_max_bytes: usize,
@@ -93,8 +93,9 @@ pub const SHELLS: &[&str] =
 
 impl Default for Settings {
     fn default() -> Self {
-        let tools =
-            |patterns: &[&str]| Tools::new(patterns.iter().copied()).expect("the shipped patterns are globs");
+        let tools = |patterns: &[&str]| {
+            NamePatterns::new(patterns.iter().copied()).expect("the shipped patterns are globs")
+        };
         Self {
             escapes: true,
             fold: true,

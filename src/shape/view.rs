@@ -9,15 +9,15 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::command;
-use super::settings::{SHELLS, Settings, Tools};
+use super::settings::{NamePatterns, SHELLS, Settings};
 
 /// Longer arguments are no mere view.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 /// Where the arguments of shells hold the command, most usual first.
 const COMMAND_KEYS: [&str; 4] = ["command", "cmd", "script", "commands"];
 
-static RUNS_COMMANDS: LazyLock<Tools> =
-    LazyLock::new(|| Tools::new(SHELLS.iter().copied()).expect("the shipped patterns are globs"));
+static RUNS_COMMANDS: LazyLock<NamePatterns> =
+    LazyLock::new(|| NamePatterns::new(SHELLS.iter().copied()).expect("the shipped patterns are globs"));
 
 /// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints
 /// files.

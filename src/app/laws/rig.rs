@@ -27,7 +27,7 @@ use crate::config::{self, Recover};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
-use crate::shape::settings::{Keep, Tools};
+use crate::shape::settings::{Keep, NamePatterns};
 use crate::shape::{self};
 use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
@@ -114,7 +114,7 @@ impl Rig {
         };
         Core {
             routes: Routes::Named(Vec::new()),
-            origins: OriginPolicy::new(Tools::default(), std::net::Ipv4Addr::LOCALHOST.into()),
+            origins: OriginPolicy::new(NamePatterns::default(), std::net::Ipv4Addr::LOCALHOST.into()),
             memo: Indexes::new(1 << 20),
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
@@ -271,7 +271,7 @@ fn shaping(variant: u8) -> shape::Settings {
         2 => (settings.minify, settings.fold) = (false, false),
         _ => {
             (settings.escapes, settings.repeat) = (false, false);
-            settings.truncate.exempt = Tools::new(["*"]).unwrap();
+            settings.truncate.exempt = NamePatterns::new(["*"]).unwrap();
         }
     }
     settings
@@ -284,7 +284,7 @@ fn clearing(variant: u8) -> clear::Settings {
     let usual = clear::Settings {
         policy: clear::Policy::Oldest,
         protect: clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 },
-        protected_tools: Tools::new([PROTECTED]).unwrap(),
+        protected_tools: NamePatterns::new([PROTECTED]).unwrap(),
         smallest: 0,
         patience: 0.01,
         settle: 0,

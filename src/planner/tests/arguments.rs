@@ -146,7 +146,7 @@ fn long_arguments_of_old_calls_may_go_earlier() {
         assert_eq!(abridged(&outcome), expected, "{reason:?} {short}");
         assert_eq!(!events.is_empty(), !expected.is_empty(), "{reason:?} {short}");
         let mut protected = wants(arguments, reason);
-        protected.clear.protected_tools = crate::conversation::Tools::new(["run"]).unwrap();
+        protected.clear.protected_tools = crate::conversation::NamePatterns::new(["run"]).unwrap();
         assert!(abridged(&run(&short, &protected, &facts).outcome).is_empty(), "{reason:?} {short}");
     }
 }

@@ -6,7 +6,7 @@ use super::super::*;
 use crate::conversation::NoMemo;
 use crate::plan::LeafEdit;
 use crate::protocol;
-use crate::shape::settings::Tools;
+use crate::shape::settings::NamePatterns;
 use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
@@ -356,7 +356,7 @@ fn results_of_protected_tools_stay_whatever_calls_are_named() {
     };
     let user = r#"{"role":"user","content":"go on"}"#.to_owned();
     let mut policy = policy(Reason::Eager);
-    policy.clear.protected_tools = Tools::new(["grep"]).unwrap();
+    policy.clear.protected_tools = NamePatterns::new(["grep"]).unwrap();
     for (tools, expected) in [(["grep", "run"], &[3][..]), (["run", "grep"], &[2]), (["grep", "grep"], &[])] {
         for memory in [true, false] {
             let (mut messages, mut thread) = (vec![user.clone(), calls(&tools)], Thread::default());

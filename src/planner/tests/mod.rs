@@ -17,7 +17,7 @@ use super::*;
 use crate::conversation::NoMemo;
 use crate::plan::LeafEdit;
 use crate::protocol;
-use crate::shape::settings::Tools;
+use crate::shape::settings::NamePatterns;
 
 /// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result.
 fn talk(short: &str) -> Conversation {
@@ -138,7 +138,7 @@ fn stored_decisions_come_first_and_are_kept() {
     // Other settings change nothing of it.
     let off = Settings {
         truncate: crate::shape::settings::Truncate {
-            exempt: Tools::new(["*"]).unwrap(),
+            exempt: NamePatterns::new(["*"]).unwrap(),
             ..settings().truncate
         },
         ..settings()
@@ -309,7 +309,7 @@ fn settings_are_obeyed() {
     let past = Past { sent: 3, applied: &[], ..Past::nothing() };
     let exempt = |repeat| {
         let mut settings = Settings { repeat, ..settings() };
-        settings.truncate.exempt = Tools::new(["bash"]).unwrap();
+        settings.truncate.exempt = NamePatterns::new(["bash"]).unwrap();
         settings
     };
     for (talk_in_short, settings, expected) in [

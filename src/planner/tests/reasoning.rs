@@ -149,7 +149,7 @@ fn an_event_says_how_much_of_what_was_thought_went() {
 fn old_thoughts_go_when_they_have_cost_what_leaving_them_out_costs() {
     let mut policy = policy(Reason::BreakEven);
     (policy.clear.patience, policy.clear.most_loss) = (1.0, 1.0);
-    policy.clear.protected_tools = crate::shape::settings::Tools::new(["run"]).unwrap();
+    policy.clear.protected_tools = crate::shape::settings::NamePatterns::new(["run"]).unwrap();
     let steps = |count: usize| format!("u 12000~4000 a u{}", " 9".repeat(count));
     let gone = |count: &usize| {
         let (talk, outcome) = last(&steps(*count), &policy, &reads(None));

@@ -4,7 +4,7 @@ mod properties;
 
 use std::borrow::Cow;
 
-use super::settings::{Tools, Truncate};
+use super::settings::{NamePatterns, Truncate};
 use super::*;
 
 const RECALL: &str = "full output: /o/ab12.txt";
@@ -282,7 +282,7 @@ fn a_marker_that_cannot_be_recognised_is_part_of_the_budget() {
 #[test]
 fn the_kind_of_call_decides() {
     let mut settings = Settings::default();
-    settings.truncate.exempt = Tools::new(["apply_*"]).unwrap();
+    settings.truncate.exempt = NamePatterns::new(["apply_*"]).unwrap();
     settings.truncate.error_max_bytes = 80_000;
     let colours = "\x1b[1mbold\x1b[0m ".repeat(9000);
     let few = "\x1b[1mbold\x1b[0m ".repeat(30);

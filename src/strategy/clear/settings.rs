@@ -1,6 +1,6 @@
 //! What a user may say about clearing.
 
-use crate::conversation::Tools;
+use crate::conversation::NamePatterns;
 use crate::strategy::gate::Reason;
 
 /// What goes first.
@@ -84,7 +84,7 @@ pub struct Settings {
     /// Texts that protect the results they stand in.
     pub protected_texts: Vec<String>,
     /// Tools whose results stay.
-    pub protected_tools: Tools,
+    pub protected_tools: NamePatterns,
     /// Results of errors may go like any others.
     pub errors: bool,
     /// What the model thought in earlier turns may go too.
@@ -127,7 +127,8 @@ impl Default for Settings {
             protect_together: false,
             within_step: Within::Backward,
             protected_texts: vec!["DO_NOT_EVICT".to_owned()],
-            protected_tools: Tools::new(PROTECTED.iter().copied()).expect("the shipped patterns are globs"),
+            protected_tools: NamePatterns::new(PROTECTED.iter().copied())
+                .expect("the shipped patterns are globs"),
             errors: false,
             reasoning: true,
             arguments: Arguments::Window,

@@ -6,7 +6,7 @@ use plimsoll::planner::cuts::cuts;
 use plimsoll::planner::splice::SUMMARY;
 use plimsoll::planner::{self, Applied, Facts, Layout, Overflow, Past, Policy, Splice};
 use plimsoll::protocol::{self, Protocol};
-use plimsoll::shape::settings::{Keep, Settings, Tools, TruncateRule};
+use plimsoll::shape::settings::{Keep, NamePatterns, Settings, TruncateRule};
 use plimsoll::strategy::clear;
 use plimsoll::strategy::gate::Reason;
 use plimsoll::usage::Binding;
@@ -22,7 +22,7 @@ fn policy() -> Policy {
     let rule = TruncateRule { max_lines: 2, max_bytes: 40, keep: Keep::Both };
     shape.truncate.base = rule.clone();
     shape.truncate.tools =
-        vec![(Tools::new(["b*"]).expect("a pattern"), TruncateRule { keep: Keep::Tail, ..rule })];
+        vec![(NamePatterns::new(["b*"]).expect("a pattern"), TruncateRule { keep: Keep::Tail, ..rule })];
     shape.truncate.error_max_bytes = 60;
     shape.repeat_min_bytes = 8;
     let protect = clear::Protect { view_tokens: 0, other_tokens: 0, turns: 0 };

@@ -1,15 +1,15 @@
-//! Tools by their names.
+//! Things by their names: tools, models, clients, origins.
 
 use glob::{MatchOptions, Pattern, PatternError};
 
-/// A set of tool-name patterns (globs, case-insensitive).
+/// A set of patterns for names (globs, case-insensitive).
 #[derive(Clone, Default)]
-pub struct Tools {
+pub struct NamePatterns {
     patterns: Vec<String>,
     compiled: Vec<Pattern>,
 }
 
-impl Tools {
+impl NamePatterns {
     /// Compiles the patterns.
     ///
     /// # Errors
@@ -20,10 +20,10 @@ impl Tools {
         Ok(Self { patterns, compiled })
     }
 
-    /// Whether one of the patterns matches the tool's name.
-    pub fn matches(&self, tool: &str) -> bool {
+    /// Whether one of the patterns matches the name.
+    pub fn matches(&self, name: &str) -> bool {
         let options = MatchOptions { case_sensitive: false, ..MatchOptions::new() };
-        self.compiled.iter().any(|pattern| pattern.matches_with(tool, options))
+        self.compiled.iter().any(|pattern| pattern.matches_with(name, options))
     }
 
     /// The patterns as they were written.
@@ -32,13 +32,13 @@ impl Tools {
     }
 }
 
-impl std::fmt::Debug for Tools {
+impl std::fmt::Debug for NamePatterns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.patterns.fmt(f)
     }
 }
 
-impl PartialEq for Tools {
+impl PartialEq for NamePatterns {
     fn eq(&self, other: &Self) -> bool {
         self.patterns == other.patterns
     }
