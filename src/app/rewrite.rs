@@ -165,7 +165,7 @@ impl<'a> Request<'a> {
         ];
         let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
-        let now = (u64::try_from(self.now_ms).unwrap_or(0), kind.idle_ms().unwrap_or(0));
+        let now = (u64::try_from(self.now_ms).unwrap_or(0), kind.default_ttl_ms().unwrap_or(0));
         let mut systems = self.core.systems.lock().unwrap_or_else(PoisonError::into_inner);
         systems.see(Digest::of(&sender), (system.of(&self.conversation.body), &text), least, now)
     }
@@ -273,20 +273,22 @@ impl<'a> Request<'a> {
         let filled = self.core.recovers()
             && place.relation != Relation::Retry
             && self.core.windows.is_full(place.chains[place.sent]);
-        let keeps_ms = self.conversation.keeps_ms;
-        let lasts_ms = kind.lasts_ms(keeps_ms);
+        let requested_ttl_ms = self.conversation.requested_ttl_ms;
+        let ttl_ms = kind.ttl_ms(requested_ttl_ms);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
         planner::Facts {
-            rates: price.and_then(|price| price.shares(keeps_ms)).map(|(read, write)| Rates { read, write }),
-            cold: place.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts),
+            rates: price
+                .and_then(|price| price.shares(requested_ttl_ms))
+                .map(|(read, write)| Rates { read, write }),
+            cold: place.sent > 0 && ttl_ms.is_some_and(|ttl| idle_ms > ttl),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: self.track.meter.measured(place.chains[place.sent]),
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: u64::try_from(self.now_ms).unwrap_or(0),
-            lasts_ms: lasts_ms.unwrap_or(0),
-            least_tokens: kind.least_tokens(),
-            keeps_unmarked: kind.is_automatic(),
+            ttl_ms: ttl_ms.unwrap_or(0),
+            min_prefix_tokens: kind.min_prefix_tokens(),
+            caches_without_marks: kind.is_automatic(),
             seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
             saves: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),

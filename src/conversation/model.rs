@@ -330,7 +330,7 @@ pub struct Conversation {
     /// The most tokens that the answer may have, where the body says it.
     pub max_output: Option<u64>,
     /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: no longer than by itself.
-    pub keeps_ms: Option<u64>,
+    pub requested_ttl_ms: Option<u64>,
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,

@@ -31,14 +31,14 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     if !is_marked && policy.marks.marks {
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
-        let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.lasts_ms));
+        let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.ttl_ms));
         let end = end.and_then(|end| within(request, (entry, end), standing));
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
     }
     let entries = standing.entries();
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
-        let entry = entries.before(cut, facts.now_ms, facts.lasts_ms);
+        let entry = entries.before(cut, facts.now_ms, facts.ttl_ms);
         let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
         let before = if cut.part > 0 {
             Some(fresh)
@@ -100,7 +100,7 @@ fn within(
     stake.book(read, written, rates);
     stake.held_ms = waits.then_some(facts.now_ms);
     let gone_on = request.sent < conversation.messages.len();
-    let wager = before.wager(entry.is_some(), gone_on, stake, (facts.now_ms, facts.lasts_ms));
+    let wager = before.wager(entry.is_some(), gone_on, stake, (facts.now_ms, facts.ttl_ms));
     standing.set_wager(wager);
     found
 }
@@ -139,7 +139,7 @@ mod tests {
             );
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
             let past = Past { sent: count - 2, standing: standing.take(), ..Past::nothing() };
-            let facts = Facts { now_ms: 1_000, lasts_ms: 300_000, ..Facts::default() };
+            let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
             standing = outcome.standing.clone();
             outcome.marks.parts().iter().map(|(part, _)| part.message).collect()
@@ -177,7 +177,7 @@ mod tests {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let half = talk.body.len() as u64 / 2;
-        for (least_tokens, hidden_bytes, keeps_unmarked, is_marked) in [
+        for (min_prefix_tokens, hidden_bytes, caches_without_marks, is_marked) in [
             (0, 0, false, true),
             (half, 0, false, true),
             (half + 1, 0, false, false),
@@ -186,9 +186,10 @@ mod tests {
         ] {
             let past = Past { sent: 1, ..Past::nothing() };
             let rates = Some(Rates { read: 0.1, write: 1.0 });
-            let facts = Facts { rates, hidden_bytes, least_tokens, keeps_unmarked, ..Facts::default() };
+            let facts =
+                Facts { rates, hidden_bytes, min_prefix_tokens, caches_without_marks, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
-            assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{least_tokens}");
+            assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{min_prefix_tokens}");
         }
     }
 }

@@ -35,7 +35,7 @@ impl Newborn<'_> {
         let facts = self.facts;
         // Without marks nothing would be kept. Of a history that the provider has, its length is not known.
         let is_kept = self.conversation.marks.as_ref().is_none_or(Marks::are_in_history);
-        if facts.least_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
+        if facts.min_prefix_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
             return false;
         }
         let (old, new) = self.applied.split_at(self.applied.len() - self.fresh);
@@ -55,7 +55,7 @@ impl Newborn<'_> {
         let shorter = whole.saturating_sub(spared(new, 0));
         // What was shortened before would have been longer, too.
         let untouched = whole + spared(old, 0);
-        let least = facts.least_tokens as f64;
+        let least = facts.min_prefix_tokens as f64;
         let may_be_kept = SOON * (counted + untouched as f64 / FEWEST_BYTES) >= least;
         let is_kept_still = counted + shorter as f64 / MOST_BYTES >= least;
         if !may_be_kept || is_kept_still {
@@ -134,7 +134,7 @@ mod tests {
             let facts = Facts {
                 rates: Some(Rates { read: 0.1, write: 1.25 }),
                 measured: counted.map(|tokens| (1, tokens)),
-                least_tokens: least,
+                min_prefix_tokens: least,
                 ..Facts::default()
             };
             let past = Past { sent: 1, ..Past::nothing() };

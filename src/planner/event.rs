@@ -39,11 +39,11 @@ pub struct Facts {
     /// The clock's reading, in milliseconds since 1970.
     pub now_ms: u64,
     /// How long the provider keeps what is not used, in milliseconds.
-    pub lasts_ms: u64,
+    pub ttl_ms: u64,
     /// The shortest beginning of a prompt that the provider keeps, in tokens.
-    pub least_tokens: u64,
+    pub min_prefix_tokens: u64,
     /// The provider keeps prompts without marks, and marks add nothing.
-    pub keeps_unmarked: bool,
+    pub caches_without_marks: bool,
     /// The sender's threads were seldom gone on with, of late, when something of theirs had been written to the cache first.
     pub seldom_goes_on: bool,
     /// The model's reasoning is bound to what stands before it: where there is some, that is changed only when it must
@@ -79,9 +79,9 @@ impl Default for Facts {
             over_budget: false,
             hidden_bytes: 0,
             now_ms: 0,
-            lasts_ms: 300_000,
-            least_tokens: 0,
-            keeps_unmarked: false,
+            ttl_ms: 300_000,
+            min_prefix_tokens: 0,
+            caches_without_marks: false,
             seldom_goes_on: false,
             bound: None,
             reads_reasoning: false,
@@ -101,7 +101,7 @@ impl Facts {
     /// Whether the prompt of a body of so many bytes may be long enough for the provider to keep: few tokens are shorter
     /// than two bytes.
     pub(super) fn may_be_kept(&self, bytes: usize) -> bool {
-        bytes as u64 + self.hidden_bytes >= 2 * self.least_tokens
+        bytes as u64 + self.hidden_bytes >= 2 * self.min_prefix_tokens
     }
 }
 

@@ -283,7 +283,7 @@ pub fn plan(
         outcome.applied.extend(opening::decide(conversation, text).inspect(|_| outcome.fresh += 1));
     }
     old_parts(conversation, past, policy, facts, recall, &mut outcome);
-    if !facts.keeps_unmarked {
+    if !facts.caches_without_marks {
         split::mark(conversation, known, policy, &mut outcome);
     }
     outcome.operate();
@@ -304,7 +304,7 @@ fn old_parts(
         return;
     }
     let is_marked = conversation.is_marked();
-    let marks = conversation.marks.as_ref().filter(|_| !facts.keeps_unmarked);
+    let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
     let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
     let rates = facts.rates(cached);
     let mut standing = past.standing.unwrap_or_default();
@@ -368,7 +368,7 @@ fn old_parts(
     } else {
         goes_on(conversation, past.sent)
     };
-    if is_due && !facts.keeps_unmarked && facts.may_be_kept(conversation.body.len()) {
+    if is_due && !facts.caches_without_marks && facts.may_be_kept(conversation.body.len()) {
         let (sent, ending) = (past.sent, past.ending);
         let request = anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut };
         outcome.marks = anchors::place(&request, outcome, &mut standing);

@@ -15,8 +15,8 @@ impl Before<'_> {
             return item;
         }
         let items = self.history().items();
-        let (now, lasts) = (self.facts.now_ms, self.facts.lasts_ms);
-        let entry = self.standing.entries().before(items[item].part, now, lasts).filter(|_| self.anchored);
+        let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
+        let entry = self.standing.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
         entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
     }
 
@@ -56,7 +56,7 @@ impl Before<'_> {
     }
 
     fn least_bytes(&self) -> u64 {
-        (self.facts.least_tokens as f64 * self.facts.bytes_per_token) as u64
+        (self.facts.min_prefix_tokens as f64 * self.facts.bytes_per_token) as u64
     }
 
     /// Bytes of what was sent before that the provider writes again when a part changes.
@@ -110,7 +110,7 @@ mod tests {
             for (at, body) in [&talk.body, &sent].into_iter().enumerate() {
                 let body = String::from_utf8(body.to_vec()).unwrap();
                 let same = body.bytes().zip(before[at].bytes()).take_while(|(a, b)| a == b).count();
-                let kept = if !cold && same as u64 >= facts.least_tokens * 4 { same } else { 0 };
+                let kept = if !cold && same as u64 >= facts.min_prefix_tokens * 4 { same } else { 0 };
                 paid[at] += (body.len() - kept) as f64 + 0.1 * kept as f64;
                 before[at] = body;
             }
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn short_beginnings_are_not_kept() {
         let rates = Some(Rates { read: 0.1, write: 1.0 });
-        for least_tokens in [0, 256, 1024, 2048, 4096, 6000, 8192] {
+        for min_prefix_tokens in [0, 256, 1024, 2048, 4096, 6000, 8192] {
             for reason in [Reason::BreakEven, Reason::Cold] {
-                let facts = Facts { least_tokens, rates, bytes_per_token: 4.0, ..Facts::default() };
+                let facts = Facts { min_prefix_tokens, rates, bytes_per_token: 4.0, ..Facts::default() };
                 let (sent, direct) = bills(reason, &facts);
-                assert!(sent <= 1.1 * direct, "{reason:?} {least_tokens}: {sent} {direct}");
+                assert!(sent <= 1.1 * direct, "{reason:?} {min_prefix_tokens}: {sent} {direct}");
             }
         }
     }

@@ -402,7 +402,7 @@ mod tests {
         ] {
             let body = Bytes::from(format!(r#"{{"{list}":{messages},{member}}}"#));
             let read = named(dialect).unwrap().index(&body, &NoMemo).unwrap();
-            assert_eq!(read.keeps_ms, expected, "{dialect} {messages} {member}");
+            assert_eq!(read.requested_ttl_ms, expected, "{dialect} {messages} {member}");
         }
     }
 

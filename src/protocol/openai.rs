@@ -53,7 +53,7 @@ pub(super) fn is_mcp(tool: &str) -> bool {
 }
 
 /// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.
-pub(super) fn keeps_ms(frame: &Document) -> Option<u64> {
+pub(super) fn requested_ttl_ms(frame: &Document) -> Option<u64> {
     let asked = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
     let asked = asked.or_else(|| frame.text("prompt_cache_retention"))?;
     let (number, unit) = asked.split_at_checked(asked.len().checked_sub(1)?)?;

@@ -39,8 +39,8 @@ pub struct Entries(Vec<(PartId, u64)>);
 
 impl Entries {
     /// The longest entry before a part that is still there.
-    pub fn before(&self, part: PartId, now_ms: u64, lasts_ms: u64) -> Option<PartId> {
-        let fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < lasts_ms;
+    pub fn before(&self, part: PartId, now_ms: u64, ttl_ms: u64) -> Option<PartId> {
+        let fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < ttl_ms;
         let found = self.0.iter().filter(|(entry, at)| *entry < part && fresh(*at));
         found.map(|(entry, _)| *entry).max()
     }
@@ -113,9 +113,9 @@ impl Stake {
         reads: bool,
         gone_on: bool,
         now: &Self,
-        (now_ms, lasts_ms): (u64, u64),
+        (now_ms, ttl_ms): (u64, u64),
     ) -> Option<Wager> {
-        let would_read = self.held_ms.is_some_and(|at| now_ms.saturating_sub(at) < lasts_ms) && gone_on;
+        let would_read = self.held_ms.is_some_and(|at| now_ms.saturating_sub(at) < ttl_ms) && gone_on;
         if would_read || (reads && self.spent > 0.0) {
             return Some(Wager::Won);
         }

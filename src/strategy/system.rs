@@ -44,8 +44,8 @@ struct Kind {
 }
 
 impl Kind {
-    fn stable(&self, now_ms: u64, lasts_ms: u64) -> Option<Stable> {
-        let warm = now_ms.saturating_sub(self.seen_ms) + MARGIN_MS < lasts_ms;
+    fn stable(&self, now_ms: u64, ttl_ms: u64) -> Option<Stable> {
+        let warm = now_ms.saturating_sub(self.seen_ms) + MARGIN_MS < ttl_ms;
         let (bytes, _) = self.ends.last().filter(|_| self.varies)?;
         Some(Stable { bytes: *bytes, warm })
     }
@@ -53,13 +53,13 @@ impl Kind {
 
 impl Systems {
     /// Learns from the instructions of a request, as they are written and as a text, and tells where they can be
-    /// divided: behind at least `least` bytes. `lasts_ms` is how long the provider keeps what is not used.
+    /// divided: behind at least `least` bytes. `ttl_ms` is how long the provider keeps what is not used.
     pub fn see(
         &mut self,
         sender: Digest,
         (literal, text): (&[u8], &dyn Fn() -> Option<String>),
         least: usize,
-        (now_ms, lasts_ms): (u64, u64),
+        (now_ms, ttl_ms): (u64, u64),
     ) -> Option<Stable> {
         if literal.len() < least {
             return None;
@@ -74,7 +74,7 @@ impl Systems {
             None => place(kinds, raw, &ends(&text()?, least), now_ms),
         };
         let kind = &mut kinds[at];
-        let stable = kind.stable(now_ms, lasts_ms);
+        let stable = kind.stable(now_ms, ttl_ms);
         kind.seen_ms = now_ms;
         stable
     }

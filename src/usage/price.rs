@@ -58,11 +58,11 @@ pub struct Price {
 
 impl Price {
     /// What reading a token from the cache and writing it there cost, as shares of plain input, where it is asked to be
-    /// kept for `keeps_ms` milliseconds; `None` where input is free. A rate that is not listed is plain input.
-    pub fn shares(&self, keeps_ms: Option<u64>) -> Option<(f64, f64)> {
+    /// kept for so many milliseconds; `None` where input is free. A rate that is not listed is plain input.
+    pub fn shares(&self, requested_ttl_ms: Option<u64>) -> Option<(f64, f64)> {
         let input = self.base.input.picodollars();
         let share = |kind: Kind| self.base.full(kind).picodollars() as f64 / input as f64;
-        let write = match keeps_ms.unwrap_or(0) / HOUR_MS {
+        let write = match requested_ttl_ms.unwrap_or(0) / HOUR_MS {
             0 => Kind::CacheWrite5m,
             1..12 => Kind::CacheWrite1h,
             _ => Kind::CacheWrite12h,

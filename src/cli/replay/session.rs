@@ -104,8 +104,8 @@ impl<'a> Session<'a> {
         let window = price.as_ref().and_then(|price| price.context_window);
         let facts = Facts {
             window,
-            least_tokens: kind.least_tokens(),
-            keeps_unmarked: kind.is_automatic(),
+            min_prefix_tokens: kind.min_prefix_tokens(),
+            caches_without_marks: kind.is_automatic(),
             bound: usage::binding(model),
             ..Facts::default()
         };
@@ -191,11 +191,11 @@ impl<'a> Session<'a> {
     /// Notes what is known of the world, for the gate.
     fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
         let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
-        let (keeps_ms, price) = (original.keeps_ms, self.price.as_deref());
-        let (lasts_ms, rates) =
-            (self.cache.lasts_ms(keeps_ms), price.and_then(|price| price.shares(keeps_ms)));
-        self.facts.cold = asked.sent > 0 && lasts_ms.is_some_and(|lasts| idle_ms > lasts);
-        self.facts.lasts_ms = lasts_ms.unwrap_or(0);
+        let (requested_ttl_ms, price) = (original.requested_ttl_ms, self.price.as_deref());
+        let (ttl_ms, rates) =
+            (self.cache.ttl_ms(requested_ttl_ms), price.and_then(|price| price.shares(requested_ttl_ms)));
+        self.facts.cold = asked.sent > 0 && ttl_ms.is_some_and(|ttl| idle_ms > ttl);
+        self.facts.ttl_ms = ttl_ms.unwrap_or(0);
         self.facts.rates = rates.map(|(read, write)| Rates { read, write });
         self.facts.now_ms = asked.now_ms;
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);

@@ -26,7 +26,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             ["generationConfig", "generation_config"],
             ["maxOutputTokens", "max_output_tokens"],
         ),
-        keeps_ms: None,
+        requested_ttl_ms: None,
         continues: None,
         asks_for_summary: false,
         asks_for_edits: false,

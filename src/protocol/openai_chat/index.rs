@@ -39,7 +39,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             .filter(|id| !id.is_empty()),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
-        keeps_ms: openai::keeps_ms(&frame),
+        requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: None,
         asks_for_summary: false,
         asks_for_edits: false,

@@ -86,7 +86,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         session: session(&frame)?,
         stream: frame.is_true("stream"),
         max_output: frame.number("max_output_tokens"),
-        keeps_ms: openai::keeps_ms(&frame),
+        requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,

@@ -15,7 +15,7 @@ const MAX_LINKS: usize = 128 * 1024;
 pub(super) struct Automatic {
     min_tokens: u64,
     step: u64,
-    idle_ms: u64,
+    ttl_ms: u64,
     writes: Writes,
     trails: Vec<Trail>,
 }
@@ -35,13 +35,13 @@ struct Common {
 }
 
 impl Automatic {
-    pub(super) fn new(min_tokens: u64, step: u64, idle_ms: u64, writes: Writes) -> Self {
-        Self { min_tokens, step: step.max(1), idle_ms, writes, trails: Vec::new() }
+    pub(super) fn new(min_tokens: u64, step: u64, ttl_ms: u64, writes: Writes) -> Self {
+        Self { min_tokens, step: step.max(1), ttl_ms, writes, trails: Vec::new() }
     }
 
     pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64) -> CacheUse {
-        let idle_ms = self.idle_ms;
-        self.trails.retain(|trail| trail.is_fresh(now_ms, idle_ms));
+        let ttl_ms = self.ttl_ms;
+        self.trails.retain(|trail| trail.is_fresh(now_ms, ttl_ms));
         let common = self.longest_common(chain, now_ms);
         if chain.tokens() >= self.min_tokens {
             self.remember(chain, common, now_ms);
@@ -50,7 +50,7 @@ impl Automatic {
     }
 
     fn longest_common(&self, chain: &Chain, now_ms: u64) -> Option<Common> {
-        let fresh = self.trails.iter().enumerate().filter(|(_, trail)| trail.is_fresh(now_ms, self.idle_ms));
+        let fresh = self.trails.iter().enumerate().filter(|(_, trail)| trail.is_fresh(now_ms, self.ttl_ms));
         let shared = fresh.map(|(index, trail)| {
             let pairs = trail.links.iter().zip(chain.links());
             Common { trail: index, blocks: pairs.take_while(|(a, b)| a == b).count() }
@@ -98,7 +98,7 @@ impl Automatic {
 }
 
 impl Trail {
-    fn is_fresh(&self, now_ms: u64, idle_ms: u64) -> bool {
-        now_ms.saturating_sub(self.last_ms) < idle_ms
+    fn is_fresh(&self, now_ms: u64, ttl_ms: u64) -> bool {
+        now_ms.saturating_sub(self.last_ms) < ttl_ms
     }
 }

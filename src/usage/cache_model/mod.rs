@@ -90,7 +90,7 @@ pub enum CacheKind {
         /// Reads are whole multiples of this many tokens.
         step: u64,
         /// How long a prompt is kept after its last use, in milliseconds.
-        idle_ms: u64,
+        ttl_ms: u64,
         /// Whether what was not read is billed as written.
         writes: Writes,
     },
@@ -124,17 +124,17 @@ impl CacheKind {
         }
     }
 
-    /// How long a prompt that nobody uses is kept, in milliseconds, where it is asked for `keeps_ms`.
-    pub fn lasts_ms(self, keeps_ms: Option<u64>) -> Option<u64> {
-        self.idle_ms().map(|idle| idle.max(keeps_ms.unwrap_or(0)))
+    /// How long a prompt that nobody uses is kept, in milliseconds, where that is asked for.
+    pub fn ttl_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
+        self.default_ttl_ms().map(|ttl| ttl.max(requested_ttl_ms.unwrap_or(0)))
     }
 
     /// The same where nothing is asked for.
-    pub const fn idle_ms(self) -> Option<u64> {
+    pub const fn default_ttl_ms(self) -> Option<u64> {
         match self {
             Self::None => None,
             Self::Marked { .. } => Some(Ttl::FiveMinutes.millis()),
-            Self::Automatic { idle_ms, .. } => Some(idle_ms),
+            Self::Automatic { ttl_ms, .. } => Some(ttl_ms),
         }
     }
 
@@ -144,7 +144,7 @@ impl CacheKind {
     }
 
     /// The shortest beginning of a prompt that is kept, in tokens.
-    pub const fn least_tokens(self) -> u64 {
+    pub const fn min_prefix_tokens(self) -> u64 {
         match self {
             Self::None => 0,
             Self::Marked { min_tokens, .. } | Self::Automatic { min_tokens, .. } => min_tokens,
@@ -162,13 +162,13 @@ impl CacheKind {
             Writes::Free => 10,
             Writes::Billed => 30,
         };
-        Self::Automatic { min_tokens: 1024, step: 128, idle_ms: minutes * 60 * 1000, writes }
+        Self::Automatic { min_tokens: 1024, step: 128, ttl_ms: minutes * 60 * 1000, writes }
     }
 
     /// Gemini's implicit cache, for a model with that minimum. How long it lasts is not documented; ten
     /// minutes are assumed.
     pub const fn gemini(min_tokens: u64) -> Self {
-        Self::Automatic { min_tokens, step: 1, idle_ms: 10 * 60 * 1000, writes: Writes::Free }
+        Self::Automatic { min_tokens, step: 1, ttl_ms: 10 * 60 * 1000, writes: Writes::Free }
     }
 }
 
@@ -219,8 +219,8 @@ impl CacheModel {
         let state = match kind {
             CacheKind::None => State::None,
             CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
-            CacheKind::Automatic { min_tokens, step, idle_ms, writes } => {
-                State::Automatic(Automatic::new(min_tokens, step, idle_ms, writes))
+            CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
+                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, writes))
             }
         };
         Self { state }

@@ -278,7 +278,7 @@ fn any_kind() -> impl Strategy<Value = CacheKind> {
             .prop_map(|(min_tokens, lookback)| CacheKind::Marked { min_tokens, lookback }),
         (0..3000_u64, 0..200_u64, any::<bool>()).prop_map(|(min_tokens, step, billed)| {
             let writes = if billed { Writes::Billed } else { Writes::Free };
-            CacheKind::Automatic { min_tokens, step, idle_ms: 300_000, writes }
+            CacheKind::Automatic { min_tokens, step, ttl_ms: 300_000, writes }
         }),
     ]
 }

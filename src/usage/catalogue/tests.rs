@@ -114,13 +114,13 @@ fn modifiers() {
 #[test]
 fn writes_cost_by_how_long_they_are_kept() {
     const HOUR: u64 = 60 * 60 * 1000;
-    for (model, keeps_ms, expected) in [
+    for (model, requested_ttl_ms, expected) in [
         ("claude-sonnet-4-6", None, (0.1, 1.25)),
         ("claude-sonnet-4-6", Some(HOUR), (0.1, 2.0)),
         ("gpt-4o", Some(24 * HOUR), (0.5, 1.0)),
     ] {
         let price = embedded(model, None).unwrap();
-        assert_eq!(price.shares(keeps_ms), Some(expected), "{model} {keeps_ms:?}");
+        assert_eq!(price.shares(requested_ttl_ms), Some(expected), "{model} {requested_ttl_ms:?}");
     }
 }
 
