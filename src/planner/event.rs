@@ -56,7 +56,7 @@ pub struct Facts {
     /// The client asks for a summary of the whole history: nothing of it may be taken away meanwhile.
     pub compacting: bool,
     /// Full texts are kept where the model can read them.
-    pub saves: bool,
+    pub keeps_outputs: bool,
 }
 
 /// What a provider says of a prompt that is too long. What fits is the window that is known then.
@@ -87,7 +87,7 @@ impl Default for Facts {
             reads_reasoning: false,
             overflow: None,
             compacting: false,
-            saves: true,
+            keeps_outputs: true,
         }
     }
 }
@@ -384,7 +384,7 @@ impl Before<'_> {
                 Reason::Uncached => self.choice(reason, &candidates, gone, clear),
                 _ => self.choice(reason, &self.within_cache(&candidates), gone, clear),
             };
-            if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.saves(choice)) {
+            if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.pays_off(choice)) {
                 return Verdict { choice, next: None };
             }
         }
@@ -413,7 +413,7 @@ impl Before<'_> {
 
     /// Whether a choice is likely to save money before the thread ends: a thread goes on for as many requests as
     /// it has had, within bounds.
-    fn saves(&self, choice: &Choice) -> bool {
+    fn pays_off(&self, choice: &Choice) -> bool {
         let rest = f64::from(self.history().step().clamp(5, 60));
         choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
     }

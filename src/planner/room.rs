@@ -326,7 +326,7 @@ impl Before<'_> {
     ) -> Option<(Splice, Option<Save>)> {
         let messages: Vec<usize> = cut.messages().collect();
         let (mut recalled, mut save) = (None, None);
-        if self.facts.saves {
+        if self.facts.keeps_outputs {
             let text = transcript::whole(self.conversation, messages.iter().copied(), self.applied);
             let id = decision::output_id(&[text.as_str().into()]);
             (recalled, save) = (Some(recall(&id)), Some(Save { id, text }));
