@@ -253,7 +253,7 @@ impl<'a> Request<'a> {
             sent: place.sent,
             ending: place.ending(),
             applied: &place.applied,
-            recover: &|keys| self.track.lineage.recover(self.root, keys),
+            known_decisions: &|keys| self.track.lineage.known_decisions(self.root, keys),
             standing,
             splice: place.splice.clone(),
             stable: self.stable,

@@ -223,8 +223,8 @@ impl Lineage {
     }
 
     /// What was decided about results that stand in an unknown history.
-    pub fn recover(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
-        let stored = self.store.recover(root, keys).unwrap_or_default();
+    pub fn known_decisions(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
+        let stored = self.store.known_decisions(root, keys).unwrap_or_default();
         stored.into_iter().map(|stored| Some(stored?.decision)).collect()
     }
 

@@ -61,7 +61,7 @@ pub struct Policy {
 }
 
 /// What was once decided about each of some results, if anything. Asked for all at once.
-pub type Recover<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
+pub type KnownDecisions<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
 
 /// What has become of the end of the request that another one goes on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct Past<'a> {
     /// What was decided about their parts.
     pub applied: &'a [Applied],
     /// What is known of results that stand in an unknown history.
-    pub recover: Recover<'a>,
+    pub known_decisions: KnownDecisions<'a>,
     /// What the plan of the last request of this history left for this one, if it is still there.
     pub standing: Option<Box<Standing>>,
     /// The splice in force.
@@ -108,7 +108,7 @@ impl Past<'_> {
             sent: 0,
             ending: Ending::Stands,
             applied: &[],
-            recover: &|_| Vec::new(),
+            known_decisions: &|_| Vec::new(),
             standing: None,
             splice: None,
             stable: None,
@@ -261,7 +261,7 @@ pub fn plan(
     reasoning::leave_out(conversation, past.applied, &mut outcome);
     split::place(conversation, &past, policy, &mut outcome);
     let tail = conversation.tail();
-    recover(conversation, &past, past.sent..tail, &mut outcome);
+    apply_known(conversation, &past, past.sent..tail, &mut outcome);
     let (old, saves) = (outcome.applied.len(), outcome.saves.len());
     let mut view = newborn::View::default();
     for message in past.sent.max(tail)..conversation.messages.len() {
@@ -401,7 +401,7 @@ fn fits(conversation: &Conversation, applied: &Applied) -> bool {
 
 /// Parts of a history that is not known as a whole (the client compacted or edited it): what was decided about
 /// the very same result before still holds; everything else there is old and stays as it is.
-fn recover(
+fn apply_known(
     conversation: &Conversation,
     past: &Past<'_>,
     messages: std::ops::Range<usize>,
@@ -416,7 +416,7 @@ fn recover(
     if keys.is_empty() {
         return;
     }
-    for (part, decision) in parts.into_iter().zip((past.recover)(&keys)) {
+    for (part, decision) in parts.into_iter().zip((past.known_decisions)(&keys)) {
         let Some(decision) = decision else { continue };
         let applied = Applied { part, decision };
         let stands = || {
@@ -431,7 +431,7 @@ fn recover(
     }
 }
 
-/// The full text that a recovered decision cites: it may have been swept since.
+/// The full text that a known decision cites: it may have been swept since.
 fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     let id = applied.decision.output.clone()?;
     Some(Save { id, text: full_text(conversation, applied)? })

@@ -74,7 +74,11 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
-    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError>;
+    fn known_decisions(
+        &self,
+        root: Chain,
+        keys: &[PartKey],
+    ) -> Result<Vec<Option<StoredDecision>>, StoreError>;
 
     /// A thread.
     ///

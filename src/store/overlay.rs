@@ -99,8 +99,12 @@ impl Store for Overlay {
         Ok(all)
     }
 
-    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
-        let below = self.below.recover(root, keys)?;
+    fn known_decisions(
+        &self,
+        root: Chain,
+        keys: &[PartKey],
+    ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        let below = self.below.known_decisions(root, keys)?;
         let own = keys.iter().map(|key| self.newest.get(&(root, *key)));
         Ok(own.zip(below).map(|(own, below)| own.or(below)).collect())
     }

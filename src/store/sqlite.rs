@@ -133,7 +133,11 @@ impl Store for Sqlite {
         self.read_at_once(|connection| splices::find(connection, chains))
     }
 
-    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+    fn known_decisions(
+        &self,
+        root: Chain,
+        keys: &[PartKey],
+    ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
         self.read_at_once(|connection| {
             let mut statement = connection.prepare_cached(RECOVER)?;
             let mut newest = |key: &PartKey| {

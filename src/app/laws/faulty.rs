@@ -65,8 +65,12 @@ impl Store for Faulty {
         self.read(&[1, 2], |store| store.splices(chains))
     }
 
-    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
-        self.read(&[1, 2], |store| store.recover(root, keys))
+    fn known_decisions(
+        &self,
+        root: Chain,
+        keys: &[PartKey],
+    ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        self.read(&[1, 2], |store| store.known_decisions(root, keys))
     }
 
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {

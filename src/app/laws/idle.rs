@@ -66,8 +66,12 @@ impl Store for Swept {
         self.inner.splices(chains)
     }
 
-    fn recover(&self, root: Chain, keys: &[PartKey]) -> Result<Vec<Option<StoredDecision>>, StoreError> {
-        self.inner.recover(root, keys)
+    fn known_decisions(
+        &self,
+        root: Chain,
+        keys: &[PartKey],
+    ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
+        self.inner.known_decisions(root, keys)
     }
 
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {

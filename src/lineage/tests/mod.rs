@@ -238,12 +238,12 @@ fn principals_know_nothing_of_each_other() {
     let decision = decided(&request, 2, "short");
     desk.send(&session("s"), &request, std::slice::from_ref(&decision));
     let key = decision.decision.key.unwrap();
-    assert_eq!(desk.lineage.recover(desk.root, &[key]), [Some(decision.decision)]);
+    assert_eq!(desk.lineage.known_decisions(desk.root, &[key]), [Some(decision.decision)]);
     for desk in [&desk, &desk.restarted()] {
         let other = Desk { root: Chain::root("x", b"you"), ..Desk::on(Arc::clone(&desk.store), 100) };
         let place = other.place(&session("s"), &talk("u c1 r1 a u"));
         assert_eq!((place.relation, place.sent, texts(&place)), (Relation::New, 0, vec![]));
-        assert_eq!(other.lineage.recover(other.root, &[key]), [None]);
+        assert_eq!(other.lineage.known_decisions(other.root, &[key]), [None]);
     }
 }
 

@@ -90,7 +90,7 @@ fn plan_with(conversation: &Conversation, past: &Past<'_>, settings: &Settings) 
 }
 
 /// Knows one decision.
-fn recovering(known: &Arc<Decision>) -> impl Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>> {
+fn knowing(known: &Arc<Decision>) -> impl Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>> {
     let decision = |key: &PartKey| (Some(*key) == known.key).then(|| Arc::clone(known));
     move |keys| keys.iter().map(decision).collect()
 }
@@ -161,8 +161,8 @@ fn decisions_that_do_not_fit_are_left_out() {
 fn results_in_unknown_histories_are_recovered() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
     let known = &first.applied[0].decision;
-    let recover = recovering(known);
-    let past = Past { sent: 0, applied: &[], recover: &recover, ..Past::nothing() };
+    let known_decisions = knowing(known);
+    let past = Past { sent: 0, applied: &[], known_decisions: &known_decisions, ..Past::nothing() };
     let request = talk("u c1 r1:big c2 r2:huge c3 r3:big");
     let outcome = plan_with(&request, &past, &settings());
     assert_eq!((decided(&outcome), outcome.fresh), (vec!["2 truncate".to_owned(), "6 repeat".to_owned()], 2));
@@ -175,10 +175,10 @@ fn results_in_unknown_histories_are_recovered() {
         assert!(plan_with(&talk(other), &past, &settings()).plan.is_empty(), "{other}");
     }
     let lying = |keys: &[PartKey]| vec![Some(Arc::clone(known)); keys.len()];
-    let past = Past { sent: 0, applied: &[], recover: &lying, ..Past::nothing() };
+    let past = Past { sent: 0, applied: &[], known_decisions: &lying, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
     // What was sent before as it is stays as it is.
-    let past = Past { sent: 3, applied: &[], recover: &recover, ..Past::nothing() };
+    let past = Past { sent: 3, applied: &[], known_decisions: &known_decisions, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
 }
 
@@ -191,17 +191,17 @@ fn what_is_recovered_is_asked_for_at_once() {
         ("u a u", 0, &[]),
     ] {
         let asked = RefCell::new(Vec::new());
-        let recover = |keys: &[PartKey]| {
+        let known_decisions = |keys: &[PartKey]| {
             asked.borrow_mut().push(keys.len());
             Vec::new()
         };
-        let past = Past { sent, recover: &recover, ..Past::nothing() };
+        let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
         plan_with(&talk(talk_in_short), &past, &settings());
         assert_eq!(*asked.borrow(), expected, "{talk_in_short}");
     }
 }
 
-/// A pointer is recovered where what it points to stands before it, and can be read.
+/// A pointer is known again where what it points to stands before it, and can be read.
 #[test]
 fn pointers_are_recovered_with_what_they_point_to() {
     let request = talk("u c1 r1:even c2 r2:even");
@@ -209,7 +209,7 @@ fn pointers_are_recovered_with_what_they_point_to() {
     assert_eq!(decided(&pointer), ["4 repeat"]);
     let known = &pointer.applied[0].decision;
     assert!(!known.stands_alone());
-    let recover = recovering(known);
+    let known_decisions = knowing(known);
     for (short, sent, expected) in [
         ("u c2 r2:even a u", 0, &[][..]),
         ("u c1 r1:even c2 r2:even a u", 3, &["4 repeat"]),
@@ -223,13 +223,13 @@ fn pointers_are_recovered_with_what_they_point_to() {
         ("u c1 r1:even c1 r1:big c2 r2:even a u", 3, &[]),
         ("u c1 r1:even c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
     ] {
-        let past = Past { sent, recover: &recover, ..Past::nothing() };
+        let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
         assert_eq!(decided(&plan_with(&talk(short), &past, &settings())), expected, "{short}");
     }
     // What has been cleared cannot be read.
     let part = PartId { message: 2, part: 0 };
     let cleared = Applied { part, decision: Decision { rules: "clear".into(), ..(**known).clone() }.into() };
-    let past = Past { sent: 3, applied: &[cleared], recover: &recover, ..Past::nothing() };
+    let past = Past { sent: 3, applied: &[cleared], known_decisions: &known_decisions, ..Past::nothing() };
     let outcome = plan_with(&talk("u c1 r1:even c2 r2:even a u"), &past, &settings());
     assert_eq!(decided(&outcome), ["2 clear"]);
 }

@@ -164,16 +164,16 @@ fn the_newest_decision_of_a_principal_is_recovered() {
     let store = bench.open();
     let key = PartKey::of(Some("call"), Digest::of(&[b"content"])).unwrap();
     let other = PartKey::of(Some("another call"), Digest::of(&[b"content"])).unwrap();
-    assert_eq!(store.recover(chain("root"), &[key]).unwrap(), [None]);
+    assert_eq!(store.known_decisions(chain("root"), &[key]).unwrap(), [None]);
     wait(store.commit(decided(vec![stored("m", 0, "m", "old")], 1))).unwrap();
     wait(store.commit(decided(vec![stored("n", 0, "n", "new")], 2))).unwrap();
     let keyless = Arc::new(decision("keyless", None));
     wait(store.commit(decided(vec![StoredDecision { decision: keyless, ..stored("o", 0, "o", "") }], 3)))
         .unwrap();
     let new = || Some(stored("n", 0, "n", "new"));
-    assert_eq!(store.recover(chain("root"), &[key, other, key]).unwrap(), [new(), None, new()]);
-    assert_eq!(store.recover(chain("other root"), &[key]).unwrap(), [None]);
-    assert_eq!(store.recover(chain("root"), &[]).unwrap(), []);
+    assert_eq!(store.known_decisions(chain("root"), &[key, other, key]).unwrap(), [new(), None, new()]);
+    assert_eq!(store.known_decisions(chain("other root"), &[key]).unwrap(), [None]);
+    assert_eq!(store.known_decisions(chain("root"), &[]).unwrap(), []);
 }
 
 /// One row that cannot be read hides no other.
@@ -190,11 +190,11 @@ fn damaged_rows_are_not_recovered() {
     let batch = decided(vec![keyed("m", "first"), keyed("n", "second")], 1);
     wait(store.commit(batch)).unwrap();
     let rows = || [Some(keyed("m", "first")), Some(keyed("n", "second"))];
-    assert_eq!(store.recover(chain("root"), &keys).unwrap(), rows());
+    assert_eq!(store.known_decisions(chain("root"), &keys).unwrap(), rows());
     let damage = "UPDATE decisions SET rules = x'ff' WHERE chain = ?1";
     assert_eq!(bench.database().execute(damage, [chain("m").0.0]).unwrap(), 1);
     let [_, second] = rows();
-    assert_eq!(store.recover(chain("root"), &keys).unwrap(), [None, second]);
+    assert_eq!(store.known_decisions(chain("root"), &keys).unwrap(), [None, second]);
 }
 
 /// What was refused can be decided anew; else the first decision stands.

@@ -17,7 +17,7 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
     let overlay = Overlay::above(Arc::clone(&below), 1 << 20);
     let real = stored("m", 0, "m", "real");
     wait(below.commit(decided(vec![real.clone()], 1))).unwrap();
-    let newest = |store: &dyn Store| store.recover(root(), &[key()]).unwrap().remove(0);
+    let newest = |store: &dyn Store| store.known_decisions(root(), &[key()]).unwrap().remove(0);
     assert_eq!(newest(&overlay).as_ref(), Some(&real));
 
     let one = stored("m", 1, "m", "one");
@@ -48,7 +48,7 @@ fn what_is_decided_at_once_is_found_as_below() {
             || (0..2).map(|at| stored(names[at], 1 - at as u32, names[at], &format!("{at}"))).collect();
         let found = [&*store, &overlay as &dyn Store].map(|store| {
             wait(store.commit(decided(decisions(), 1))).unwrap();
-            store.recover(root(), &[key()]).unwrap()
+            store.known_decisions(root(), &[key()]).unwrap()
         });
         assert_eq!(found[0], found[1], "{names:?}");
     }

@@ -236,7 +236,7 @@ fn what_was_cleared_is_not_freed_again() {
         output: None,
     });
     let known = |key: &PartKey| (Some(*key) == decision.key).then(|| Arc::clone(&decision));
-    let recover = |keys: &[PartKey]| keys.iter().map(known).collect();
+    let known_decisions = |keys: &[PartKey]| keys.iter().map(known).collect();
     let applied = [Applied { part: id, decision: Arc::clone(&decision) }];
     let mut policy = Policy {
         window: window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() },
@@ -251,7 +251,7 @@ fn what_was_cleared_is_not_freed_again() {
     };
     let known = freed(Past { sent: 9, applied: &applied, ..Past::nothing() });
     assert_eq!((known.0, known.1), (Rung::Turns, 9));
-    assert_eq!(freed(Past { sent: 1, recover: &recover, ..Past::nothing() }), known);
+    assert_eq!(freed(Past { sent: 1, known_decisions: &known_decisions, ..Past::nothing() }), known);
 }
 
 /// What stays before the messages that go may be cleared with them: the event begins there.
