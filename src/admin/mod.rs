@@ -47,21 +47,21 @@ pub struct Pages {
 
 /// A socket that listens, but is not served yet.
 #[derive(Debug)]
-pub struct Bound {
-    listener: TcpListener,
+pub struct Listener {
+    socket: TcpListener,
     address: SocketAddr,
 }
 
-impl Bound {
+impl Listener {
     /// Binds an address; port 0 takes a free one.
     ///
     /// # Errors
     /// What the system says.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address })
     }
 
     /// Where it listens, with the real port.
@@ -75,7 +75,7 @@ impl Bound {
     /// When the socket cannot be served at all.
     pub async fn serve(self, pages: Pages) -> io::Result<()> {
         let desk = Arc::new(Desk::new(pages, self.address));
-        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let listener = tokio::net::TcpListener::from_std(self.socket)?;
         let mut connections = JoinSet::new();
         loop {
             if connections.len() >= MAX_CONNECTIONS {

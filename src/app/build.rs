@@ -30,7 +30,7 @@ use crate::config::{self, Config};
 use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
-use crate::server::{self, Bound, Drained, Haste, Running, Server, Settings, Stats};
+use crate::server::{self, Drained, Haste, Listener, Running, Server, Settings, Stats};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
@@ -119,9 +119,10 @@ impl App {
     /// [`StartError`]; nothing is left running then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let address = config.listen.address;
-        let bound = Bound::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
+        let listener = Listener::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
         let admin = config.listen.admin.map(bind_admin).transpose()?.flatten();
-        let config = &config.clone().listening_at(bound.address(), admin.as_ref().map(admin::Bound::address));
+        let config =
+            &config.clone().listening_at(listener.address(), admin.as_ref().map(admin::Listener::address));
         if let Some((upstream, key, place)) = config.looped() {
             return Err(StartError::Loop { upstream: upstream.name.clone(), key, place });
         }
@@ -137,7 +138,7 @@ impl App {
         let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
         let stats = server.stats();
         let housekeeping = housekeeping::start(core, Arc::clone(&stats), admin, config, begun.clone())?;
-        let running = server.start(bound, &begun)?;
+        let running = server.start(listener, &begun)?;
         let config::Listen { address, admin, .. } = config.listen;
         Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally })
     }
@@ -186,9 +187,9 @@ fn exposed(listen: &config::Listen) -> impl Iterator<Item = (SocketAddr, &'stati
 }
 
 /// Several gateways may run on one machine: one that finds the admin's address taken does without.
-fn bind_admin(address: SocketAddr) -> Result<Option<admin::Bound>, StartError> {
-    match admin::Bound::bind(address) {
-        Ok(bound) => Ok(Some(bound)),
+fn bind_admin(address: SocketAddr) -> Result<Option<admin::Listener>, StartError> {
+    match admin::Listener::bind(address) {
+        Ok(listener) => Ok(Some(listener)),
         Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!(%address, "{TAKEN}");
             Ok(None)

@@ -24,7 +24,7 @@ const SWEEP: Duration = Duration::from_secs(3600);
 pub(super) fn start(
     core: Arc<Core>,
     stats: Arc<Stats>,
-    admin: Option<admin::Bound>,
+    admin: Option<admin::Listener>,
     config: &Config,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
@@ -42,7 +42,7 @@ pub(super) fn start(
     };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
         runtime.block_on(async {
-            let admin = lasting(admin.map(|bound| bound.serve(pages)));
+            let admin = lasting(admin.map(|listener| listener.serve(pages)));
             tokio::select! {
                 _ = shutdown.wait_for(|begun| *begun) => {}
                 never = admin => match never {},

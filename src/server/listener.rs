@@ -32,8 +32,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A listening socket. Connections queue up in it from now on.
 #[derive(Debug)]
-pub struct Bound {
-    listener: StdListener,
+pub struct Listener {
+    socket: StdListener,
     address: SocketAddr,
 }
 
@@ -74,13 +74,13 @@ struct Worker<G> {
     connections: JoinSet<()>,
 }
 
-impl Bound {
+impl Listener {
     /// Binds `address`; port 0 takes a free one.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = StdListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        let socket = StdListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address })
     }
 
     /// Where it listens, with the real port.
@@ -101,7 +101,7 @@ impl<G: Gateway> Server<G> {
     }
 
     /// Starts the workers. They stop accepting when `shutdown` turns true or its sender is dropped.
-    pub fn start(self, bound: Bound, shutdown: &watch::Receiver<bool>) -> io::Result<Running> {
+    pub fn start(self, listener: Listener, shutdown: &watch::Receiver<bool>) -> io::Result<Running> {
         let (haste, hurried) = watch::channel(false);
         let mut desks = vec![Desk::own()];
         let mut workers = Vec::new();
@@ -113,7 +113,7 @@ impl<G: Gateway> Server<G> {
         let runtime = new_runtime()?;
         let entered = runtime.enter();
         let stats = Arc::clone(&self.stats);
-        let door = Door::open(bound.listener, desks, self.settings.max_connections, stats)?;
+        let door = Door::open(listener.socket, desks, self.settings.max_connections, stats)?;
         drop(entered);
         workers.push(self.spawn(runtime, Source::Door(door), [shutdown, &hurried])?);
         Ok(Running { workers, haste: Haste(haste) })

@@ -43,7 +43,7 @@ pub use self::exchange::{
     Remedy, Route, Target, Unprepared,
 };
 pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
-pub use self::listener::{Bound, Drained, Haste, Running, Server};
+pub use self::listener::{Drained, Haste, Listener, Running, Server};
 pub use self::stats::{Counter, Stats};
 
 /// Limits and times of the server.

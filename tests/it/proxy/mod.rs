@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::server::{Bound, Drained, Running, Server, Settings, Stats};
+use plimsoll::server::{Drained, Listener, Running, Server, Settings, Stats};
 use tokio::sync::watch;
 
 use self::gateway::TestGateway;
@@ -49,13 +49,13 @@ impl Proxy {
     }
 
     fn with_settings(gateway: TestGateway, settings: Settings) -> Self {
-        let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = bound.address();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
         let (shutdown, begun) = watch::channel(false);
         let gateway = Arc::new(gateway);
         let server = Server::new(Arc::clone(&gateway), settings);
         let stats = server.stats();
-        let running = Some(server.start(bound, &begun).unwrap());
+        let running = Some(server.start(listener, &begun).unwrap());
         Self { address, gateway, stats, shutdown, running }
     }
 
