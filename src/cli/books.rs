@@ -112,11 +112,11 @@ fn cells(totals: &Totals, places: usize) -> [String; 7] {
     // What nothing is known of is not nothing.
     let is_known = totals.unknown_usage == 0 || *tokens != Tokens::default();
     let count = |figure| if is_known { figures::count(figure) } else { "–".to_owned() };
-    let at_least = |is_bound| if is_bound { "≥ " } else { "" };
-    let is_bound = totals.broken_off + totals.unpriced_charges > 0;
+    let at_least = |is_lower_bound| if is_lower_bound { "≥ " } else { "" };
+    let is_lower_bound = totals.broken_off + totals.unpriced_charges > 0;
     let cost = total(totals).map_or_else(
         || "–".to_owned(),
-        |cost| at_least(is_bound).to_owned() + &figures::dollars(cost, places),
+        |cost| at_least(is_lower_bound).to_owned() + &figures::dollars(cost, places),
     );
     [
         figures::count(totals.requests),
