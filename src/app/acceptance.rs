@@ -6,7 +6,7 @@
 use http::StatusCode;
 
 use super::models::Models;
-use super::rewritten::Facts;
+use super::rewritten::RequestFacts;
 use crate::conversation::{Chain, Hashed};
 use crate::ledger::words::State;
 use crate::plan::Kinds;
@@ -60,13 +60,13 @@ impl Acceptance {
     }
 
     /// A request was answered with what is added to it.
-    pub(super) fn take_additions(&self, upstream: &str, facts: &Facts) {
+    pub(super) fn take_additions(&self, upstream: &str, facts: &RequestFacts) {
         self.by_model.learn(&key(upstream, facts), |changes| changes.additions = Additions::Taken);
     }
 
     /// A request was answered without what is added to it, and not with it. How often that has been; `None`: it was taken
     /// before, so that it is not the reason.
-    pub(super) fn refuse_additions(&self, upstream: &str, facts: &Facts) -> Option<u32> {
+    pub(super) fn refuse_additions(&self, upstream: &str, facts: &RequestFacts) -> Option<u32> {
         let refused = match self.known(upstream, facts).additions {
             Additions::Taken => return None,
             Additions::Refused(times) => times + 1,
@@ -77,7 +77,7 @@ impl Acceptance {
     }
 
     /// Whether what is added to requests is taken, as far as that is known: a refusal may have been for something else.
-    pub(super) fn takes_additions(&self, upstream: &str, facts: &Facts) -> bool {
+    pub(super) fn takes_additions(&self, upstream: &str, facts: &RequestFacts) -> bool {
         match self.known(upstream, facts).additions {
             Additions::Taken => true,
             Additions::Refused(times) => times < TRIES,
@@ -85,14 +85,14 @@ impl Acceptance {
     }
 
     /// The original of an edited request was refused as well: it was not the editing.
-    pub(super) fn acquit(&self, facts: &Facts) {
+    pub(super) fn acquit(&self, facts: &RequestFacts) {
         if let Some(place) = &facts.place {
             self.refused.insert(place.head(), None);
         }
     }
 
     /// A request was answered, if it was edited; `original`: only when it came as the client sent it.
-    pub(super) fn answered(&self, upstream: &str, facts: &Facts, original: bool) {
+    pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, original: bool) {
         if facts.state == State::Edited {
             self.by_model.learn(&key(upstream, facts), |changes| {
                 let kinds = if original { &mut changes.refused } else { &mut changes.taken };
@@ -103,7 +103,7 @@ impl Acceptance {
 
     /// An edited request was refused, and nothing says why: whether what was edited may be the reason. That takes a kind
     /// of change that was never taken, and a client that goes on trying or a model that has refused such a one before.
-    pub(super) fn doubts(&self, upstream: &str, facts: &Facts, status: StatusCode) -> bool {
+    pub(super) fn doubts(&self, upstream: &str, facts: &RequestFacts, status: StatusCode) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if NEVER.contains(&status.as_u16()) {
             return false;
@@ -118,12 +118,12 @@ impl Acceptance {
         before >= TRIES || new.without(known.refused) != new
     }
 
-    fn known(&self, upstream: &str, facts: &Facts) -> Changes {
+    fn known(&self, upstream: &str, facts: &RequestFacts) -> Changes {
         self.by_model.read(&key(upstream, facts), |changes| *changes).unwrap_or_default()
     }
 }
 
-fn key(upstream: &str, facts: &Facts) -> (String, String) {
+fn key(upstream: &str, facts: &RequestFacts) -> (String, String) {
     (upstream.to_owned(), facts.model.clone().unwrap_or_default())
 }
 
@@ -137,11 +137,11 @@ mod tests {
     fn models_are_learned_however_many_there_were() {
         let acceptance = Acceptance::new();
         let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
-        let facts = |model: usize| Facts {
+        let facts = |model: usize| RequestFacts {
             state: State::Edited,
             kinds,
             model: Some(model.to_string()),
-            ..Facts::default()
+            ..RequestFacts::default()
         };
         for model in 0..=MODELS {
             acceptance.answered("a", &facts(model), false);

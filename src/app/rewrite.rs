@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::books::Reading;
 use super::context::RequestContext;
-use super::rewritten::{Facts, InForce, Rewritten};
+use super::rewritten::{InForce, RequestFacts, Rewritten};
 use super::shadow::Track;
 use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
@@ -211,7 +211,7 @@ impl<'a> Request<'a> {
     }
 
     /// The summary that is to be made now that the request is about to leave.
-    fn due(&self, sent: &Facts) -> Option<Prospect> {
+    fn due(&self, sent: &RequestFacts) -> Option<Prospect> {
         let (summaries, place, level) = (self.core.summaries.as_ref()?, sent.place.as_ref()?, sent.level?);
         if self.compaction == Some(Compaction::Asked) {
             summaries.abandon(place);
@@ -433,14 +433,14 @@ impl<'a> Request<'a> {
         state: State,
         why: Option<String>,
         decided: InForce,
-    ) -> Facts {
+    ) -> RequestFacts {
         let InForce { applied, fresh, kinds, splice, spliced } = decided;
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
         let is_whole = self.conversation.is_whole();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
-        Facts {
+        RequestFacts {
             caller: self.caller.clone(),
             series: None,
             place,

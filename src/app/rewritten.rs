@@ -23,7 +23,7 @@ pub(super) struct Rewritten {
     /// The bytes to send; `None`: as they came.
     pub(super) body: Option<Bytes>,
     /// What is known of the request, for the books.
-    pub(super) facts: Box<Facts>,
+    pub(super) facts: Box<RequestFacts>,
     /// What it was rewritten to, read again.
     pub(super) edited: Option<Conversation>,
     /// What it would have been rewritten to.
@@ -40,7 +40,7 @@ pub(super) struct Rewritten {
 
 /// What the books want to know of a request.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct RequestFacts {
     pub(super) caller: Caller,
     /// What it is booked on where no session is known; `None`: a conversation of its own.
     pub(super) series: Option<String>,
@@ -86,7 +86,7 @@ pub(super) struct Would {
     pub(super) spared: u64,
 }
 
-impl Facts {
+impl RequestFacts {
     /// Whether the model refuses reasoning when something before it is not what it was sent, as in the original.
     pub(super) fn is_bound(&self) -> bool {
         self.was_edited() && self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
@@ -138,7 +138,7 @@ impl InForce {
 
 impl Rewritten {
     /// A request that leaves as it came.
-    pub(super) fn of(facts: Facts) -> Self {
+    pub(super) fn of(facts: RequestFacts) -> Self {
         Self {
             body: None,
             facts: Box::new(facts),
@@ -167,13 +167,19 @@ impl Rewritten {
         series: String,
     ) -> Self {
         let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
-        Self::of(Facts { caller, model, why: Some(why), series: Some(series), ..Facts::default() })
+        Self::of(RequestFacts {
+            caller,
+            model,
+            why: Some(why),
+            series: Some(series),
+            ..RequestFacts::default()
+        })
     }
 
     /// A request in which there is nothing to change.
     pub(super) fn unchanged(headers: &http::HeaderMap, model: Option<String>, series: String) -> Self {
         let (caller, state) = (lineage::caller(headers, None), State::Unchanged);
-        Self::of(Facts { caller, model, state, series: Some(series), ..Facts::default() })
+        Self::of(RequestFacts { caller, model, state, series: Some(series), ..RequestFacts::default() })
     }
 
     pub(super) fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {

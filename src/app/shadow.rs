@@ -13,7 +13,7 @@ use super::Core;
 use super::books::Planned;
 use super::meter::Meter;
 use super::rewrite::Request;
-use super::rewritten::{Facts, InForce, Rewritten, Would};
+use super::rewritten::{InForce, RequestFacts, Rewritten, Would};
 use crate::ledger::words::State;
 use crate::lineage::{Lineage, Memory, Place};
 use crate::store::{Overlay, Store, StoreError};
@@ -107,7 +107,7 @@ impl Request<'_> {
     }
 }
 
-impl Facts {
+impl RequestFacts {
     /// Tells of what would have been sent, unless something was changed after all.
     fn observe(&mut self, planned: Self) {
         if self.state != State::Unchanged {

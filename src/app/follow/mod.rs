@@ -12,7 +12,7 @@ use super::Core;
 use super::acceptance::TRIES;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
-use super::rewritten::Facts;
+use super::rewritten::RequestFacts;
 use super::shadow::Shadow;
 use crate::ledger::words::State;
 use crate::planner::Fate;
@@ -65,7 +65,7 @@ pub(super) struct Follow {
     upstream: Arc<Upstream>,
     /// Who bills it.
     vendor: Option<Vendor>,
-    facts: Box<Facts>,
+    facts: Box<RequestFacts>,
     slot: Option<Slot>,
     /// What is to be begun when this request is answered.
     job: Option<Box<Job>>,
@@ -88,7 +88,7 @@ impl Follow {
         core: Arc<Core>,
         protocol: &'static dyn Protocol,
         upstream: Arc<Upstream>,
-        facts: Box<Facts>,
+        facts: Box<RequestFacts>,
         slot: Option<Slot>,
         start: Start,
         job: Option<Box<Job>>,

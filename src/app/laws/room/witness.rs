@@ -10,7 +10,7 @@ use crate::app::laws::unmark::{judge, unmark};
 use crate::app::laws::witness::{
     frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
 };
-use crate::app::rewritten::Facts;
+use crate::app::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Fingerprint, NoMemo, Part, PartKind, Role};
 use crate::planner::cuts::cuts;
 use crate::planner::{Cut, Splice};
@@ -69,7 +69,7 @@ struct Wired {
 pub(super) struct Exchange<'a> {
     pub(super) body: &'a Bytes,
     pub(super) wire: &'a Bytes,
-    pub(super) facts: &'a Facts,
+    pub(super) facts: &'a RequestFacts,
     pub(super) bytes_per_token: f64,
 }
 
@@ -200,7 +200,7 @@ impl Witness {
     /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
     /// event, what stands before the first message that it changes stays. A message that the client spells otherwise
     /// now is its own affair.
-    fn grows(&self, sent: &Sent, facts: &Facts) -> Result<(), TestCaseError> {
+    fn grows(&self, sent: &Sent, facts: &RequestFacts) -> Result<(), TestCaseError> {
         let (count, before) = self.before(sent);
         for earlier in before {
             let is_whole = earlier.said.len() == count;
@@ -300,7 +300,7 @@ impl Witness {
 }
 
 /// Whether the splice that a request was sent with was in force when another came.
-fn holds(request: &Sent, facts: &Facts) -> bool {
+fn holds(request: &Sent, facts: &RequestFacts) -> bool {
     let splice = facts.place.as_ref().and_then(|place| place.splice.as_deref());
     splice.map(|splice| &*splice.text) == request.splice.as_deref()
 }
