@@ -1,8 +1,11 @@
-//! What a dialect is known by before anything of it is read, as rows of a table.
+//! What a dialect is known by before anything of it is read, and how its requests differ from those of others, as rows of
+//! a table.
 //!
 //! Every dialect has its own in its own folder. Whoever asks goes through all of them and names none.
 
 use super::answer::{Cause, Stop};
+use super::prompt::Layout;
+use super::valid::Rules;
 
 /// What a dialect is known by.
 #[derive(Debug)]
@@ -27,6 +30,10 @@ pub struct Dialect {
     pub servers: &'static [Server],
     /// Hosts that are known to take a key of their cache; other servers may refuse one.
     pub keyed: &'static [&'static str],
+    /// Where the beginning of a prompt stands, and its marks.
+    pub(super) layout: Layout,
+    /// What is known to be refused of a history.
+    pub(super) rules: Rules,
 }
 
 /// What a request asks for.

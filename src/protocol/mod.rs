@@ -124,13 +124,17 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     fn said(&self, answer: &[u8]) -> Option<String>;
 
     /// The request as the provider's prompt cache sees it.
-    fn prompt(&self, conversation: &Conversation) -> Prompt;
+    fn prompt(&self, conversation: &Conversation) -> Prompt {
+        prompt::read(conversation, &self.dialect().layout)
+    }
 
     /// Whether the provider accepts the history, as far as its rules are known.
     ///
     /// # Errors
     /// The first rule that it breaks.
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid>;
+    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
+        valid::check(conversation, &self.dialect().rules)
+    }
 
     /// The byte edits that carry out a plan.
     ///

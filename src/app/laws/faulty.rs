@@ -9,7 +9,7 @@ use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
-    AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Invalid, Lowering, Prompt, Protocol, Unread,
+    AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Lowering, Protocol, Unread,
 };
 use crate::store::{
     Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
@@ -134,14 +134,6 @@ impl Protocol for Clumsy {
 
     fn message(&self, role: Role, text: &str) -> String {
         self.inner.message(role, text)
-    }
-
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        self.inner.prompt(conversation)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        self.inner.valid(conversation)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

@@ -1,8 +1,10 @@
-//! What Anthropic's dialect is known by.
+//! What Anthropic's dialect is known by, and how its requests are made.
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Server, Sign, SignKind};
+use crate::protocol::prompt::Layout;
+use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "anthropic",
@@ -35,4 +37,20 @@ pub(super) static DIALECT: Dialect = Dialect {
         variables: &[("ANTHROPIC_BASE_URL", ""), ("ANTHROPIC_API_BASE", ""), ("ANTHROPIC_HOST", "")],
     }],
     keyed: &[],
+    layout: Layout {
+        before: &["tools", "system"],
+        marks: &["cache_control"],
+        sealed: true,
+        restarts: Some("compaction"),
+    },
+    rules: Rules {
+        begins_with_user: true,
+        ends_with_client: true,
+        results: Results::First,
+        unique_ids: true,
+        blanks: Blanks::All,
+        instructions_before_answers: true,
+        reasoning_apart: true,
+        reasoning_followed: false,
+    },
 };

@@ -10,8 +10,6 @@ mod error;
 mod index;
 mod marks;
 
-use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::string;
@@ -19,24 +17,6 @@ use crate::json::string;
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Anthropic;
-
-const LAYOUT: Layout = Layout {
-    before: &["tools", "system"],
-    marks: &["cache_control"],
-    sealed: true,
-    restarts: Some("compaction"),
-};
-
-const RULES: Rules = Rules {
-    begins_with_user: true,
-    ends_with_client: true,
-    results: Results::First,
-    unique_ids: true,
-    blanks: Blanks::All,
-    instructions_before_answers: true,
-    reasoning_apart: true,
-    reasoning_followed: false,
-};
 
 impl Protocol for Anthropic {
     fn dialect(&self) -> &'static Dialect {
@@ -67,14 +47,6 @@ impl Protocol for Anthropic {
 
     fn said(&self, answer: &[u8]) -> Option<String> {
         ask::said(answer)
-    }
-
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        prompt::read(conversation, &LAYOUT)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

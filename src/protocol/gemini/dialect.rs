@@ -1,8 +1,10 @@
-//! What Gemini's dialect is known by.
+//! What Gemini's dialect is known by, and how its requests are made.
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server, Sign, SignKind};
+use crate::protocol::prompt::Layout;
+use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "gemini",
@@ -41,6 +43,22 @@ pub(super) static DIALECT: Dialect = Dialect {
         CODE_ASSIST,
     ],
     keyed: &[],
+    layout: Layout {
+        before: &["systemInstruction", "system_instruction", "tools"],
+        marks: &[],
+        sealed: false,
+        restarts: None,
+    },
+    rules: Rules {
+        begins_with_user: true,
+        ends_with_client: false,
+        results: Results::Together,
+        unique_ids: false,
+        blanks: Blanks::Blocks,
+        instructions_before_answers: false,
+        reasoning_apart: false,
+        reasoning_followed: false,
+    },
 };
 
 const CODE_ASSIST: Server = Server {

@@ -13,8 +13,6 @@ mod pair;
 
 use bytes::Bytes;
 
-use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{
     AnswerReader, Ask, Asked, Dialect, Document, Envelope, Fault, Framing, Lowering, Protocol, Unread,
     between, splice,
@@ -26,24 +24,6 @@ use crate::plan::{self, Op, Plan, Refusal};
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Gemini;
-
-const LAYOUT: Layout = Layout {
-    before: &["systemInstruction", "system_instruction", "tools"],
-    marks: &[],
-    sealed: false,
-    restarts: None,
-};
-
-const RULES: Rules = Rules {
-    begins_with_user: true,
-    ends_with_client: false,
-    results: Results::Together,
-    unique_ids: false,
-    blanks: Blanks::Blocks,
-    instructions_before_answers: false,
-    reasoning_apart: false,
-    reasoning_followed: false,
-};
 
 impl Protocol for Gemini {
     fn dialect(&self) -> &'static Dialect {
@@ -86,14 +66,6 @@ impl Protocol for Gemini {
 
     fn said(&self, answer: &[u8]) -> Option<String> {
         ask::said(answer)
-    }
-
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        prompt::read(conversation, &LAYOUT)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

@@ -1,9 +1,11 @@
-//! What the dialect of Chat Completions is known by.
+//! What the dialect of Chat Completions is known by, and how its requests are made.
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Generate, Other};
 use crate::protocol::dialect::{Dialect, Path, Sign, SignKind};
 use crate::protocol::openai;
+use crate::protocol::prompt::Layout;
+use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "openai-chat",
@@ -25,4 +27,21 @@ pub(super) static DIALECT: Dialect = Dialect {
     cuts: &[("length", Cause::Length)],
     servers: &[openai::SERVER],
     keyed: openai::KEYED,
+    // Marks are not the provider's own here: its cache needs none.
+    layout: Layout {
+        before: &["tools"],
+        marks: &["cache_control", "prompt_cache_breakpoint"],
+        sealed: false,
+        restarts: None,
+    },
+    rules: Rules {
+        begins_with_user: false,
+        ends_with_client: false,
+        results: Results::First,
+        unique_ids: false,
+        blanks: Blanks::Blocks,
+        instructions_before_answers: false,
+        reasoning_apart: false,
+        reasoning_followed: false,
+    },
 };

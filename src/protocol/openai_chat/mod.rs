@@ -8,8 +8,6 @@ mod dialect;
 mod include_usage;
 mod index;
 
-use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edit, string};
@@ -17,25 +15,6 @@ use crate::json::{Edit, string};
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiChat;
-
-/// Marks are not the provider's own here: its cache needs none.
-const LAYOUT: Layout = Layout {
-    before: &["tools"],
-    marks: &["cache_control", "prompt_cache_breakpoint"],
-    sealed: false,
-    restarts: None,
-};
-
-const RULES: Rules = Rules {
-    begins_with_user: false,
-    ends_with_client: false,
-    results: Results::First,
-    unique_ids: false,
-    blanks: Blanks::Blocks,
-    instructions_before_answers: false,
-    reasoning_apart: false,
-    reasoning_followed: false,
-};
 
 impl Protocol for OpenAiChat {
     fn dialect(&self) -> &'static Dialect {
@@ -61,14 +40,6 @@ impl Protocol for OpenAiChat {
 
     fn said(&self, answer: &[u8]) -> Option<String> {
         ask::said(answer)
-    }
-
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        prompt::read(conversation, &LAYOUT)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

@@ -1,9 +1,11 @@
-//! What the dialect of Responses is known by.
+//! What the dialect of Responses is known by, and how its requests are made.
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Compact, Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server};
 use crate::protocol::openai;
+use crate::protocol::prompt::Layout;
+use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "openai-responses",
@@ -29,4 +31,20 @@ pub(super) static DIALECT: Dialect = Dialect {
         },
     ],
     keyed: openai::KEYED,
+    layout: Layout {
+        before: &["tools", "instructions"],
+        marks: &["prompt_cache_breakpoint", "cache_control"],
+        sealed: true,
+        restarts: None,
+    },
+    rules: Rules {
+        begins_with_user: false,
+        ends_with_client: false,
+        results: Results::Later,
+        unique_ids: false,
+        blanks: Blanks::Blocks,
+        instructions_before_answers: false,
+        reasoning_apart: false,
+        reasoning_followed: true,
+    },
 };

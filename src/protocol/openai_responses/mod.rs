@@ -8,8 +8,6 @@ mod ask;
 mod dialect;
 mod index;
 
-use super::prompt::{self, Layout, Prompt};
-use super::valid::{self, Blanks, Invalid, Results, Rules};
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edit, string};
@@ -17,24 +15,6 @@ use crate::json::{Edit, string};
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiResponses;
-
-const LAYOUT: Layout = Layout {
-    before: &["tools", "instructions"],
-    marks: &["prompt_cache_breakpoint", "cache_control"],
-    sealed: true,
-    restarts: None,
-};
-
-const RULES: Rules = Rules {
-    begins_with_user: false,
-    ends_with_client: false,
-    results: Results::Later,
-    unique_ids: false,
-    blanks: Blanks::Blocks,
-    instructions_before_answers: false,
-    reasoning_apart: false,
-    reasoning_followed: true,
-};
 
 impl Protocol for OpenAiResponses {
     fn dialect(&self) -> &'static Dialect {
@@ -60,14 +40,6 @@ impl Protocol for OpenAiResponses {
 
     fn said(&self, answer: &[u8]) -> Option<String> {
         ask::said(answer)
-    }
-
-    fn prompt(&self, conversation: &Conversation) -> Prompt {
-        prompt::read(conversation, &LAYOUT)
-    }
-
-    fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
-        valid::check(conversation, &RULES)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
