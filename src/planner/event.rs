@@ -1,6 +1,6 @@
 //! Changes to old parts: whether one is due, and what it is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::conversation::{Conversation, PartId};
 use crate::strategy::gate::{self, Candidate, Rates, Reason};
@@ -128,6 +128,24 @@ pub struct Event {
     pub reasoning: u32,
     /// How many calls are sent without the long texts of their arguments.
     pub abridged: u32,
+}
+
+impl Event {
+    /// One that does nothing yet.
+    pub(super) const fn nothing(reason: Reason, rung: Rung, first_message: u32) -> Self {
+        Self {
+            reason,
+            rung,
+            cleared: 0,
+            cut: 0,
+            dropped: 0,
+            freed_bytes: 0,
+            rewritten_bytes: 0,
+            first_message,
+            reasoning: 0,
+            abridged: 0,
+        }
+    }
 }
 
 /// The request before its event.
@@ -301,16 +319,10 @@ impl Before<'_> {
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
         let behind = if changed < items.len() { self.written_again(changed, &tails) } else { 0 };
         Event {
-            reason,
-            rung,
-            cleared: 0,
-            cut: 0,
             dropped: splice.dropped(),
             freed_bytes: (taken(usize::MAX) + former).saturating_sub(splice.bytes_after),
             rewritten_bytes: behind.saturating_sub(taken(self.sent)) + splice.bytes_after,
-            first_message: splice.first_changed() as u32,
-            reasoning: 0,
-            abridged: 0,
+            ..Event::nothing(reason, rung, splice.first_changed() as u32)
         }
     }
 
@@ -444,8 +456,7 @@ impl Before<'_> {
 
     /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
     pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
-        let sent: HashMap<PartId, u64> =
-            self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect();
+        let sent = self.sent_sizes();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
         choice.parts.retain(|(part, _)| {
             if reasoning::is_thought(self.conversation, *part) {
@@ -475,17 +486,14 @@ impl Before<'_> {
 impl Choice {
     /// Its record, for what was really decided.
     pub(super) fn event(&self, decided: &[Applied]) -> Event {
+        let first = decided.iter().map(|applied| applied.part.message).min().unwrap_or(0);
         Event {
-            reason: self.reason,
-            rung: Rung::Clear,
             cleared: decided.len() as u32 - self.reasoning - self.abridged,
-            cut: 0,
-            dropped: 0,
             freed_bytes: self.freed,
             rewritten_bytes: self.rewritten,
-            first_message: decided.iter().map(|applied| applied.part.message).min().unwrap_or(0),
             reasoning: self.reasoning,
             abridged: self.abridged,
+            ..Event::nothing(self.reason, Rung::Clear, first)
         }
     }
 }

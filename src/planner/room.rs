@@ -346,7 +346,7 @@ impl Before<'_> {
     }
 
     /// Bytes that decisions leave of the parts that they are about.
-    fn sent_sizes(&self) -> HashMap<PartId, u64> {
+    pub(super) fn sent_sizes(&self) -> HashMap<PartId, u64> {
         self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
     }
 
@@ -396,18 +396,7 @@ impl Before<'_> {
 
     /// The record of an event that does nothing yet.
     pub(super) fn nothing(&self) -> Event {
-        Event {
-            reason: Reason::Window,
-            rung: Rung::Cut,
-            cleared: 0,
-            cut: 0,
-            dropped: 0,
-            freed_bytes: 0,
-            rewritten_bytes: 0,
-            first_message: self.conversation.messages.len() as u32,
-            reasoning: 0,
-            abridged: 0,
-        }
+        Event::nothing(Reason::Window, Rung::Cut, self.conversation.messages.len() as u32)
     }
 }
 
