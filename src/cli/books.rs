@@ -241,7 +241,7 @@ pub(super) fn say_notes(notes: &[String]) {
 
 /// Prints a document.
 pub(super) fn say_json(document: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Said(error.to_string()))?;
+    let text = serde_json::to_string_pretty(document).map_err(Failure::said)?;
     say_document(&text);
     Ok(())
 }

@@ -178,6 +178,13 @@ enum Failure {
     Ended(u8),
 }
 
+impl Failure {
+    /// What an error says of itself.
+    fn said(error: impl std::fmt::Display) -> Self {
+        Self::Said(error.to_string())
+    }
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let command = match parse() {

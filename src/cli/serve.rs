@@ -42,13 +42,13 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
             files::USUAL
         );
     }
-    let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(said)?;
+    let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
-    let mut stop = runtime.block_on(async { Stop::catch() }).map_err(said)?;
-    let app = App::start(&config).map_err(said)?;
+    let mut stop = runtime.block_on(async { Stop::catch() }).map_err(Failure::said)?;
+    let app = App::start(&config).map_err(Failure::said)?;
     if let Some(file) = &options.port_file {
         write_port(file, app.address().port())
-            .map_err(|error| said(format!("{}: {error}", file.display())))?;
+            .map_err(|error| Failure::said(format!("{}: {error}", file.display())))?;
     }
     say(&format!("listening on http://{}", app.address()));
     let admin = app.admin_address().map(|address| format!("http://{address}"));
@@ -64,7 +64,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         at_most,
         "stopping when these are answered; a second signal ends it at once"
     );
-    match runtime.block_on(stopped(app, &mut stop)).map_err(said)? {
+    match runtime.block_on(stopped(app, &mut stop)).map_err(Failure::said)? {
         Drained::Completely => tracing::info!("stopped"),
         Drained::Cut(connections) => tracing::warn!(connections, "stopped; some requests were cut off"),
     }
@@ -177,8 +177,4 @@ fn write_port(file: &Path, port: u16) -> io::Result<()> {
     let draft = file.with_extension("part");
     fs::write(&draft, port.to_string())?;
     fs::rename(&draft, file)
-}
-
-fn said(error: impl std::fmt::Display) -> Failure {
-    Failure::Said(error.to_string())
 }

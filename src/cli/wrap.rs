@@ -48,7 +48,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     };
     let (mut config, addresses) = configured(options)?;
     serve::make_room(&mut config.limits);
-    let app = App::start(&config).map_err(said)?;
+    let app = App::start(&config).map_err(Failure::said)?;
     for unusable in config.unusable_proxies() {
         tell(&format!("plimsoll: {unusable}"));
     }
@@ -167,10 +167,6 @@ fn bill(totals: &Totals) -> Vec<String> {
     let mut lines = table.lines();
     lines.extend(books::notes(totals, 0));
     lines
-}
-
-fn said(error: impl std::fmt::Display) -> Failure {
-    Failure::Said(error.to_string())
 }
 
 #[cfg(test)]

@@ -60,10 +60,11 @@ struct Outcome {
 
 /// Plays the session twice and prints the bill.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let home = Home::new(options.keep.as_deref()).map_err(said)?;
+    let home = Home::new(options.keep.as_deref()).map_err(Failure::said)?;
     let session = Arc::new(Session::new());
     say_document(&introduction(session.steps.len()));
-    let price = Catalogue::embedded().find(MODEL, None).ok_or_else(|| said("no price for the model"))?;
+    let price =
+        Catalogue::embedded().find(MODEL, None).ok_or_else(|| Failure::said("no price for the model"))?;
     let cache_min = price.price.cache_min.unwrap_or(0);
     let provider = Arc::new(Provider::new(Arc::clone(&session), MODEL, cache_min, Counter::new(home.path())));
     let outcome = play(&home, &session, &provider)?;
@@ -97,11 +98,11 @@ fn heading() -> String {
 
 /// Plays the session through a gateway, then directly, and reads the gateway's books.
 fn play(home: &Home, session: &Session, provider: &Arc<Provider>) -> Result<Outcome, Failure> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(said)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::said)?;
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = runtime.block_on(TcpListener::bind(local)).map_err(said)?;
-    let direct = listener.local_addr().map_err(said)?;
-    let gateway = App::start(&configuration(home, direct)?).map_err(said)?;
+    let listener = runtime.block_on(TcpListener::bind(local)).map_err(Failure::said)?;
+    let direct = listener.local_addr().map_err(Failure::said)?;
+    let gateway = App::start(&configuration(home, direct)?).map_err(Failure::said)?;
     let agent = |server, key| Agent { session, model: MODEL, server, key };
     let played = runtime.block_on(async {
         let both = async {
@@ -115,18 +116,18 @@ fn play(home: &Home, session: &Session, provider: &Arc<Provider>) -> Result<Outc
         }
     });
     let drained = gateway.stop();
-    let (with, without) = played.map_err(said)?;
+    let (with, without) = played.map_err(Failure::said)?;
     if drained != Drained::Completely {
-        return Err(said("the gateway did not end in order"));
+        return Err(Failure::said("the gateway did not end in order"));
     }
     let (records, report) = books(home)?;
     Ok(Outcome { with, without, records, report })
 }
 
 fn configuration(home: &Home, provider: SocketAddr) -> Result<Config, Failure> {
-    let text = home.configuration().map_err(said)?;
+    let text = home.configuration().map_err(Failure::said)?;
     let config = Config::from_toml(&text, &ProcessEnvironment).map_err(Failure::Config)?;
-    let base = format!("http://{provider}").parse().map_err(said)?;
+    let base = format!("http://{provider}").parse().map_err(Failure::said)?;
     let mut config = config.with_single_upstream(base);
     config.listen.address.set_port(0);
     config.listen.admin = None;
@@ -135,30 +136,34 @@ fn configuration(home: &Home, provider: SocketAddr) -> Result<Config, Failure> {
 
 /// What the gateway wrote down.
 fn books(home: &Home) -> Result<(Vec<Record>, Report), Failure> {
-    let books = Books::open(&home.path().join(ledger::FILE_NAME)).map_err(said)?;
-    let books = books.ok_or_else(|| said("the gateway has no books"))?;
+    let books = Books::open(&home.path().join(ledger::FILE_NAME)).map_err(Failure::said)?;
+    let books = books.ok_or_else(|| Failure::said("the gateway has no books"))?;
     let (mut records, mut report) = (Vec::new(), Report::default());
     let read = books.rows(LedgerFilter::default(), &mut |entry| {
         records.extend(serde_json::from_str::<Record>(entry.record));
         report.add(entry, |_, record| record.model.clone());
     });
-    read.map_err(said)?;
+    read.map_err(Failure::said)?;
     Ok((records, report))
 }
 
 /// Both sides of the bill, if everything is as it must be.
 fn sides(outcome: &Outcome, provider: &Provider) -> Result<(Side, Side), Failure> {
     if outcome.with.answer != outcome.without.answer {
-        return Err(said("the gateway changed the answer"));
+        return Err(Failure::said("the gateway changed the answer"));
     }
-    let with = Side::of_books(&outcome.report.total).ok_or_else(|| said("the books are incomplete"))?;
+    let with =
+        Side::of_books(&outcome.report.total).ok_or_else(|| Failure::said("the books are incomplete"))?;
     let charged = cost_of(&provider.served(WITH)).map(|costs| costs.total);
     if charged != Some(with.costs.total) {
         let charged = charged.map_or_else(|| "nothing".to_owned(), Money::usd);
-        return Err(said(format!("the books say ${}, the provider ${charged}", with.costs.total.usd())));
+        return Err(Failure::said(format!(
+            "the books say ${}, the provider ${charged}",
+            with.costs.total.usd()
+        )));
     }
     let tokens: Vec<Tokens> = outcome.without.usage.iter().map(|usage| usage.tokens).collect();
-    let costs = cost_of(&tokens).ok_or_else(|| said("no price for the model"))?;
+    let costs = cost_of(&tokens).ok_or_else(|| Failure::said("no price for the model"))?;
     Ok((with, Side { tokens: tokens.into_iter().sum(), costs }))
 }
 
@@ -191,10 +196,6 @@ fn say_kept(home: &Home) {
     say(&format!("  ls -l {}     # the full texts of what was cut", path("outputs")));
     say(&format!("  plimsoll report --by model -c {}", path(home::CONFIGURATION)));
     say("");
-}
-
-fn said(error: impl std::fmt::Display) -> Failure {
-    Failure::Said(error.to_string())
 }
 
 #[cfg(test)]

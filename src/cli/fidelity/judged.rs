@@ -98,7 +98,7 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     let upstream = config.upstreams.named(name).ok_or_else(|| failed("there is none"))?;
     let dialect = upstream.protocols.first().and_then(|dialect| protocol::named(dialect.as_str()));
     let protocol = dialect.ok_or_else(|| failed("it speaks no protocol"))?;
-    let prices = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
+    let prices = app::prices(&config.prices).map_err(Failure::said)?;
     let upstream = Arc::new(app::upstream_of(upstream, &config.proxies, &[]));
     let vendor = Vendor::of_host(upstream.base_url().domain());
     let window = prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
@@ -110,7 +110,7 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
         headers: HeaderMap::new(),
         window: window.unwrap_or(WINDOW),
     };
-    let judge = Judge::new(call, ATTEMPTS).map_err(|error| Failure::Said(error.to_string()))?;
+    let judge = Judge::new(call, ATTEMPTS).map_err(Failure::said)?;
     Ok((judge, model, prices))
 }
 

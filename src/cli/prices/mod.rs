@@ -131,7 +131,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 impl Market {
     fn of(config: &Config, upstream: Option<&str>) -> Result<Self, Failure> {
-        let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
+        let catalogue = app::prices(&config.prices).map_err(Failure::said)?;
         let all: Vec<Seller> = config.upstreams.as_slice().iter().map(Seller::of).collect();
         let find = |name: &str| {
             let found = all.iter().find(|seller| seller.upstream == name).cloned();

@@ -58,7 +58,7 @@ pub(super) struct Options {
 /// Plays the files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let config = files::load_to_read(&options.output.source)?;
-    let catalogue = app::prices(&config.prices).map_err(|error| Failure::Said(error.to_string()))?;
+    let catalogue = app::prices(&config.prices).map_err(Failure::said)?;
     if let Some(model) = &options.prices
         && price::find(&catalogue, model).is_none()
     {
