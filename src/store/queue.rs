@@ -125,9 +125,7 @@ impl<T> Outlet<T> {
         std::mem::swap(&mut state.items, taken);
         true
     }
-}
 
-impl<T> Outlet<T> {
     /// Waits at most so long for something to be queued, or for the end; whether that came.
     pub fn wait(&self, patience: Duration) -> bool {
         let mut state = self.0.lock();
