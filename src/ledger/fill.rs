@@ -60,17 +60,6 @@ pub enum Limit {
     Hard,
 }
 
-/// What becomes of a limit when more comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Added {
-    /// It stays below the limit.
-    pub fits: bool,
-    /// How it stands then.
-    pub state: Limit,
-    /// Tokens beyond the limit.
-    pub excess: u64,
-}
-
 /// How fast a conversation fills the window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Burn {
@@ -139,12 +128,6 @@ impl Urgency {
     }
 }
 
-/// What becomes of a limit, of which so much is used, when so much more comes.
-pub const fn added(used: u64, more: u64, limit: u64) -> Added {
-    let sum = used.saturating_add(more);
-    Added { fits: sum < limit, state: Limit::of(sum, limit), excess: sum.saturating_sub(limit) }
-}
-
 fn regions(window: u64, prompt: &Shares, reserved: u64) -> [Region; 6] {
     let history = prompt.user + prompt.assistant + prompt.reasoning;
     [
@@ -157,7 +140,7 @@ fn regions(window: u64, prompt: &Shares, reserved: u64) -> [Region; 6] {
     ]
     .map(|(name, hundredths, tokens)| {
         let limit = window.saturating_mul(hundredths) / 100;
-        Region { name, tokens, limit, state: added(tokens.unwrap_or(0), 0, limit).state }
+        Region { name, tokens, limit, state: Limit::of(tokens.unwrap_or(0), limit) }
     })
 }
 
@@ -213,16 +196,15 @@ mod tests {
     #[test]
     fn limits_are_near_before_they_are_reached() {
         let limit = 15_360;
-        for (used, more, fits, state, excess) in [
-            (0, 8_000, true, Limit::Ok, 0),
-            (0, 12_287, true, Limit::Ok, 0),
-            (0, 12_288, true, Limit::Soft, 0),
-            (4_288, 8_000, true, Limit::Soft, 0),
-            (7_360, 8_000, false, Limit::Hard, 0),
-            (15_360, 8_000, false, Limit::Hard, 8_000),
-            (u64::MAX, 1, false, Limit::Hard, u64::MAX - limit),
+        for (used, state) in [
+            (8_000, Limit::Ok),
+            (12_287, Limit::Ok),
+            (12_288, Limit::Soft),
+            (15_359, Limit::Soft),
+            (15_360, Limit::Hard),
+            (u64::MAX, Limit::Hard),
         ] {
-            assert_eq!(added(used, more, limit), Added { fits, state, excess }, "{used} {more}");
+            assert_eq!(Limit::of(used, limit), state, "{used}");
         }
     }
 
