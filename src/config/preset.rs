@@ -22,7 +22,7 @@ pub enum Preset {
     /// opencode, as it is now.
     Opencode2026,
     /// A window manager with zones, eviction and compaction.
-    Cwm,
+    WindowManager,
     /// pulse-coder, as its architecture is described.
     Pulse,
     /// pulse-coder, as it is now.
@@ -49,7 +49,8 @@ impl Word for Preset {
         ("passthrough", Self::Passthrough),
         ("opencode", Self::Opencode),
         ("opencode-2026", Self::Opencode2026),
-        ("cwm", Self::Cwm),
+        ("window-manager", Self::WindowManager),
+        ("cwm", Self::WindowManager),
         ("pulse", Self::Pulse),
         ("pulse-2026", Self::Pulse2026),
         ("gemini", Self::Gemini),
@@ -84,7 +85,7 @@ impl Preset {
             Self::Passthrough => include_str!("presets/passthrough.toml"),
             Self::Opencode => include_str!("presets/opencode.toml"),
             Self::Opencode2026 => include_str!("presets/opencode-2026.toml"),
-            Self::Cwm => include_str!("presets/cwm.toml"),
+            Self::WindowManager => include_str!("presets/window-manager.toml"),
             Self::Pulse => include_str!("presets/pulse.toml"),
             Self::Pulse2026 => include_str!("presets/pulse-2026.toml"),
             Self::Gemini => include_str!("presets/gemini.toml"),

@@ -23,7 +23,7 @@ const ALL: &[&str] = &[
     "passthrough",
     "opencode",
     "opencode-2026",
-    "cwm",
+    "window-manager",
     "pulse",
     "pulse-2026",
     "gemini",
@@ -174,7 +174,7 @@ fn room_is_made_where_it_is_there() {
 /// Results are cleared, summaries scheduled, used and done without at four points.
 #[test]
 fn a_window_manager_acts_in_steps() {
-    let tuning = preset("cwm");
+    let tuning = preset("window-manager");
     let (window, ladder) = (tuning.policy.window, tuning.policy.ladder);
     let clears = tuning.policy.clear.trigger.unwrap();
     let bounds = [clears, tuning.summarize.settings.trigger, window.trigger, ladder.from];
@@ -230,7 +230,7 @@ fn histories_are_cut_as_there() {
         ("opencode", &[(3, "u c r m"), (1, "u")], Some(12)),
         ("dyad", &[(3, "u c r m"), (1, "u")], Some(12)),
         ("codex", &[(3, "u c r m"), (1, "u c r")], Some(12)),
-        ("cwm", &[(9, "u c r m")], Some(16)),
+        ("window-manager", &[(9, "u c r m")], Some(16)),
         ("picoclaw", &[(3, "u c r m")], Some(8)),
         ("picoclaw", &[(2, "u c r c r"), (1, "u m")], Some(5)),
         ("picoclaw", &[(1, "u c r c r c r c r c r m")], None),

@@ -21,7 +21,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("mode = true", "1: `mode`: expected \"rewrite\" or \"observe\", got a boolean"),
     (
         "preset = 'opencod'",
-        "1: `preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"opencod\"\n  hint: did you mean `opencode`?",
+        "1: `preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"window-manager\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"opencod\"\n  hint: did you mean `opencode`?",
     ),
     // Profiles.
     ("[profile.a]", "1: `profile.a.match`: missing, a profile must say which requests it is for"),
@@ -44,7 +44,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[profile.a]\nmatch = { modle = 'x', header = { 'a b' = 'x', c = 5 } }\npreset = 'codx'",
-        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got 5\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
+        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got 5\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"window-manager\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
     ),
     (
         "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",

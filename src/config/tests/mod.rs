@@ -300,6 +300,7 @@ fn presets_are_right_and_say_something() {
     seen.dedup();
     assert_eq!(seen.len(), all, "no two presets are the same");
     assert_eq!(good("preset = 'gemini-cli'").preset, Preset::Gemini);
+    assert_eq!(good("preset = 'cwm'").preset, Preset::WindowManager);
     assert_eq!(format!("{:?}", good("preset = 'default'").tuning), default);
 }
 
@@ -331,6 +332,6 @@ fn results_go_by_the_figures_of_their_systems() {
         assert_eq!((clear.policy, clear.within_step), (Policy::Oldest, Within::Backward), "{name}");
         assert!(clear.enabled && clear.protect_together && clear.gate.contains(&Reason::Eager), "{name}");
     }
-    assert_eq!(clear("cwm").policy, Policy::Hybrid);
+    assert_eq!(clear("window-manager").policy, Policy::Hybrid);
     assert!(!clear("opencode-2026").gate.contains(&Reason::Eager));
 }
