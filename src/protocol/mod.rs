@@ -1,10 +1,10 @@
 //! Wire dialects: one folder each, one trait.
 //!
 //! A dialect turns body bytes into a [`Conversation`], a [`Plan`] into byte edits, and answers into usage. It
-//! never knows why something is edited. The trait has a method per direction, never one per feature; what all
-//! dialects share is in `dialect` (what each is known by: paths, headers, servers, words), `splice` (plan to
-//! edits), `body` (reading the frame), `additions` (what comes into it) and `conformance` (the tests that every
-//! dialect passes).
+//! never knows why something is edited. What dialects differ in is a row of the table in `dialect` where words and
+//! yes or no say it; the trait has a method for what takes code, and one that not every dialect needs does nothing
+//! unless it is written. What they share is in `splice` (plan to edits), `body` (reading the frame), `additions`
+//! (what comes into it) and `conformance` (the tests that every dialect passes).
 
 mod additions;
 pub mod answer;
@@ -109,7 +109,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Whether an event of a stream was only sent because of that question.
+    /// Whether an event of a stream was only sent because of the question of [`Self::ask_for_usage`].
     fn only_states_usage(&self, _event: &[u8]) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 //!
-//! Tool results are blocks of user messages; reasoning is signed and never touched; a block of an unknown type
-//! is opaque. Same-role messages in a row are legal here.
+//! Tool results are blocks of user messages; reasoning is signed, and stays as it is or is left out whole; a block of
+//! an unknown type is opaque. Same-role messages in a row are legal here.
 
 mod answer;
 mod ask;

@@ -1,6 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak it.
 //!
-//! A tool result is a message of its own. Reasoning stands in members beside the content and is never touched.
+//! A tool result is a message of its own. Reasoning stands in members beside the content or in
+//! blocks of it, and stays as it is or is left out whole.
 
 mod answer;
 mod ask;
