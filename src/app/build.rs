@@ -357,7 +357,7 @@ fn settings(limits: &config::Limits) -> Settings {
 /// The prices that hold: the configuration's before the catalogue's.
 ///
 /// # Errors
-/// When the catalogue cannot be read, or a name is no pattern.
+/// When a name is no pattern.
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
     let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
