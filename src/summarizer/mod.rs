@@ -62,7 +62,7 @@ impl Default for Limits {
             timeout: Duration::from_secs(5 * 60),
             calls: 16,
             max_output: 16_000,
-            per_hour: Money::from_usd_str("10").ok(),
+            per_hour: Some(Money::from_usd(10)),
             rest: Duration::from_secs(60),
         }
     }

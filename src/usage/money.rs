@@ -21,6 +21,8 @@ pub struct Money(i128);
 
 /// Decimal places of a dollar in a [`Money`].
 const PLACES: usize = 12;
+/// A dollar in pico-dollars.
+const DOLLAR: i128 = 10_i128.pow(PLACES as u32);
 
 impl Money {
     /// Nothing.
@@ -29,6 +31,11 @@ impl Money {
     /// An amount of `picodollars`.
     pub const fn from_picodollars(picodollars: i128) -> Self {
         Self(picodollars)
+    }
+
+    /// An amount of whole US dollars.
+    pub const fn from_usd(dollars: u32) -> Self {
+        Self(dollars as i128 * DOLLAR)
     }
 
     /// Reads a decimal number of US dollars (`0.000123`, `1e-06`). What is finer than a pico-dollar is
@@ -55,11 +62,11 @@ impl Money {
     /// How many decimal places people need to see: cents from a dollar on, else four significant digits, at
     /// most six places.
     fn display_places(self) -> usize {
-        const DOLLAR: u128 = 10_u128.pow(PLACES as u32);
+        const ONE: u128 = DOLLAR.unsigned_abs();
         match self.0.unsigned_abs() {
-            DOLLAR.. => 2,
-            abs if abs >= DOLLAR / 10 => 4,
-            abs if abs >= DOLLAR / 100 => 5,
+            ONE.. => 2,
+            abs if abs >= ONE / 10 => 4,
+            abs if abs >= ONE / 100 => 5,
             _ => 6,
         }
     }
