@@ -337,12 +337,15 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
+    use crate::ledger::words::{State, Term};
 
     /// Every kind of value that a record has.
     #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     struct Kinds {
         flag: bool,
+        word: Term<State>,
+        perhaps: Option<Term<State>>,
         text: String,
         some: Option<String>,
         count: u64,
@@ -368,8 +371,14 @@ mod tests {
         (0..2_u32, any::<Option<bool>>()).prop_map(|(first, second)| Inner { first, second })
     }
 
+    fn word() -> impl Strategy<Value = Term<State>> {
+        let other = "[a\"\\\\]{0,2}".prop_map(|text| Term::Other(text.into()));
+        prop_oneof![Just(State::SetAside.into()), other]
+    }
+
     prop_compose! {
         fn kinds()(
+            (word, perhaps) in (word(), proptest::option::of(word())),
             text in "[a\"\\\\\u{e9}\u{1f6a2}\u{0}\u{1f}\u{7f}\n,{]{0,6}",
             some in proptest::option::of("\\PC{0,3}"),
             flag: bool,
@@ -382,7 +391,9 @@ mod tests {
             (inner, within) in (inner(), proptest::option::of(inner())),
             all in proptest::collection::vec(inner(), 0..3),
         ) -> Kinds {
-            Kinds { flag, text, some, count, known, small, balance, share, map, list, inner, within, all }
+            Kinds {
+                flag, word, perhaps, text, some, count, known, small, balance, share, map, list, inner, within, all,
+            }
         }
     }
 
