@@ -109,7 +109,7 @@ fn what_has_to_stay_takes_nothing_with_it() {
         (12_000, Some(64_000), 0, &[9, 17][..]),
         // There is room for the prompt until there is none at all.
         (16_000, Some(1_000), 1_000, &[10, 20]),
-        (16_000, None, 0, &[15]),
+        (16_000, None, 0, &[13]),
         // It is refused from the beginning: what goes is worth it by itself, or nothing does.
         (16_000, Some(8_000), 8_000, &[10, 19]),
         // Enough goes for some requests.
