@@ -133,13 +133,18 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     let mut digest = Hasher::default();
     // What is signed is never edited, so it must not be taken for the same without its signature.
     digest.update(&[u8::from(is_signed)]);
+    let mut has_failed = false;
     if let Some(said) = response.get("response") {
         if said.kind == Kind::Object {
             let said = Object::read(response.bytes, said)?;
-            part.is_error = said.get("error").is_some_and(|error| error.kind != Kind::Null);
             if !is_signed {
                 fill_leaves(&mut part, &said)?;
             }
+            let error = said.get("error").filter(|error| error.kind != Kind::Null);
+            has_failed =
+                part.is_error || error.is_some_and(|error| says_something(error.span.of(response.bytes)));
+            // What is stored of older gateways is found by a fingerprint in which any error is one.
+            part.is_error |= error.is_some();
         }
         feed(response.bytes, said, MARKS, &mut digest)?;
     }
@@ -149,9 +154,16 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     }
     hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
     seal_result(&mut part, digest, hash);
+    part.is_error = has_failed;
     // Behind what makes the fingerprint: as a call, it is the same without.
     part.call_id = response.text("id");
     Ok(part)
+}
+
+/// Whether an error is one: many tools name it in any case, and say nothing there when all went well.
+fn says_something(error: &[u8]) -> bool {
+    let said: Vec<u8> = error.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).take(6).collect();
+    !matches!(&*said, b"false" | b"0" | br#""""# | b"[]" | b"{}")
 }
 
 /// The members of a response that frameworks put a list of text blocks into, as MCP does, or a whole result of MCP.
@@ -247,6 +259,31 @@ mod tests {
                 assert_eq!(texts, expected);
             }
             assert_eq!(one.messages[0].index.fingerprint, other.messages[0].index.fingerprint);
+        }
+    }
+
+    /// A response that names no error, or an empty one, is none.
+    #[test]
+    fn an_error_says_something() {
+        const FIRST: PartId = PartId { message: 0, part: 0 };
+        let answer = |error: &str| {
+            read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{"output":"a"{error}}}}}}}"#))
+        };
+        for (error, expected) in [
+            ("", false),
+            (r#","error":null"#, false),
+            (r#","error":"""#, false),
+            (r#","error":" ""#, false),
+            (r#","error":false"#, false),
+            (r#","error":0"#, false),
+            (r#","error":[ ]"#, false),
+            (r#","error":{}"#, false),
+            (r#","error":"no such file""#, true),
+            (r#","error":{"code":1}"#, true),
+            (r#","error":true"#, true),
+            (r#","error":1"#, true),
+        ] {
+            assert_eq!(answer(error).part(FIRST).unwrap().is_error, expected, "{error}");
         }
     }
 
