@@ -22,21 +22,63 @@ impl SpendLimit {
         Self { most, spent: Mutex::default() }
     }
 
-    /// Notes that something was spent.
+    /// Notes that something was spent, and says so once when the limit is reached.
     pub(super) fn spend(&self, amount: Money) {
-        if self.most.is_some() {
-            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-            spent.push_back((Instant::now(), amount));
+        if self.reaches(amount) {
+            tracing::warn!(
+                "summaries have cost what they may in an hour (`summarize.per_hour`): until some of it is longer ago, \
+                 none is begun"
+            );
         }
     }
 
     /// Whether nothing more may be spent now.
     pub(super) fn is_reached(&self) -> bool {
+        self.most.is_some_and(|most| self.newest(None) >= most)
+    }
+
+    /// Whether it is this amount, which is spent now, that reaches the limit.
+    fn reaches(&self, amount: Money) -> bool {
         let Some(most) = self.most else { return false };
+        let (before, after) = (self.newest(None), self.newest(Some(amount)));
+        before < most && after >= most
+    }
+
+    /// What was spent in the last hour, with `more` that is spent now.
+    fn newest(&self, more: Option<Money>) -> Money {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.extend(more.map(|amount| (Instant::now(), amount)));
         while spent.front().is_some_and(|(at, _)| at.elapsed() >= HOUR) {
             spent.pop_front();
         }
-        spent.iter().fold(Money::ZERO, |sum, (_, amount)| sum + *amount) >= most
+        spent.iter().fold(Money::ZERO, |sum, (_, amount)| sum + *amount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_reached_once_an_hour() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let dollars = |amount: &str| Money::from_usd_str(amount).unwrap();
+        runtime.block_on(async {
+            let limit = SpendLimit::new(Some(dollars("1.00")));
+            for (minutes, amount, reaches, is_reached) in [
+                (0, "0.60", false, false),
+                (10, "0.50", true, true),
+                (10, "0.30", false, true),
+                // The first is more than an hour ago.
+                (45, "0.30", true, true),
+                (60, "0.10", false, false),
+            ] {
+                tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+                let found = (limit.reaches(dollars(amount)), limit.is_reached());
+                assert_eq!(found, (reaches, is_reached), "{minutes} {amount}");
+            }
+        });
+        assert!(!SpendLimit::new(None).reaches(dollars("9")));
     }
 }
