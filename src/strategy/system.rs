@@ -1,15 +1,15 @@
-//! Where the instructions of a client stop being the same from conversation to conversation.
+//! Where the instructions of a client stop being the same from conversation to conversation; in front of their last line
+//! where they are always the same.
 //!
 //! Learned by comparing them line by line as they come. Nothing of their text is kept: only where lines end, and
 //! hashes of what stands before. Bounded, and lost with the process: a few conversations teach it again.
 
-use std::collections::HashMap;
-
+use hashlink::LruCache;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::conversation::Digest;
 
-/// Senders that are remembered.
+/// Senders that are remembered, the newest.
 const SENDERS: usize = 256;
 /// Kinds of instructions that are remembered of one: agents, sub-agents, writers of titles.
 const KINDS: usize = 8;
@@ -28,8 +28,14 @@ pub struct Stable {
 }
 
 /// The instructions of all senders.
-#[derive(Debug, Default)]
-pub struct Systems(HashMap<Digest, Vec<Kind>>);
+#[derive(Debug)]
+pub struct Systems(LruCache<Digest, Vec<Kind>>);
+
+impl Default for Systems {
+    fn default() -> Self {
+        Self(LruCache::new(SENDERS))
+    }
+}
 
 /// Instructions that begin alike.
 #[derive(Debug)]
@@ -38,15 +44,13 @@ struct Kind {
     raw: u64,
     /// Ends of lines up to which all of them are the same, each with a hash of what stands before.
     ends: Vec<(u32, u64)>,
-    /// There were different ones.
-    varies: bool,
     seen_ms: u64,
 }
 
 impl Kind {
     fn stable(&self, now_ms: u64, ttl_ms: u64) -> Option<Stable> {
         let warm = now_ms.saturating_sub(self.seen_ms) + MARGIN_MS < ttl_ms;
-        let (bytes, _) = self.ends.last().filter(|_| self.varies)?;
+        let (bytes, _) = self.ends.last()?;
         Some(Stable { bytes: *bytes, warm })
     }
 }
@@ -64,14 +68,11 @@ impl Systems {
         if literal.len() < least {
             return None;
         }
-        if self.0.len() >= SENDERS && !self.0.contains_key(&sender) {
-            self.0.clear();
-        }
         let raw = xxh3_64(literal);
-        let kinds = self.0.entry(sender).or_default();
+        let kinds = self.0.entry(sender).or_insert_with(Vec::new);
         let at = match kinds.iter().position(|kind| kind.raw == raw) {
             Some(at) => at,
-            None => place(kinds, raw, &ends(&text()?, least), now_ms),
+            None => place(kinds, raw, &ends(&text()?, least), now_ms)?,
         };
         let kind = &mut kinds[at];
         let stable = kind.stable(now_ms, ttl_ms);
@@ -81,8 +82,8 @@ impl Systems {
 }
 
 /// Where instructions belong that were not seen before: to those that share most of their beginning with them, if
-/// that is at least half of what these have in common.
-fn place(kinds: &mut Vec<Kind>, raw: u64, ends: &[(u32, u64)], now_ms: u64) -> usize {
+/// that is at least half of what these have in common. `None`: they are the first of their kind.
+fn place(kinds: &mut Vec<Kind>, raw: u64, ends: &[(u32, u64)], now_ms: u64) -> Option<usize> {
     let common = |kind: &Kind| kind.ends.iter().zip(ends).take_while(|(a, b)| a == b).count();
     let bytes = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last].0);
     let best = (0..kinds.len()).max_by_key(|at| common(&kinds[*at]));
@@ -94,16 +95,16 @@ fn place(kinds: &mut Vec<Kind>, raw: u64, ends: &[(u32, u64)], now_ms: u64) -> u
         let shared = common(&kinds[at]);
         let kind = &mut kinds[at];
         kind.ends.truncate(shared);
-        (kind.raw, kind.varies) = (raw, true);
-        return at;
+        kind.raw = raw;
+        return Some(at);
     }
     if kinds.len() >= KINDS
         && let Some(oldest) = (0..kinds.len()).min_by_key(|at| kinds[*at].seen_ms)
     {
         kinds.swap_remove(oldest);
     }
-    kinds.push(Kind { raw, ends: ends.to_vec(), varies: false, seen_ms: now_ms });
-    kinds.len() - 1
+    kinds.push(Kind { raw, ends: ends.to_vec(), seen_ms: now_ms });
+    None
 }
 
 /// The ends of a text's lines behind its first `least` bytes, the end of the text aside.
@@ -139,7 +140,9 @@ mod tests {
         let text = |tail: &str| format!("{rules}{tail}");
         for (seen, expected) in [
             (vec![text("date: 1")], None),
-            (vec![text("date: 1"), text("date: 1")], None),
+            // What is always the same can be divided in front of its last line.
+            (vec![text("date: 1"), text("date: 1")], Some(900)),
+            (vec![text("date: 1\nx"), text("date: 1\nx"), text("date: 1\ny")], Some(908)),
             (vec![text("date: 1"), text("date: 2")], Some(900)),
             (vec![text("date: 1\nx"), text("date: 1\ny")], Some(908)),
             (vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")], Some(900)),
@@ -177,6 +180,7 @@ mod tests {
             let text = format!("{at}\n{}", "a rule\n".repeat(100));
             see(&mut systems, &(at % 300).to_le_bytes(), &text, 0);
         }
-        assert!(systems.0.len() <= SENDERS && systems.0.values().all(|kinds| kinds.len() <= KINDS));
+        // The newest may be one more.
+        assert!(systems.0.len() <= SENDERS + 1 && systems.0.iter().all(|(_, kinds)| kinds.len() <= KINDS));
     }
 }
