@@ -41,9 +41,9 @@
 //! 4. [`planner`] applies that, has [`shape`] shorten what is new, and asks [`strategy`] whether an event is due. What
 //!    comes of it is a [`plan::Plan`]. Where the gateway only observes, the same is done beside what is stored, in memory
 //!    alone, and the request leaves as before.
-//! 5. New decisions and full texts are stored; a request that can wait no longer leaves without them, and they are taken out
-//!    again. Only then is the plan lowered to edits of the bytes ([`protocol`],
-//!    [`json`]), and the result read again and compared; where that fails, the original goes.
+//! 5. New decisions and full texts are stored; a request whose time is up leaves without them, and they are taken out again.
+//!    Only then is the plan lowered to edits of the bytes ([`protocol`], [`json`]), and the result read again and compared;
+//!    where that fails, the original goes.
 //! 6. [`upstream`] sends it; the answer streams back while a copy of it is read for its usage ([`sse`], [`protocol`]).
 //!    A refusal for the prompt's length makes room and sends it again.
 //! 7. [`ledger`] books it, off the request's path: with its cost, and what it would have cost untouched ([`usage`]).

@@ -38,13 +38,13 @@ use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
 
 /// Memory for decisions of threads that are being worked on, in bytes: those of several that fill the largest windows.
-const DECISIONS: u64 = 16 << 20;
+const DECISION_BYTES: u64 = 16 << 20;
 
-/// A request waits for this part of the time that may be spent on it until its decisions are stored.
-const PATIENCE: u32 = 4;
+/// Of the time that may be spent on a request, one part in so many is waited for its decisions to be stored.
+const STORING: u32 = 4;
 
-/// A decoded request body may be this many times the size of the largest that is read.
-const DECODED: usize = 2;
+/// A request body may be so many times as large, decoded, as the largest that is read.
+const MOST_DECODED: usize = 2;
 
 const EXPOSED: &str = "other machines may reach this address and send requests with the keys of the configuration; \
                        hint: `listen.address` on 127.0.0.1 is reached from this machine alone";
@@ -220,12 +220,12 @@ fn core(config: &Config) -> Result<Core, StartError> {
         counts: config.ledger.count_tokens,
         observes: config.mode == config::Mode::Observe,
     };
-    let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISIONS));
+    let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISION_BYTES));
     Ok(Core {
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
-        lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISIONS)),
+        lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISION_BYTES)),
         store,
         outputs,
         checkpoints: Checkpoints::below(&config.state.dir),
@@ -244,7 +244,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         shadow,
         isolate: config.lineage.isolate,
         tally,
-        patience: Some(config.limits.rewrite_timeout / PATIENCE),
+        patience: Some(config.limits.rewrite_timeout / STORING),
         now_ms: clock::now_ms,
     })
 }
@@ -347,7 +347,7 @@ fn settings(limits: &config::Limits) -> Settings {
         workers: NonZeroUsize::new(limits.workers).unwrap_or_else(server::usual_workers),
         max_connections: limits.max_connections,
         max_body: limits.max_body.bytes(),
-        max_decoded: limits.max_body.bytes().saturating_mul(DECODED),
+        max_decoded: limits.max_body.bytes().saturating_mul(MOST_DECODED),
         rewrite_timeout: limits.rewrite_timeout,
         drain_timeout: limits.drain_timeout,
         idle_timeout: limits.idle_timeout,

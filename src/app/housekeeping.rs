@@ -29,7 +29,7 @@ pub(super) fn start(
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime =
-        runtime::Builder::new_current_thread().enable_all().thread_name("plimsoll-books").build()?;
+        runtime::Builder::new_current_thread().enable_all().thread_name("plimsoll-admin").build()?;
     let ages = Ages::of(config);
     let bodies = Bodies::below(&config.state.dir);
     let counted = Arc::clone(&core);

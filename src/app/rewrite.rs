@@ -86,6 +86,7 @@ impl Core {
         if self.observes() {
             Box::pin(request.shadow(&mut rewritten)).await;
         }
+        // Made in its place: it is large, and the compiler would make it elsewhere first.
         rewritten.reading = Some(Box::write(
             Box::new_uninit(),
             Reading {
@@ -210,7 +211,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The summary that is to be made now that the request is about to leave.
+    /// The summary that is to be begun when the request has been answered.
     fn due(&self, sent: &RequestFacts) -> Option<Prospect> {
         let (summaries, place, level) = (self.core.summaries.as_ref()?, sent.place.as_ref()?, sent.level?);
         if self.compaction == Some(Compaction::Asked) {

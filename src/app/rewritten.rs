@@ -30,7 +30,7 @@ pub(super) struct Rewritten {
     pub(super) planned: Option<Planned>,
     /// The request as it was read.
     pub(super) reading: Option<Box<Reading>>,
-    /// A summary that is to be made once it is answered.
+    /// A summary that is to be begun when it has been answered.
     pub(super) prospect: Option<Box<Prospect>>,
     /// Why it is not to be sent at all.
     pub(super) fault: Option<Fault>,

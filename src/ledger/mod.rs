@@ -1,6 +1,7 @@
 //! The books: one record per request, with what it used, what it cost and what was done to it.
 //!
-//! Figures are the provider's own. What is not known is null, never zero; what is an estimate is called one.
+//! Figures are the provider's own. What is not known is null, never zero, but for counts that begin at 1: their 0 says that
+//! nothing was counted. What is an estimate is called one.
 //! Recording happens after the answer has gone and cannot hold a request up.
 
 pub mod documents;

@@ -222,7 +222,8 @@ impl Lineage {
         })
     }
 
-    /// What was decided about results that stand in an unknown history.
+    /// What was decided about results that stand in an unknown history. Where the store cannot say, they are decided anew:
+    /// nothing was sent in this order before, so that no prefix breaks.
     pub fn known_decisions(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
         let stored = self.store.known_decisions(root, keys).unwrap_or_default();
         stored.into_iter().map(|stored| Some(stored?.decision)).collect()

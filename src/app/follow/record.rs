@@ -27,6 +27,7 @@ impl Follow {
         let place = self.facts.place.as_ref();
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
+        // Made in its place: it is large, and the compiler would make it elsewhere first.
         Box::write(
             Box::new_uninit(),
             Record {
