@@ -466,6 +466,7 @@ fn describe(error: &SendError, target: &Target) -> Fault {
         SendError::Loop | SendError::ProxyLoop(_) => (StatusCode::LOOP_DETECTED, Party::Gateway),
         SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
         SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
+        SendError::Stalled => (StatusCode::REQUEST_TIMEOUT, Party::Client),
         SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
         SendError::Connect(_) | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
             (StatusCode::BAD_GATEWAY, Party::Upstream)

@@ -145,9 +145,11 @@ impl Transport for Https {
             | SendError::Tls(_)
             | SendError::Descriptors
             | SendError::Address => Lost::Unsent(error.to_string()),
-            SendError::TimedOut | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
-                Lost::Unanswered(error.to_string())
-            }
+            SendError::TimedOut
+            | SendError::Stalled
+            | SendError::Broken(_)
+            | SendError::Encoded(_)
+            | SendError::RequestBody => Lost::Unanswered(error.to_string()),
         })?;
         let (head, mut body) = answer.into_parts();
         let mut whole = BytesMut::new();

@@ -1,6 +1,7 @@
 //! How long an upstream may take to answer, when it takes long to ask.
 //!
-//! The time that a request takes on its way is not the upstream's: the clock begins anew with each piece of it.
+//! The time that a request takes on its way is not the upstream's: the clock begins anew with each piece of it, and while
+//! the next piece is waited for, it is the client's.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
+use super::SendError;
 use super::resend::Resend;
 
 /// The body of a request, whose pieces start a clock as they are taken.
@@ -21,7 +23,14 @@ pub struct Paced<B> {
 
 /// Since when nothing was taken of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Clock(Arc<Mutex<Instant>>);
+pub(super) struct Clock(Arc<Mutex<Since>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    at: Instant,
+    /// Because nothing more came from the client.
+    is_clients: bool,
+}
 
 impl<B> Paced<B> {
     pub(super) fn new(body: B, clock: Clock) -> Self {
@@ -31,30 +40,44 @@ impl<B> Paced<B> {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
+        Self(Arc::new(Mutex::new(Since { at: Instant::now(), is_clients: false })))
     }
 
-    /// What comes of `answer`, unless it lets the clock run for `limit`.
+    /// What comes of `answer`.
+    ///
+    /// # Errors
+    /// [`SendError::Stalled`] when the client, and [`SendError::TimedOut`] when the answer, lets the clock run for `limit`.
     pub(super) async fn bound<T>(
         &self,
         limit: Duration,
-        mut answer: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
+        mut answer: Pin<&mut impl Future<Output = Result<T, SendError>>>,
+    ) -> Result<T, SendError> {
         loop {
-            let left = limit.saturating_sub(self.since().elapsed());
-            match tokio::time::timeout(left, answer.as_mut()).await {
-                Ok(answer) => return Some(answer),
-                Err(_elapsed) if self.since().elapsed() >= limit => return None,
-                Err(_elapsed) => {}
+            let left = limit.saturating_sub(self.since().at.elapsed());
+            if let Ok(answer) = tokio::time::timeout(left, answer.as_mut()).await {
+                return answer;
+            }
+            let Since { at, is_clients } = *self.since();
+            if at.elapsed() >= limit {
+                return Err(if is_clients { SendError::Stalled } else { SendError::TimedOut });
             }
         }
     }
 
+    /// A piece was taken of the request, or its end.
     fn restart(&self) {
-        *self.since() = Instant::now();
+        *self.since() = Since { at: Instant::now(), is_clients: false };
     }
 
-    fn since(&self) -> MutexGuard<'_, Instant> {
+    /// The next piece is not there.
+    fn wait(&self) {
+        let mut since = self.since();
+        if !since.is_clients {
+            *since = Since { at: Instant::now(), is_clients: true };
+        }
+    }
+
+    fn since(&self) -> MutexGuard<'_, Since> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,8 +91,9 @@ impl<B: Body + Unpin> Body for Paced<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if polled.is_ready() {
-            self.clock.restart();
+        match polled {
+            Poll::Ready(_) => self.clock.restart(),
+            Poll::Pending => self.clock.wait(),
         }
         polled
     }
@@ -93,30 +117,59 @@ impl<B: Resend> Resend for Paced<B> {
 mod tests {
     use super::*;
 
-    /// Whether an answer comes that is there `thinking` seconds after the last of pieces that are taken at `pieces`.
-    async fn is_in_time(pieces: &[u64], thinking: u64) -> bool {
+    /// A piece of a request that comes after so many seconds, and then nothing for as many again.
+    struct Slow(Vec<(u64, u64)>, Option<Pin<Box<tokio::time::Sleep>>>);
+
+    impl Body for Slow {
+        type Data = bytes::Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+            let Some((comes, _)) = self.0.first().copied() else { return Poll::Ready(None) };
+            let sleep =
+                self.1.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs(comes))));
+            std::task::ready!(sleep.as_mut().poll(cx));
+            self.1 = None;
+            self.0.remove(0);
+            Poll::Ready(Some(Ok(Frame::data("x".into()))))
+        }
+    }
+
+    /// Who is to blame for a request whose pieces the client sends after so many seconds each and the upstream takes so many
+    /// to take in, and that is answered `thinking` seconds after its end.
+    async fn ends(pieces: &[(u64, u64)], thinking: u64) -> Result<(), SendError> {
         let (clock, limit) = (Clock::start(), Duration::from_secs(10));
+        let mut body = Paced::new(Slow(pieces.to_vec(), None), clock.clone());
         let answer = async {
-            let begun = Instant::now();
-            for piece in pieces {
-                tokio::time::sleep_until(begun + Duration::from_secs(*piece)).await;
-                clock.restart();
+            for (_, takes) in pieces {
+                let _ = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+                tokio::time::sleep(Duration::from_secs(*takes)).await;
             }
             tokio::time::sleep(Duration::from_secs(thinking)).await;
+            Ok(())
         };
-        clock.bound(limit, std::pin::pin!(answer)).await.is_some()
+        clock.bound(limit, std::pin::pin!(answer)).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_what_comes_after_the_last_piece_counts() {
+        let (upstream, client) =
+            ("no answer in time", "nothing more of the request came from the client in time");
         for (pieces, thinking, expected) in [
-            (&[][..], 9, true),
-            (&[], 11, false),
-            (&[9, 18, 27, 36], 9, true),
-            (&[9, 18, 27, 36], 11, false),
-            (&[9, 20], 0, false),
+            (&[][..], 9, None),
+            (&[], 11, Some(upstream)),
+            (&[(9, 0), (9, 0), (9, 0)], 9, None),
+            (&[(0, 9), (0, 9), (0, 9)], 0, None),
+            (&[(9, 9), (9, 9)], 0, None),
+            (&[(9, 0), (9, 0)], 11, Some(upstream)),
+            (&[(0, 11), (0, 0)], 0, Some(upstream)),
+            (&[(9, 0), (11, 0)], 0, Some(client)),
         ] {
-            assert_eq!(is_in_time(pieces, thinking).await, expected, "{pieces:?} {thinking}");
+            let found = ends(pieces, thinking).await.err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expected, "{pieces:?} {thinking}");
         }
     }
 }

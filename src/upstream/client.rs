@@ -65,6 +65,9 @@ pub enum SendError {
         "its answer came with `Transfer-Encoding: {0}`, and the client speaks a version of HTTP that has none"
     )]
     Encoded(String),
+    /// The client stopped in the middle of the request.
+    #[error("nothing more of the request came from the client in time")]
+    Stalled,
     /// The body of the request ended in an error.
     #[error("the request ended early")]
     RequestBody,
@@ -96,7 +99,7 @@ where
         async move {
             let pool = pool?;
             let answer = pin!(pool.send(request));
-            clock.bound(limit, answer).await.unwrap_or(Err(SendError::TimedOut))
+            clock.bound(limit, answer).await
         }
     }
 
