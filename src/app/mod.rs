@@ -351,8 +351,8 @@ impl Sidecar {
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
-        // What was not edited because it is not to be sent is not sent, whatever the clock says now.
-        let refusal = rewritten.fault.take().or(spent);
+        // What was not edited because the budget was spent is not sent, though another day may have begun since.
+        let refusal = spent.or_else(|| rewritten.fault.take());
         let added = self.added(protocol, upstream, &rewritten, body);
         let filter =
             added.asks_for_usage.then(|| Box::new(Sifted(EventFilter::new(protocol))) as Box<dyn Filter>);

@@ -194,7 +194,7 @@ impl Tally {
         if !stored {
             let dropped = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
-                tracing::warn!(dropped, "the store does not take all that is to be recorded: it is lost");
+                tracing::warn!(dropped, "the store's queue is full: what was to be recorded is dropped");
             }
         }
     }

@@ -109,7 +109,7 @@ struct Output {
 /// The same where it has times.
 #[derive(Debug, Args)]
 struct TimedOutput {
-    /// Show times, and count days, in UTC instead of the local time zone
+    /// Use UTC instead of the local time zone
     #[arg(long)]
     utc: bool,
     /// Print JSON; `--help` says what it holds
@@ -134,14 +134,14 @@ struct Gateway {
 
 #[derive(Debug, Args)]
 struct Serve {
-    #[command(flatten)]
-    gateway: Gateway,
     /// Listen here instead; port 0 takes a free one
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Write the port to this file once it is open
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
+    #[command(flatten)]
+    gateway: Gateway,
 }
 
 #[derive(Debug, Args)]

@@ -45,7 +45,7 @@ pub enum Outcome {
 pub enum Prefix {
     /// What was sent now begins with it.
     Kept,
-    /// What was sent now is other than it.
+    /// What was sent now begins otherwise.
     Broken,
 }
 

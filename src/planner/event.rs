@@ -30,7 +30,7 @@ pub struct Facts {
     pub bytes_per_token: f64,
     /// The most tokens that the answer may have.
     pub max_output: Option<u64>,
-    /// Those of the answer that the provider counts with the prompt when it judges whether that fits.
+    /// Tokens of the answer that the provider counts with the prompt when it judges whether that fits.
     pub counted_output: u64,
     /// The money or tokens of the conversation are nearly spent.
     pub over_budget: bool,

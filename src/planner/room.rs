@@ -145,11 +145,10 @@ impl Before<'_> {
         let worth = policy.ladder.least_of(gauge.usable());
         let least = bytes(worth.max(over)).min(wanted).max(1);
         // A prompt that stays too long whatever goes is not helped by a little that is lost, and the next one would lose as
-        // much: into what is kept free for the answer it may grow, up to where the provider refuses it.
-        let fits = ladder::about(bytes(over)).saturating_sub(WRONG_BY);
-        let refused = gauge.refused(self.facts.counted_output);
-        let helps = if refused > 0 { fits.min(bytes(refused)) } else { fits };
-        let helps = helps.max(bytes(gauge.usable() / LITTLE)).min(bytes(worth)).min(wanted).max(1);
+        // much: into what is kept free for a long answer it may grow, up to where a short one has no room or it is refused.
+        let fits = ladder::about(bytes(over)).saturating_sub(WRONG_BY).max(bytes(gauge.usable() / LITTLE));
+        let fails = gauge.leaves_no_room(self.conversation.max_output, self.facts.counted_output);
+        let helps = if fails { 1 } else { fits.min(bytes(worth)).min(wanted).max(1) };
         Some(Need { wanted, least, helps: (gauge.prompt >= gauge.usable()).then_some(helps) })
     }
 

@@ -87,10 +87,10 @@ impl Deadline {
         self.turn(next) != Phase::Left
     }
 
-    /// The request was read, and its history is known. One that was sent in another form before is sent so again, however
-    /// long that takes. Whether anything is to be decided about it.
-    pub fn placed(&self, was_edited: bool) -> bool {
-        if !was_edited {
+    /// The request was read, and its history is known. One that `must` be edited, as it was sent in another form before or
+    /// begins with a checkpoint, waits for that, however long it takes. Whether anything is to be decided about it.
+    pub fn placed(&self, must: bool) -> bool {
+        if !must {
             return self.release();
         }
         self.hold();

@@ -34,19 +34,19 @@ pub(super) struct Duty {
 
 /// Whose word counts: the writer's that it commits, or the other side's that it waits no longer. Whoever is first.
 #[derive(Default)]
-struct Claim(OnceLock<Word>);
+struct Claim(OnceLock<Claimant>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
-    /// It is committed.
-    Taken,
-    /// Nobody waits for it.
-    Withdrawn,
+enum Claimant {
+    /// The writer: it is committed.
+    Writer,
+    /// The other side: nobody waits for it.
+    Waiter,
 }
 
 impl Claim {
     /// Puts `mine` if nobody was first; whether it stands then.
-    fn make(&self, mine: Word) -> bool {
+    fn make(&self, mine: Claimant) -> bool {
         *self.0.get_or_init(|| mine) == mine
     }
 }
@@ -78,7 +78,7 @@ impl Stored {
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
-            Err(_elapsed) if self.claim.make(Word::Withdrawn) => Err(StoreError::TimedOut),
+            Err(_elapsed) if self.claim.make(Claimant::Waiter) => Err(StoreError::TimedOut),
             // The writer takes out again what nobody waits for any more.
             Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::TimedOut)),
         }
@@ -95,19 +95,19 @@ impl Future for Stored {
 
 impl Drop for Stored {
     fn drop(&mut self) {
-        self.claim.make(Word::Withdrawn);
+        self.claim.make(Claimant::Waiter);
     }
 }
 
 impl Duty {
     /// Whether nobody waits any more.
     pub(super) fn is_withdrawn(&self) -> bool {
-        self.claim.0.get() == Some(&Word::Withdrawn)
+        self.claim.0.get() == Some(&Claimant::Waiter)
     }
 
     /// Takes the right to commit; `false` when it was withdrawn before.
     pub(super) fn claim(&self) -> bool {
-        self.claim.make(Word::Taken)
+        self.claim.make(Claimant::Writer)
     }
 
     /// Tells how it went; whether anybody heard.

@@ -108,6 +108,8 @@ pub fn history_budget(window: u64, system: u64, summary: u64, tools: u64, answer
 const LEAST_GUESS: u64 = 8192;
 /// The least that is kept free for an answer, in tokens.
 const LEAST_RESERVE: u64 = 4096;
+/// Small windows have one part in so many for an answer at least.
+const SHORT_ANSWER: u64 = 8;
 /// An estimate may be wrong by one part in so many of the window.
 const MARGIN: u64 = 20;
 
@@ -144,9 +146,11 @@ impl Gauge {
         self.window.saturating_sub(self.reserve + self.margin)
     }
 
-    /// Tokens beyond what the provider takes, as far as is known, where it counts so many of the answer.
-    pub fn refused(&self, counted_output: u64) -> u64 {
-        (self.prompt + self.margin).saturating_add(counted_output).saturating_sub(self.window)
+    /// Whether the prompt leaves no room for an answer of a few thousand tokens, if so many may be `asked` for, or is refused, as
+    /// the provider counts that many of the answer with it.
+    pub fn leaves_no_room(&self, asked: Option<u64>, counted_output: u64) -> bool {
+        let short = asked.unwrap_or(u64::MAX).min(LEAST_RESERVE).min(self.window / SHORT_ANSWER);
+        (self.prompt + self.margin).saturating_add(counted_output.max(short)) > self.window
     }
 
     /// The share of the usable window that is taken.

@@ -103,7 +103,7 @@ enum Job {
     Ended(Box<Ended>),
 }
 
-/// Bytes that wait to be worked on. Dropped, they do not any more, however their job has ended.
+/// Bytes of a job that waits or is worked on; they count until this is dropped, however the job ends.
 struct Held {
     bytes: usize,
     waiting: Arc<AtomicUsize>,
@@ -154,7 +154,7 @@ impl Books {
         let slot = Slot::default();
         if let Some((held, waiting)) = Held::of(weight(&reading, sent.as_ref()), &self.waiting) {
             let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot), held };
-            // What finds no room is recorded as it is.
+            // Where there is no room for it, the record will lack what the prompt is made of.
             drop(self.hand_over(job, waiting > WAITING / 4));
         }
         slot
@@ -226,11 +226,9 @@ impl Desk {
                 return;
             }
             for job in jobs.drain(..) {
-                let is_record = matches!(job, Job::Ended(_));
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(job)));
                 if worked.is_err() {
                     tracing::error!("a request could not be booked: a fault of the gateway's own");
-                    self.means.tally.stored(!is_record);
                 }
             }
         }

@@ -252,7 +252,7 @@ fn only_what_was_sent_and_answered() {
 
 /// A budget that is nearly spent is no reason to spend more of it.
 #[test]
-fn a_budget_demands_only_what_saves() {
+fn a_budget_demands_only_what_pays_off() {
     let facts = Facts { over_budget: true, ..Facts::default() };
     for (before, expected) in [("u 4000 400", &[2, 4][..]), ("u 400 u x30000 a", &[])] {
         let policy = policy(Reason::Budget);

@@ -90,8 +90,9 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
         Facts { window: Some(20_000), max_output: asked, counted_output: counted, ..Facts::default() };
     let (mut thread, mut messages, mut events) =
         (Thread::default(), vec![said("user", floor * 4)], Vec::new());
+    let max_tokens = asked.map_or_else(String::new, |asked| format!(r#","max_tokens":{asked}"#));
     for request in 0..24 {
-        let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+        let body = format!(r#"{{"model":"m"{max_tokens},"messages":[{}]}}"#, messages.join(","));
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let outcome = thread.send(&talk, &policy, &facts, request % 5 > 0);
         events.extend(outcome.event.map(|_| request));
@@ -107,11 +108,12 @@ fn what_has_to_stay_takes_nothing_with_it() {
         // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are left. What
         // goes does not bring it there, but is 15 % of that.
         (12_000, Some(64_000), 0, &[9, 17][..]),
-        // There is room for the prompt until there is none at all.
+        // There is room for a short answer for a while.
         (16_000, Some(1_000), 1_000, &[10, 20]),
-        (16_000, None, 0, &[13]),
-        // It is refused from the beginning: what goes is worth it by itself, or nothing does.
-        (16_000, Some(8_000), 8_000, &[10, 19]),
+        (15_000, None, 0, &[5, 10, 15, 20]),
+        // There is none, or it is refused: whatever helps is done.
+        (16_000, None, 0, &[3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]),
+        (10_500, Some(8_000), 8_000, &[3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]),
         // Enough goes for some requests.
         (14_000, None, 0, &[5, 10, 15, 20]),
     ] {

@@ -124,7 +124,7 @@ impl CacheKind {
         }
     }
 
-    /// How long a prompt that nobody uses is kept, in milliseconds, where that is asked for.
+    /// How long a prompt that nobody uses is kept, in milliseconds: as long as is asked for, but never shorter than by default.
     pub fn ttl_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
         self.default_ttl_ms().map(|ttl| ttl.max(requested_ttl_ms.unwrap_or(0)))
     }
