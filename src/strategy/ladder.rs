@@ -71,7 +71,8 @@ pub struct Need {
     pub wanted: u64,
     /// An event that frees less is not worth its price.
     pub least: u64,
-    /// One that frees so much is taken where none is worth its price; `None`: none is, as the request goes well without.
+    /// Where no event is worth its price, one that frees so much is taken all the same; `None`: none, since the request goes
+    /// well without.
     pub helps: Option<u64>,
 }
 

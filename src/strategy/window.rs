@@ -146,8 +146,8 @@ impl Gauge {
         self.window.saturating_sub(self.reserve + self.margin)
     }
 
-    /// Whether the prompt leaves no room for an answer of a few thousand tokens, if so many may be `asked` for, or is refused, as
-    /// the provider counts that many of the answer with it.
+    /// Whether the prompt leaves no room for a short answer, of a few thousand tokens or as many as are `asked` for; or is
+    /// refused by a provider that counts `counted_output` tokens of the answer with it.
     pub fn leaves_no_room(&self, asked: Option<u64>, counted_output: u64) -> bool {
         let short = asked.unwrap_or(u64::MAX).min(LEAST_RESERVE).min(self.window / SHORT_ANSWER);
         (self.prompt + self.margin).saturating_add(counted_output.max(short)) > self.window
