@@ -377,8 +377,10 @@ impl<'a> Request<'a> {
         let mut batch =
             self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
-        if let Some(splice) = outcome.splice.as_ref().filter(|_| outcome.spliced) {
-            self.track.lineage.splice_in(&mut batch, &self.conversation, place, splice);
+        if outcome.event.is_some() {
+            let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
+            let splice = outcome.splice.as_ref().filter(|_| outcome.spliced);
+            self.track.lineage.event_in(&mut batch, (&self.conversation, place), fresh, splice);
         }
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
-use crate::planner::{Applied, Decision, Ending, Fate, PartKey, Splice, Standing};
+use crate::planner::{self, Applied, Decision, Ending, Fate, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
 pub use client::{Caller, caller, principal};
@@ -93,6 +93,22 @@ impl Place {
     /// The history from which on what this request decides about the first so many messages holds.
     fn since(&self, messages: usize) -> Chain {
         self.chains[self.event.max(messages)]
+    }
+
+    /// How many messages the shortest history has that an event of this request holds for, all of it: its splice, and what
+    /// is left out of turns that are over there.
+    fn event_holds_from(
+        &self,
+        conversation: &Conversation,
+        applied: &[Applied],
+        splice: Option<&Splice>,
+    ) -> usize {
+        let spliced = splice.map_or(0, |splice| self.splice_holds_from(conversation, splice));
+        let over = match planner::reasoning_is_over_in(conversation, applied) {
+            0 => 0,
+            messages => first_end(conversation, messages),
+        };
+        spliced.max(over)
     }
 
     /// How many messages the shortest history has that this request was the first to send and a splice holds for. What
@@ -306,28 +322,30 @@ impl Lineage {
         }
     }
 
-    /// Has a batch store a new splice: under exactly what it replaces. What else its event changes of what was sent before
-    /// holds where the splice does: thoughts that go with it are sent where what it takes is sent.
-    pub fn splice_in(
+    /// Has a batch store what an event does, with `fresh` what it decides: its splice under exactly what that replaces, and
+    /// what it changes of what was sent before from where all of it holds.
+    pub fn event_in(
         &self,
         batch: &mut Batch,
-        conversation: &Conversation,
-        place: &Place,
-        splice: &Arc<Splice>,
+        (conversation, place): (&Conversation, &Place),
+        fresh: &[Applied],
+        splice: Option<&Arc<Splice>>,
     ) {
-        let from = place.splice_holds_from(conversation, splice);
-        let (Some(chain), Some(since)) = (place.chains.get(splice.end()), place.chains.get(from)) else {
-            return;
-        };
+        let from = place.event_holds_from(conversation, fresh, splice.map(|splice| &**splice));
+        let Some(since) = place.chains.get(from).copied() else { return };
         let sent = &place.chains[1..=place.sent];
         for stored in &mut batch.decisions {
             let is_event = stored.decision.is_omission() || sent.contains(&stored.chain);
             if is_event && !place.chains[from..].contains(&stored.since) {
-                stored.since = *since;
+                stored.since = since;
             }
         }
-        let splice = Arc::clone(splice);
-        batch.splices.push(StoredSplice { chain: *chain, since: *since, root: place.root, splice });
+        if let Some(splice) = splice
+            && let Some(chain) = place.chains.get(splice.end())
+        {
+            let splice = Arc::clone(splice);
+            batch.splices.push(StoredSplice { chain: *chain, since, root: place.root, splice });
+        }
     }
 
     /// Remembers that a request left, with all the decisions and the splice in force.
@@ -346,10 +364,10 @@ impl Lineage {
         if self.used(place, now_ms).is_some() {
             self.memory.note(&thread.id, now_ms);
         }
-        let from = splice.as_ref().map_or(0, |splice| place.splice_holds_from(conversation, splice));
+        let from = place.event_holds_from(conversation, &applied, splice.as_deref());
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
-        // What is in force before a splice holds, the store knows.
+        // What is in force before an event holds, the store knows.
         for messages in place.stems().filter(|messages| from <= *messages) {
             self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }

@@ -39,6 +39,7 @@ pub use decision::{Applied, Decision, PartKey, Save};
 pub use event::{Event, Facts, Overflow};
 pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
+pub use reasoning::over_in as reasoning_is_over_in;
 pub use splice::{Layout, Splice};
 pub use standing::{Fate, Standing};
 pub use transcript::left_out;

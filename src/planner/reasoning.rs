@@ -171,6 +171,22 @@ pub(super) fn turn_in_progress(conversation: &Conversation) -> usize {
     }
 }
 
+/// How many messages the shortest history has in which all turns are over whose reasoning `applied` leaves out; 0 where
+/// that of the turn in progress is left out too, which whatever it is bound to demands.
+pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
+    let omissions = applied.iter().filter(|applied| applied.decision.is_omission());
+    let Some(last) = omissions.map(|applied| applied.part.message as usize).max() else { return 0 };
+    let turn = turn_in_progress(conversation);
+    if turn <= last {
+        return 0;
+    }
+    // Of all that the user has said in a row, the first words have ended the turn before.
+    let row = conversation.messages[..turn].iter().rev();
+    let earlier = row.take_while(|message| message.index.role != Role::Assistant);
+    let first = earlier.enumerate().filter(|(_, message)| message.index.starts_turn()).last();
+    turn + 1 - first.map_or(0, |(back, _)| back + 1)
+}
+
 /// Whether a part is what the model thought.
 pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
     conversation.part(id).is_some_and(|part| part.kind == PartKind::Thinking)

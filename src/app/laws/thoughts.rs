@@ -87,7 +87,7 @@ impl Thoughts {
 }
 
 /// Where the turn in progress begins: with the last that the user's side says in a row, if none of it is a result.
-fn turn(subject: &dyn Subject, messages: &[Tree]) -> usize {
+pub(super) fn turn(subject: &dyn Subject, messages: &[Tree]) -> usize {
     let (mut begin, mut first) = (0, 0);
     for row in messages.chunk_by(|one, other| subject.is_answer(one) == subject.is_answer(other)) {
         if !subject.is_answer(&row[0]) && row.iter().all(|message| subject.results(message).is_empty()) {

@@ -74,8 +74,8 @@ fn session(name: &str) -> Caller {
     Caller { session: Some(name.to_owned()), ..Caller::default() }
 }
 
-/// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `r1` its result, each
-/// with a text behind a colon where it matters.
+/// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `d1` the same after a
+/// thought, `r1` its result, each with a text behind a colon where it matters.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short
         .split_whitespace()
@@ -86,6 +86,7 @@ fn talk(short: &str) -> Conversation {
                 "u" => format!(r#"{{"role":"user","content":"{text}{id}"}}"#),
                 "a" => format!(r#"{{"role":"assistant","content":"{text}{id}"}}"#),
                 "t" => format!(r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"s"}},{{"type":"text","text":"{text}{id}"}}]}}"#),
+                "d" => format!(r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"s"}},{{"type":"tool_use","id":"t{id}","name":"n","input":{{}}}}]}}"#),
                 "s" => format!(r#"{{"role":"system","content":"{text}{id}"}}"#),
                 "c" => format!(r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{id}","name":"n","input":{{}}}}]}}"#),
                 _ => format!(r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":"{text}"}}]}}"#),

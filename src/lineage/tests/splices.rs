@@ -31,7 +31,7 @@ fn splices_take_nothing_from_who_goes_back() {
         let place = desk.place(&session("s"), &body);
         let splice = splice(end, "note");
         let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
-        desk.lineage.splice_in(&mut batch, &body, &place, &splice);
+        desk.lineage.event_in(&mut batch, (&body, &place), &[], Some(&splice));
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
         // Made again, it leaves no more behind.
@@ -55,7 +55,7 @@ fn splices_hold_since_they_were_sent() {
         let place = desk.place(&session("s"), &request);
         let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
         if let Some(splice) = &splice {
-            desk.lineage.splice_in(&mut batch, &request, &place, splice);
+            desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(splice));
         }
         desk.commit(batch);
         desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
@@ -86,15 +86,18 @@ fn splices_hold_since_they_were_sent() {
     }
 }
 
-/// What else its event changes of what was sent before holds where a splice does, and so do thoughts that go with it. What
-/// is decided about new results holds wherever these are sent.
+/// All that an event changes of what was sent before holds where its splice does, and where the turns are over whose
+/// thoughts it leaves out, if it leaves out none of the turn in progress. What is decided about new results holds wherever
+/// these are sent.
 #[test]
-fn what_goes_with_a_splice_holds_where_that_does() {
+fn an_event_holds_as_a_whole() {
     let (whole, before) = (&["2:event", "3:gone", "6:new"][..], &["2:first", "6:new"][..]);
-    for (event, drops, requests) in [
+    let (thinned, kept) = (&["1:gone", "2:event", "4:new"][..], &["2:first", "4:new"][..]);
+    for (event, [thought, new], drops, requests) in [
         (
             "u c1 r1:long t u:b c2 r2:new a u:c c3 r3",
-            [(4, 5), (7, 8)],
+            [3, 6],
+            &[(4, 5), (7, 8)][..],
             &[
                 ("u c1 r1:long t u:b c2 r2:new a u:c c3 r3 c4 r4", whole),
                 ("u c1 r1:long t u:b c2 r2:new a u:c c3 r3", whole),
@@ -108,7 +111,8 @@ fn what_goes_with_a_splice_holds_where_that_does() {
         // The newest words of the user are among what it takes, but for the last that a client leaves out again.
         (
             "u c1 r1:long t u:b c2 r2:new u:state",
-            [(1, 2), (4, 5)],
+            [3, 6],
+            &[(1, 2), (4, 5)],
             &[
                 ("u c1 r1:long t u:b c2 r2:new u:state c3 r3", whole),
                 ("u c1 r1:long t u:b c2 r2:new u:state", whole),
@@ -116,27 +120,54 @@ fn what_goes_with_a_splice_holds_where_that_does() {
                 ("u c1 r1:long t u:b c2 r2:new", before),
             ],
         ),
+        // It comes with a request whose beginning went around the gateway.
+        (
+            "u d1 r1:long c2 r2:new a u:b u:state",
+            [1, 4],
+            &[],
+            &[
+                ("u d1 r1:long c2 r2:new a u:b u:state c3 r3", thinned),
+                ("u d1 r1:long c2 r2:new a u:b u:state", thinned),
+                ("u d1 r1:long c2 r2:new a u:b c3 r3", thinned),
+                ("u d1 r1:long c2 r2:new a u:b", thinned),
+                ("u d1 r1:long c2 r2:new a u:other", kept),
+                ("u d1 r1:long c2 r2:new c3 r3", kept),
+                ("u d1 r1:long c2 r2:new", kept),
+            ],
+        ),
+        (
+            "u d1 r1:long c2 r2:new c3 r3",
+            [1, 4],
+            &[],
+            &[
+                ("u d1 r1:long c2 r2:new c3 r3 c4 r4", thinned),
+                ("u d1 r1:long c2 r2:new", thinned),
+                ("u d1 r1:long", &["2:first"]),
+            ],
+        ),
     ] {
         let desk = Desk::new();
-        let step = talk("u c1 r1:long");
+        let step: Vec<&str> = event.split(' ').take(3).collect();
+        let (step, event) = (talk(&step.join(" ")), talk(event));
         desk.send(&session("s"), &step, &[decided(&step, 2, "first")]);
-        let event = talk(event);
         let place = desk.place(&session("s"), &event);
         let cleared = decided(&event, 2, "event");
-        let thought =
-            Decision { rules: "reasoning".into(), ..(*decided(&event, 2, "gone").decision).clone() };
-        let thought = Applied { part: PartId { message: 3, part: 0 }, decision: thought.into() };
-        let applied: Arc<[Applied]> = [cleared, thought, decided(&event, 6, "new")].into();
+        let gone = Decision { rules: "reasoning".into(), ..(*decided(&event, 2, "gone").decision).clone() };
+        let gone = Applied { part: PartId { message: thought, part: 0 }, decision: gone.into() };
+        let mut applied = vec![cleared, gone, decided(&event, new, "new")];
+        applied.sort_by_key(|applied| applied.part);
+        let applied: Arc<[Applied]> = applied.into();
         let splice = Arc::new(Splice { drops: drops.into(), ..(*splice(5, "note")).clone() });
+        let splice = Some(splice).filter(|_| !drops.is_empty());
         let mut batch = desk.lineage.batch(&place, desk.root, &applied, 3, 9);
-        desk.lineage.splice_in(&mut batch, &event, &place, &splice);
+        desk.lineage.event_in(&mut batch, (&event, &place), &applied, splice.as_ref());
         desk.commit(batch);
-        desk.lineage.sent(&event, &place, applied, Some(splice), 9);
+        desk.lineage.sent(&event, &place, applied, splice.clone(), 9);
         for desk in [&desk, &desk.restarted()] {
             for (request, expected) in requests {
                 let place = desk.place(&session("s"), &talk(request));
                 assert_eq!(texts(&place), *expected, "{request}");
-                assert_eq!(place.splice.is_some(), *expected == whole, "{request}");
+                assert_eq!(place.splice.is_some(), splice.is_some() && *expected == whole, "{request}");
             }
         }
     }
@@ -150,7 +181,7 @@ fn a_damaged_splice_costs_no_decision() {
     let place = desk.place(&session("s"), &request);
     let applied: Arc<[Applied]> = vec![decided(&request, 2, "short")].into();
     let mut batch = desk.lineage.batch(&place, desk.root, &applied, 1, 9);
-    desk.lineage.splice_in(&mut batch, &request, &place, &splice(4, "note"));
+    desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(&splice(4, "note")));
     desk.commit(batch);
     let next = || desk.restarted().place(&session("s"), &talk("u c1 r1 a u:b a u:c a u:d"));
     assert!(next().splice.is_some());

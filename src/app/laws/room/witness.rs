@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::view::View;
 use crate::app::laws::text;
-use crate::app::laws::thoughts::Thoughts;
+use crate::app::laws::thoughts::{Thoughts, turn};
 use crate::app::laws::unmark::{judge, unmark};
 use crate::app::laws::witness::{
     frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
@@ -50,8 +50,12 @@ struct Sent {
     wire: Vec<Wired>,
     /// What stood for the messages that did not leave.
     splice: Option<Box<str>>,
-    /// The first message that its event changed, if that has made the splice.
-    spliced: Option<usize>,
+    /// The first message that its event changed.
+    changed: Option<usize>,
+    /// Its event has made the splice.
+    spliced: bool,
+    /// How many messages a history has in which the turns are over that thoughts were left out of.
+    over: usize,
     whole: Bytes,
 }
 
@@ -169,9 +173,18 @@ impl Witness {
         };
         let wire = left.iter().enumerate().map(wired).collect();
         let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
-        let event = exchange.facts.event.as_ref().filter(|_| exchange.facts.spliced);
-        let spliced = event.map(|event| event.first_message as usize);
-        Sent { said, meant, read, answers, kept, wire, splice, spliced, whole: exchange.wire.clone() }
+        let event = exchange.facts.event.as_ref();
+        let changed = event.map(|event| event.first_message as usize);
+        let spliced = exchange.facts.spliced;
+        let applied = &exchange.facts.applied;
+        let decided = &applied[applied.len() - exchange.facts.fresh..];
+        let omissions = decided.iter().filter(|applied| applied.decision.is_omission());
+        let last = omissions.map(|applied| applied.part.message as usize).max();
+        let came = Tree::parse(text(exchange.body));
+        let turn = turn(self.subject, self.subject.messages_of(&came));
+        let over = if last.is_some_and(|last| last < turn) { turn + 1 } else { 0 };
+        let whole = exchange.wire.clone();
+        Sent { said, meant, read, answers, kept, wire, splice, changed, spliced, over, whole }
     }
 
     /// A summary stands only where the request says all that it was made of, and for nothing else.
@@ -209,7 +222,9 @@ impl Witness {
             if facts.event.is_some() || !is_whole {
                 let first =
                     facts.event.as_ref().map_or(count, |event| event.first_message as usize).min(count);
-                let undone = earlier.spliced.filter(|_| !is_whole && !holds(earlier, facts));
+                let is_over = count >= earlier.over;
+                let is_undone = !is_whole && (earlier.spliced && !holds(earlier, facts) || !is_over);
+                let undone = earlier.changed.filter(|_| is_undone);
                 let is_same = |at: &usize| earlier.said[*at] == sent.said[*at];
                 for at in (0..first).filter(is_same).filter(|at| earlier.kept[*at].is_some()) {
                     if undone.is_some_and(|undone| undone <= at) {
