@@ -11,6 +11,7 @@ mod clock;
 mod context;
 mod enveloped;
 mod follow;
+mod frame;
 mod histogram;
 mod housekeeping;
 mod last_use;
@@ -36,7 +37,7 @@ mod tally;
 mod tuning;
 mod windows;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -129,6 +130,10 @@ impl Core {
     }
 
     /// Whether it plans, and changes nothing.
+    fn systems(&self) -> MutexGuard<'_, Systems> {
+        self.systems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn observes(&self) -> bool {
         self.shadow.is_some()
     }

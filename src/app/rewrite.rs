@@ -3,7 +3,7 @@
 //! Everything that goes wrong here ends with bytes that are safe to send: the original, or the original with
 //! exactly the edits that an earlier request of the thread was sent with.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
 use super::{Core, clock, opening};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest, Marks};
+use crate::conversation::{Chain, Conversation, Digest};
 use crate::ledger::words::State;
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
@@ -24,12 +24,9 @@ use crate::server::{Deadline, Fault};
 use crate::store::{Batch, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
-use crate::strategy::system::Stable;
+use crate::strategy::system::{EntryKey, Stable};
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Binding, Price, Priced};
-
-/// Bytes that a token of instructions is taken for.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// One request on its way through.
 pub(super) struct Request<'a> {
@@ -39,16 +36,19 @@ pub(super) struct Request<'a> {
     pub(super) conversation: Conversation,
     root: Chain,
     /// What stands for the sender's credential.
-    principal: Digest,
-    caller: Caller,
+    pub(super) principal: Digest,
+    pub(super) caller: Caller,
     pub(super) asked: RequestContext<'a>,
     /// What its model is, and costs.
     priced: Option<Priced>,
     compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     pub(super) tuning: Arc<Tuning>,
-    /// Where its instructions stop being the same from conversation to conversation.
-    stable: Option<Stable>,
+    /// Where what stands before its messages stops being the same from conversation to conversation, and what the provider
+    /// keeps that ends there.
+    pub(super) stable: Option<(Stable, EntryKey)>,
+    /// Whether it may write that.
+    pub(super) may_write: OnceLock<bool>,
     /// What it is to begin with besides its own words, or why it cannot.
     pub(super) opening: Option<Result<String, Fault>>,
     pub(super) now_ms: i64,
@@ -142,36 +142,14 @@ impl<'a> Request<'a> {
             compaction,
             tuning,
             stable: None,
+            may_write: OnceLock::new(),
             opening: None,
             now_ms,
         };
         Ok(read)
     }
 
-    /// Learns from the instructions, where the client sets no marks of its own.
-    fn learn(&self) -> Option<Stable> {
-        let system = self.conversation.system.filter(|_| self.tuning.policy.marks.split)?;
-        self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
-        let model = self.model()?;
-        let kind = self.cache();
-        let CacheKind::Marked { min_tokens, .. } = kind else { return None };
-        let client = self.caller.client.as_deref().unwrap_or_default();
-        let sender = [
-            &self.principal.0,
-            client.as_bytes(),
-            b"\0",
-            model.as_bytes(),
-            b"\0",
-            self.asked.upstream.as_bytes(),
-        ];
-        let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
-        let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
-        let now = (u64::try_from(self.now_ms).unwrap_or(0), kind.default_ttl_ms().unwrap_or(0));
-        let mut systems = self.core.systems.lock().unwrap_or_else(PoisonError::into_inner);
-        systems.see(Digest::of(&sender), (system.of(&self.conversation.body), &text), least, now)
-    }
-
-    fn model(&self) -> Option<&str> {
+    pub(super) fn model(&self) -> Option<&str> {
         self.conversation.model.as_deref().or(self.asked.model)
     }
 
@@ -179,7 +157,7 @@ impl<'a> Request<'a> {
         self.priced.as_ref().map(|priced| &*priced.price)
     }
 
-    fn cache(&self) -> CacheKind {
+    pub(super) fn cache(&self) -> CacheKind {
         CacheKind::of(self.protocol.name(), self.model().unwrap_or_default(), self.price())
     }
 
@@ -199,7 +177,11 @@ impl<'a> Request<'a> {
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
         let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
-        let plan = |standing| self.plan_by(place, policy, standing, ready());
+        let plan = |standing| {
+            let mut outcome = self.plan_by(place, policy, standing, ready());
+            self.stake(place, &mut outcome);
+            outcome
+        };
         let outcome = plan(self.track.lineage.standing(place));
         match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
             Some(summaries)
@@ -257,7 +239,7 @@ impl<'a> Request<'a> {
             known_decisions: &|keys| self.track.lineage.known_decisions(self.root, keys),
             standing,
             splice: place.splice.clone(),
-            stable: self.stable,
+            stable: self.stable.map(|(stable, _)| stable),
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
             bound: self.track.lineage.bound(place, facts.bound == Some(Binding::Refused)),
@@ -286,7 +268,7 @@ impl<'a> Request<'a> {
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: self.track.meter.measured(place.chains[place.sent]),
             bytes_per_token: self.track.meter.bytes_per_token(model),
-            now_ms: u64::try_from(self.now_ms).unwrap_or(0),
+            now_ms: self.now(),
             ttl_ms: ttl_ms.unwrap_or(0),
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
@@ -437,7 +419,9 @@ impl<'a> Request<'a> {
         why: Option<String>,
         decided: InForce,
     ) -> RequestFacts {
-        let InForce { applied, fresh, kinds, splice, spliced } = decided;
+        let InForce { applied, fresh, kinds, splice, spliced, marks_frame } = decided;
+        let is_marked = marks_frame && state == State::Edited;
+        let frame_mark = self.stable.filter(|_| is_marked).map(|(stable, key)| (key, stable.mark));
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
@@ -457,6 +441,7 @@ impl<'a> Request<'a> {
             kinds,
             splice,
             spliced,
+            frame_mark,
             compaction: self.compaction,
             event: None,
             level: None,

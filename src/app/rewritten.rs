@@ -16,6 +16,7 @@ use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::protocol::Leaving;
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
+use crate::strategy::system::{EntryKey, Expected};
 use crate::usage::{self, Binding};
 
 /// What became of a request. It is handed on several times, so that what is large stands elsewhere.
@@ -61,6 +62,8 @@ pub(super) struct RequestFacts {
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
     pub(super) spliced: bool,
+    /// What stands before its messages is marked: this is what the provider is to keep, and whether it has it.
+    pub(super) frame_mark: Option<(EntryKey, Expected)>,
     /// What the client does about its history.
     pub(super) compaction: Option<Compaction>,
     /// The change to old parts that this request carries.
@@ -120,19 +123,21 @@ pub(super) struct InForce {
     pub(super) kinds: Kinds,
     pub(super) splice: Option<Arc<Splice>>,
     pub(super) spliced: bool,
+    pub(super) marks_frame: bool,
 }
 
 impl InForce {
     pub(super) fn of(outcome: Outcome) -> Self {
-        let kinds = outcome.plan.kinds();
+        let (kinds, marks_frame) = (outcome.plan.kinds(), outcome.marks.frame.is_some());
         let Outcome { applied, fresh, splice, spliced, .. } = outcome;
-        Self { applied: applied.into(), fresh, kinds, splice, spliced }
+        Self { applied: applied.into(), fresh, kinds, splice, spliced, marks_frame }
     }
 
     pub(super) fn of_plan(outcome: &Outcome) -> Self {
         let applied = outcome.applied.as_slice().into();
         let (splice, spliced) = (outcome.splice.clone(), outcome.spliced);
-        Self { applied, fresh: outcome.fresh, kinds: outcome.plan.kinds(), splice, spliced }
+        let (kinds, marks_frame) = (outcome.plan.kinds(), outcome.marks.frame.is_some());
+        Self { applied, fresh: outcome.fresh, kinds, splice, spliced, marks_frame }
     }
 }
 

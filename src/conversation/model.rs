@@ -343,6 +343,9 @@ pub struct Conversation {
     pub forgets_reasoning: bool,
     /// The instructions around the messages, where they are one text that may be sent as two: its literal.
     pub system: Option<Span>,
+    /// What all that stands before the messages ends with, where a mark may be put on it: the instructions' literal, or a
+    /// block of them, or a tool's definition.
+    pub frame_end: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
     pub marks: Option<Marks>,
 }

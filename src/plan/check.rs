@@ -123,6 +123,11 @@ impl Changes {
                 self.split_mark = *mark;
                 !std::mem::replace(&mut self.is_split, true)
             }
+            Op::MarkFrame { long } => {
+                conversation.frame_end.ok_or(Refusal::Missing)?;
+                self.split_mark = Some(*long);
+                !std::mem::replace(&mut self.is_split, true)
+            }
         };
         if is_new { Ok(()) } else { Err(Refusal::Conflict) }
     }

@@ -52,6 +52,11 @@ pub enum Op {
         /// Mark the prompt for the provider's cache behind the first, and whether that is to last for long.
         mark: Option<bool>,
     },
+    /// Marks the prompt for the provider's cache behind all that stands before the messages.
+    MarkFrame {
+        /// The mark is to last for long.
+        long: bool,
+    },
     /// Drops messages `first..end`.
     Drop {
         /// First message that goes.
@@ -108,7 +113,7 @@ impl Kinds {
     fn of(op: &Op) -> Self {
         Self(match op {
             Op::Text { .. } => 1,
-            Op::Mark { .. } => Self::MARK,
+            Op::Mark { .. } | Op::MarkFrame { .. } => Self::MARK,
             Op::Omit { .. } => 1 << 2,
             Op::Split { .. } => 1 << 3,
             Op::Drop { .. } => 1 << 4,

@@ -100,7 +100,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
             Op::Omit { part } => {
                 edits.entry(part.message as usize).or_default().insert(part.part, None);
             }
-            Op::Split { .. } => {}
+            Op::Split { .. } | Op::MarkFrame { .. } => {}
             Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
             Op::Append { part, leaf, text } => {
                 edits.entry(part.message as usize).or_default();
@@ -186,8 +186,8 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         expected.retain(is_whole);
         found.retain(is_whole);
     }
-    let split = plan.ops.iter().filter(|op| matches!(op, Op::Split { mark: Some(_), .. })).count();
-    old.frame + split == new.frame && expected == found
+    let is_framed = |op: &&Op| matches!(op, Op::Split { mark: Some(_), .. } | Op::MarkFrame { .. });
+    old.frame + plan.ops.iter().filter(is_framed).count() == new.frame && expected == found
 }
 
 /// Which message each one becomes, if it stays.
@@ -281,27 +281,40 @@ fn same_texts(
     stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
 }
 
-/// Everything around the messages is byte for byte the same, but for instructions that are sent as two texts.
+/// Everything around the messages is byte for byte the same, but for instructions that are sent as two texts, and a mark at
+/// its end.
 fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let ends = |of: &Conversation| (of.array.range().start + 1, of.array.range().end - 1);
     let ((head, tail), (new_head, new_tail)) = (ends(before), ends(after));
-    let split = plan.ops.iter().find_map(|op| match op {
-        Op::Split { bytes, mark } => Some(two_texts(before, *bytes, *mark)),
+    let change = plan.ops.iter().find_map(|op| match op {
+        Op::Split { bytes, mark } => Some((before.system, two_texts(before, *bytes, *mark))),
+        Op::MarkFrame { long } => Some((before.frame_end, marked(before, *long))),
         _ => None,
     });
     let (old, new) = (&before.body, &after.body);
-    match (split, before.system.map(json::Span::range)) {
-        (None, _) => old[..head] == new[..new_head] && old[tail..] == new[new_tail..],
-        (Some(Some(texts)), Some(system)) if system.end <= head => {
-            let said = [&old[..system.start], texts.as_bytes(), &old[system.end..head]].concat();
+    match change.map(|(at, said)| (at.map(json::Span::range), said)) {
+        None => old[..head] == new[..new_head] && old[tail..] == new[new_tail..],
+        Some((Some(at), Some(said))) if at.end <= head => {
+            let said = [&old[..at.start], said.as_bytes(), &old[at.end..head]].concat();
             said == new[..new_head] && old[tail..] == new[new_tail..]
         }
-        (Some(Some(texts)), Some(system)) => {
-            let said = [&old[tail..system.start], texts.as_bytes(), &old[system.end..]].concat();
+        Some((Some(at), Some(said))) => {
+            let said = [&old[tail..at.start], said.as_bytes(), &old[at.end..]].concat();
             old[..head] == new[..new_head] && said == new[new_tail..]
         }
-        _ => false,
+        Some(_) => false,
     }
+}
+
+/// What the frame ends with, with a mark.
+fn marked(before: &Conversation, long: bool) -> Option<String> {
+    let (end, marks) =
+        (std::str::from_utf8(before.frame_end?.of(&before.body)).ok()?, before.marks.as_ref()?);
+    let member = if long { marks.long_member } else { marks.member };
+    Some(match end.strip_suffix('}') {
+        Some(block) => format!("{block},{member}}}"),
+        None => format!(r#"[{{"type":"text","text":{end},{member}}}]"#),
+    })
 }
 
 /// The instructions as two texts.

@@ -194,6 +194,12 @@ impl Outcome {
         self.operate();
     }
 
+    /// Adds no cache mark behind what stands before the messages.
+    pub fn leave_frame_unmarked(&mut self) {
+        self.marks.frame = None;
+        self.operate();
+    }
+
     /// Adds no cache marks.
     pub fn leave_unmarked(&mut self) {
         self.marks = Chosen::default();
@@ -205,7 +211,7 @@ impl Outcome {
         let marks = self.marks.parts().iter().map(|(part, long)| Op::Mark { part: *part, long: *long });
         let spliced = self.splice.iter().flat_map(|splice| splice.operations());
         let decided = self.applied.iter().filter(|applied| !applied.decision.is_split()).map(operation);
-        let split = self.split.as_ref().map(|split| split::operation(split, self.marks.system));
+        let split = split::operation(self.split.as_deref(), self.marks.frame);
         self.plan.ops = split.into_iter().chain(decided).chain(marks).chain(spliced).collect();
         opening::join(&mut self.plan.ops);
     }

@@ -10,6 +10,7 @@ use crate::plan::Op;
 
 use super::decision::{self, Applied, Decision};
 use super::{Outcome, Past, Policy, Stable};
+use crate::strategy::system::Expected;
 
 /// Parts with numbers from here on are no parts of a message.
 const FRAME: u32 = 1 << 31;
@@ -37,9 +38,10 @@ fn fits(conversation: &Conversation, decision: &Decision) -> bool {
 fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
     let unmarked = conversation.marks.as_ref().is_some_and(|marks| marks.free() == Marks::MOST);
     let wanted = policy.marks.split && unmarked && conversation.continues.is_none();
-    let (true, 0, Some(stable)) = (wanted, past.sent, past.stable) else { return };
+    let stable = past.stable.and_then(|stable| stable.bytes);
+    let (true, 0, Some(stable)) = (wanted, past.sent, stable) else { return };
     let text = conversation.instructions();
-    let Some(first) = text.as_deref().and_then(|text| text.get(..stable.bytes as usize)) else { return };
+    let Some(first) = text.as_deref().and_then(|text| text.get(..stable as usize)) else { return };
     let content = Digest::of(&[first.as_bytes()]);
     let [a, b, c, d, ..] = content.0;
     let decision = Decision {
@@ -47,8 +49,8 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
         leaves: Vec::new(),
         content,
         key: None,
-        bytes_before: u64::from(stable.bytes),
-        bytes_after: u64::from(stable.bytes),
+        bytes_before: u64::from(stable),
+        bytes_after: u64::from(stable),
         output: None,
     };
     // Of conversations that begin with the same words, each has its own.
@@ -59,8 +61,8 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
     }
 }
 
-/// The mark between the two texts: where one is left, and once the conversation goes on, or the same instructions
-/// were sent a moment ago.
+/// The mark behind what stands before the messages, or between the two texts: where one is left, and what it marks is
+/// read, or written anyway, or likely to be read soon.
 pub(super) fn mark(
     conversation: &Conversation,
     (sent, stable): (usize, Option<Stable>),
@@ -68,18 +70,30 @@ pub(super) fn mark(
     outcome: &mut Outcome,
 ) {
     let Some(marks) = &conversation.marks else { return };
-    let is_read = sent > 0 || stable.is_some_and(|stable| stable.warm);
+    // What was divided is marked there or not at all; what is to be divided, and is not, was sent otherwise before.
+    let is_whole = || stable.is_some_and(|stable| stable.bytes.is_none()) && conversation.frame_end.is_some();
+    let has_place = outcome.split.is_some() || is_whole();
+    let is_worth_it = match stable.map(|stable| stable.mark) {
+        Some(Expected::Reads) => true,
+        Some(Expected::Writes) if sent == 0 => true,
+        _ => sent > 0 && !outcome.marks.parts().is_empty(),
+    };
     let is_free = marks.free() > outcome.marks.parts().len();
-    if policy.marks.marks && outcome.split.is_some() && is_read && is_free {
+    if policy.marks.marks && has_place && is_worth_it && is_free {
         // Marks that last for long come first: tools before it, messages behind it.
         let mut behind = marks.parts.iter().chain(outcome.marks.parts());
         let long = marks.end == Some(true) || behind.any(|(_, long)| *long);
-        outcome.marks.system = (!long || !marks.frame_short).then_some(long);
+        outcome.marks.frame = (!long || !marks.frame_short).then_some(long);
     }
 }
 
-pub(super) fn operation(decision: &Decision, mark: Option<bool>) -> Op {
-    Op::Split { bytes: u32::try_from(decision.bytes_before).unwrap_or(u32::MAX), mark }
+/// What is done with what stands before the messages.
+pub(super) fn operation(decision: Option<&Decision>, mark: Option<bool>) -> Option<Op> {
+    let bytes = |decision: &Decision| u32::try_from(decision.bytes_before).unwrap_or(u32::MAX);
+    match decision {
+        Some(decision) => Some(Op::Split { bytes: bytes(decision), mark }),
+        None => mark.map(|long| Op::MarkFrame { long }),
+    }
 }
 
 #[cfg(test)]
@@ -119,8 +133,9 @@ mod tests {
                 protocol::named("anthropic").unwrap().index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             let mut outcome = Outcome::default();
             decide_at(5, &talk, &mut outcome);
-            mark(&talk, (1, None), &Policy::default(), &mut outcome);
-            assert_eq!(outcome.marks.system, expected, "{body}");
+            let stable = Some(Stable { bytes: Some(5), mark: Expected::Reads });
+            mark(&talk, (1, stable), &Policy::default(), &mut outcome);
+            assert_eq!(outcome.marks.frame, expected, "{body}");
             for mark in [None, Some(false), Some(true)] {
                 let op = Op::Split { bytes: 5, mark };
                 let is_fine = plan::check(&talk, &Plan { ops: vec![op] }).is_ok();
@@ -131,7 +146,8 @@ mod tests {
     }
 
     fn decide_at(bytes: u32, conversation: &Conversation, outcome: &mut Outcome) {
-        let past = Past { stable: Some(Stable { bytes, warm: true }), ..Past::nothing() };
+        let past =
+            Past { stable: Some(Stable { bytes: Some(bytes), mark: Expected::Reads }), ..Past::nothing() };
         let mut unmarked = conversation.clone();
         unmarked.marks = Some(Marks::default());
         place(&unmarked, &past, &Policy::default(), outcome);

@@ -47,6 +47,7 @@ pub use body::{Document, Unread};
 pub use dialect::{Dialect, Purpose};
 pub use envelope::Envelope;
 pub use event_filter::EventFilter;
+pub(crate) use prompt::before_messages;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::{has_opened, refused};
 pub use splice::Lowering;

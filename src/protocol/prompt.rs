@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::weight;
+use super::{Protocol, weight};
 use crate::conversation::{BlockKey, Conversation, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
@@ -268,6 +268,13 @@ fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
     let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
     let unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
     unknown.filter(|(id, part)| is_summary(*id, part)).last().map_or(first, |(id, _)| id)
+}
+
+/// The values that stand before the messages in a prompt, in its order.
+pub(crate) fn before_messages(protocol: &dyn Protocol, conversation: &Conversation) -> Vec<Span> {
+    let (body, members) = (&*conversation.body, &*conversation.members);
+    let found = protocol.dialect().layout.before.iter().filter_map(|name| scan::get(body, members, name));
+    found.map(|value| value.span).collect()
 }
 
 /// What stands around the messages: members that were found when the body was read.

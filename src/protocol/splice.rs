@@ -33,6 +33,10 @@ pub(crate) fn lower(
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
             Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
             Op::Split { bytes, mark } => split(conversation, *bytes, *mark, &mut edits)?,
+            Op::MarkFrame { long } => {
+                let at = conversation.frame_end.ok_or(Refusal::Missing)?;
+                mark_block(conversation, at, *long, &mut edits)?;
+            }
             Op::Omit { part } => omitted.entry(part.message).or_default().push(*part),
             Op::Drop { first, end } => list.drop.extend(*first..*end),
             Op::Insert { before, role, text } => list.insert.push((*before, message(*role, text))),
@@ -104,12 +108,20 @@ fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowe
     Ok(edits.collect())
 }
 
-/// A mark is the last member of its block. A message that is a string becomes a list with one block.
 fn mark(conversation: &Conversation, id: PartId, long: bool, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
+    mark_block(conversation, conversation.absolute(id.message, part.span), long, edits)
+}
+
+/// A mark is the last member of its block. What is a string becomes a list with one block.
+fn mark_block(
+    conversation: &Conversation,
+    at: Span,
+    long: bool,
+    edits: &mut Vec<Edit>,
+) -> Result<(), Lowering> {
     let marks = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
     let member = if long { marks.long_member } else { marks.member };
-    let at = conversation.absolute(id.message, part.span);
     if at.of(&conversation.body).starts_with(b"{") {
         edits.push(Edit::insert(at.end - 1, format!(",{member}")));
     } else {

@@ -132,8 +132,8 @@ impl Stake {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
     parts: Vec<(PartId, bool)>,
-    /// One between the two texts of the instructions, and whether it is to last for long.
-    pub system: Option<bool>,
+    /// One behind what stands before the messages, or between its two texts, and whether it is to last for long.
+    pub frame: Option<bool>,
 }
 
 impl Chosen {

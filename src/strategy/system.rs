@@ -1,7 +1,11 @@
-//! Where the instructions of a client stop being the same from conversation to conversation.
+//! Where what stands before the messages stops being the same from conversation to conversation, and whether it is worth
+//! a mark there.
 //!
-//! Learned by comparing them line by line as they come. Nothing of their text is kept: only where lines end, and
+//! Learned by comparing instructions line by line as they come. Nothing of their text is kept: only where lines end, and
 //! hashes of what stands before. Bounded, and lost with the process: a few conversations teach it again.
+//!
+//! What is written to the provider's cache costs more than what is not, and can be read once its first answer has begun:
+//! of requests that come at the same time one writes, and where what was written is seldom read, none does.
 
 use hashlink::LruCache;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -14,80 +18,205 @@ const SENDERS: usize = 256;
 const KINDS: usize = 8;
 /// Ends of lines that are remembered of one kind.
 const LINES: usize = 4096;
+/// Entries of the provider's cache that are remembered, the newest.
+const ENTRIES: usize = 4096;
 /// An entry this much younger than the provider's time is taken to be there still, in milliseconds.
 const MARGIN_MS: u64 = 20_000;
+/// For so long it is waited for the answer to who writes an entry, in milliseconds.
+const PATIENCE_MS: u64 = 60_000;
+/// An answer has begun after so many milliseconds, most likely.
+const SOON_MS: u64 = 5_000;
+/// Entries that a sender may have written for nothing.
+const MOST_LOST: u32 = 4;
+/// What one that is read makes up for: reading saves nine tenths, and writing costs a quarter more.
+const WORTH: u32 = 3;
 
 /// Where instructions can be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stable {
-    /// Bytes of the text that are always the same.
-    pub bytes: u32,
-    /// They were sent a moment ago, so that they are likely to be sent again soon.
-    pub warm: bool,
+    /// Bytes of the text that are always the same, if what stands behind them is not; `None`: all that stands before the
+    /// messages is the same.
+    pub bytes: Option<u32>,
+    /// What a mark behind them would do.
+    pub mark: Expected,
+}
+
+/// What a mark at the end of what is the same would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// The provider has it: it is read.
+    Reads,
+    /// It is written, and likely to be read soon.
+    Writes,
+    /// It is written, for all that is known for nothing, or as somebody else is writing it.
+    Nothing,
+}
+
+/// What stands before the messages of a request.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    /// All but instructions that may be divided, in the order that the model reads it in, as it is written.
+    pub rest: &'a [&'a [u8]],
+    /// The instructions, as they are written, if they may be divided, else empty.
+    pub instructions: &'a [u8],
+    /// The same as a text.
+    pub text: &'a dyn Fn() -> Option<String>,
+}
+
+/// An entry of the provider's cache: what ends at the place of a mark, and whose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryKey {
+    sender: Digest,
+    hash: u64,
 }
 
 /// The instructions of all senders.
 #[derive(Debug)]
-pub struct Systems(LruCache<Digest, Vec<Kind>>);
+pub struct Systems {
+    senders: LruCache<Digest, Sender>,
+    entries: LruCache<EntryKey, Entry>,
+}
 
 impl Default for Systems {
     fn default() -> Self {
-        Self(LruCache::new(SENDERS))
+        Self { senders: LruCache::new(SENDERS), entries: LruCache::new(ENTRIES) }
     }
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    kinds: Vec<Kind>,
+    /// Entries that were written and have not been read, and are not made up for.
+    lost: u32,
 }
 
 /// Instructions that begin alike.
 #[derive(Debug)]
 struct Kind {
+    /// A hash of what else stands before the messages.
+    rest: u64,
     /// A hash of the newest, as it was written.
     raw: u64,
     /// Ends of lines up to which all of them are the same, each with a hash of what stands before.
     ends: Vec<(u32, u64)>,
     /// There were different ones.
     varies: bool,
-    seen_ms: u64,
+    /// When they were sent last; `None`: never before.
+    seen_ms: Option<u64>,
+}
+
+/// What is known of an entry; times are in milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// When it was written or read last.
+    kept: Option<u64>,
+    /// When somebody began to write it who has had no answer.
+    written: Option<u64>,
+    /// When nobody wrote it because what the sender writes is seldom read.
+    held: Option<u64>,
 }
 
 impl Kind {
-    fn stable(&self, now_ms: u64, ttl_ms: u64) -> Option<Stable> {
-        let warm = now_ms.saturating_sub(self.seen_ms) + MARGIN_MS < ttl_ms;
-        let (bytes, _) = self.ends.last().filter(|_| self.varies)?;
-        Some(Stable { bytes: *bytes, warm })
+    /// Where what is the same ends, and a hash of it; `None`: nowhere.
+    fn end(&self) -> Option<(Option<u32>, u64)> {
+        if !self.varies {
+            return Some((None, self.raw));
+        }
+        self.ends.last().map(|(bytes, hash)| (Some(*bytes), *hash))
     }
 }
 
 impl Systems {
-    /// Learns from the instructions of a request, as they are written and as a text, and tells where they can be
-    /// divided: behind at least `least` bytes. `ttl_ms` is how long the provider keeps what is not used.
+    /// Learns from what stands before the messages of a request, and tells where what is the same ends: at least `least`
+    /// bytes. `ttl_ms` is how long the provider keeps what is not used.
     pub fn see(
         &mut self,
         sender: Digest,
-        (literal, text): (&[u8], &dyn Fn() -> Option<String>),
+        frame: Frame<'_>,
         least: usize,
         (now_ms, ttl_ms): (u64, u64),
-    ) -> Option<Stable> {
-        if literal.len() < least {
+    ) -> Option<(Stable, EntryKey)> {
+        let rest_bytes: usize = frame.rest.iter().map(|bytes| bytes.len()).sum();
+        if rest_bytes + frame.instructions.len() < least {
             return None;
         }
-        let raw = xxh3_64(literal);
-        let kinds = self.0.entry(sender).or_insert_with(Vec::new);
-        let at = match kinds.iter().position(|kind| kind.raw == raw) {
-            Some(at) => at,
-            None => place(kinds, raw, &ends(&text()?, least), now_ms),
+        let mut rest = Xxh3::new();
+        frame.rest.iter().for_each(|bytes| rest.update(bytes));
+        let rest = rest.digest();
+        let raw = xxh3_64(frame.instructions);
+        let of = self.senders.entry(sender).or_insert_with(Sender::default);
+        let known = of.kinds.iter().position(|kind| (kind.rest, kind.raw) == (rest, raw));
+        let at = known.unwrap_or_else(|| {
+            let least = least.saturating_sub(rest_bytes);
+            let ends = (frame.text)().map(|text| ends(&text, least)).unwrap_or_default();
+            place(&mut of.kinds, (rest, raw), &ends)
+        });
+        let kind = &mut of.kinds[at];
+        let is_fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < ttl_ms;
+        let is_warm = kind.seen_ms.is_some_and(is_fresh);
+        kind.seen_ms = Some(now_ms);
+        let (bytes, hash) = kind.end()?;
+        let key = EntryKey { sender, hash: hash ^ rest.rotate_left(1) };
+        let mut entry = self.entries.get(&key).copied().unwrap_or_default();
+        // Somebody would have read by now what was not written.
+        if entry.held.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms) {
+            of.lost = of.lost.saturating_sub(1);
+            entry.held = None;
+            self.entries.insert(key, entry);
+        }
+        let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
+        let mark = if entry.kept.is_some_and(is_fresh) {
+            Expected::Reads
+        } else if is_warm && !is_written {
+            Expected::Writes
+        } else {
+            Expected::Nothing
         };
-        let kind = &mut kinds[at];
-        let stable = kind.stable(now_ms, ttl_ms);
-        kind.seen_ms = now_ms;
-        stable
+        Some((Stable { bytes, mark }, key))
+    }
+
+    /// Whether a request may write an entry: nobody else does, and what its sender has written was read often enough.
+    pub fn may_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
+        let mut entry = self.entries.get(&key).copied().unwrap_or_default();
+        if entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS) {
+            return false;
+        }
+        let of = self.senders.entry(key.sender).or_insert_with(Sender::default);
+        let may = of.lost < MOST_LOST;
+        if may {
+            of.lost += 1;
+            (entry.written, entry.held) = (Some(now_ms), None);
+        } else {
+            entry.held = Some(now_ms);
+        }
+        self.entries.insert(key, entry);
+        may
+    }
+
+    /// A request that was marked so has been answered: the entry is there; or it has not.
+    pub fn answered(&mut self, key: EntryKey, is_kept: bool, now_ms: u64) {
+        let mut entry = self.entries.get(&key).copied().unwrap_or_default();
+        entry.written = None;
+        if is_kept {
+            entry.kept = Some(now_ms);
+        }
+        self.entries.insert(key, entry);
+    }
+
+    /// The first request of a conversation was to read an entry, and has, or has written it again.
+    pub fn read(&mut self, key: EntryKey, is_read: bool) {
+        let of = self.senders.entry(key.sender).or_insert_with(Sender::default);
+        of.lost = if is_read { of.lost.saturating_sub(WORTH) } else { of.lost.saturating_add(1) };
     }
 }
 
 /// Where instructions belong that were not seen before: to those that share most of their beginning with them, if
 /// that is at least half of what these have in common.
-fn place(kinds: &mut Vec<Kind>, raw: u64, ends: &[(u32, u64)], now_ms: u64) -> usize {
+fn place(kinds: &mut Vec<Kind>, (rest, raw): (u64, u64), ends: &[(u32, u64)]) -> usize {
     let common = |kind: &Kind| kind.ends.iter().zip(ends).take_while(|(a, b)| a == b).count();
     let bytes = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last].0);
-    let best = (0..kinds.len()).max_by_key(|at| common(&kinds[*at]));
+    let same = (0..kinds.len()).filter(|at| kinds[*at].rest == rest);
+    let best = same.max_by_key(|at| common(&kinds[*at]));
     let alike = best.filter(|at| {
         let shared = bytes(common(&kinds[*at]));
         shared > 0 && kinds[*at].ends.last().is_some_and(|(all, _)| shared >= all / 2)
@@ -104,7 +233,7 @@ fn place(kinds: &mut Vec<Kind>, raw: u64, ends: &[(u32, u64)], now_ms: u64) -> u
     {
         kinds.swap_remove(oldest);
     }
-    kinds.push(Kind { raw, ends: ends.to_vec(), varies: false, seen_ms: now_ms });
+    kinds.push(Kind { rest, raw, ends: ends.to_vec(), varies: false, seen_ms: None });
     kinds.len() - 1
 }
 
@@ -129,9 +258,12 @@ fn ends(text: &str, least: usize) -> Vec<(u32, u64)> {
 mod tests {
     use super::*;
 
-    fn see(systems: &mut Systems, sender: &[u8], text: &str, now_ms: u64) -> Option<Stable> {
+    const TTL_MS: u64 = 300_000;
+
+    fn see(systems: &mut Systems, sender: &[u8], text: &str, now_ms: u64) -> Option<(Stable, EntryKey)> {
         let decoded = || Some(text.to_owned());
-        systems.see(Digest::of(&[sender]), (text.as_bytes(), &decoded), 400, (now_ms, 300_000))
+        let frame = Frame { rest: &[], instructions: text.as_bytes(), text: &decoded };
+        systems.see(Digest::of(&[sender]), frame, 400, (now_ms, TTL_MS))
     }
 
     /// The instructions that come one after another, and what is known with the last of them.
@@ -139,47 +271,225 @@ mod tests {
     fn boundaries_are_learned() {
         let rules = "one rule\n".repeat(100);
         let text = |tail: &str| format!("{rules}{tail}");
+        let whole = Some(None);
         for (seen, expected) in [
-            (vec![text("date: 1")], None),
-            (vec![text("date: 1"), text("date: 1")], None),
-            (vec![text("date: 1"), text("date: 2")], Some(900)),
-            (vec![text("date: 1\nx"), text("date: 1\ny")], Some(908)),
-            (vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")], Some(900)),
-            (vec![text("date: 1\nx"), text("date: 2\ny"), text("date: 2\nz")], Some(900)),
+            (vec![text("date: 1")], whole),
+            (vec![text("date: 1"), text("date: 1")], whole),
+            (vec![text("date: 1"), text("date: 2")], Some(Some(900))),
+            (vec![text("date: 1\nx"), text("date: 1\ny")], Some(Some(908))),
+            (vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")], Some(Some(900))),
+            (vec![text("date: 1\nx"), text("date: 2\ny"), text("date: 2\nz")], Some(Some(900))),
             // Others' instructions change nothing.
-            (vec![text("date: 1"), format!("title\n{rules}"), text("date: 2")], Some(900)),
-            (vec![text("date: 1"), format!("title\n{rules}")], None),
+            (vec![text("date: 1"), format!("title\n{rules}"), text("date: 2")], Some(Some(900))),
+            (vec![text("date: 1"), format!("title\n{rules}")], whole),
             (vec!["short\n1".to_owned(), "short\n2".to_owned()], None),
-            (vec!["x".repeat(2000), "x".repeat(2001)], None),
+            (vec!["x".repeat(2000), "x".repeat(2001)], whole),
             // Nothing stands behind.
-            (vec![text(""), text(" ")], Some(891)),
+            (vec![text(""), text(" ")], Some(Some(891))),
         ] {
             let mut systems = Systems::default();
             let found = seen.iter().map(|text| see(&mut systems, b"a", text, 0)).last().flatten();
-            assert_eq!(found.map(|stable| stable.bytes), expected, "{seen:?}");
-            assert_eq!(see(&mut systems, b"b", &seen[0], 0), None);
+            assert_eq!(found.map(|(stable, _)| stable.bytes), expected, "{seen:?}");
+            let others = see(&mut systems, b"b", &seen[0], 0).map(|(stable, _)| stable);
+            assert!(others.is_none_or(|stable| (stable.bytes, stable.mark) == (None, Expected::Nothing)));
+        }
+    }
+
+    /// What stands before the instructions is a part of what the provider keeps.
+    #[test]
+    fn other_tools_are_another_entry() {
+        let mut systems = Systems::default();
+        let text = "a rule\n".repeat(100);
+        let mut see = |rest: &[&[u8]], text: &str, now_ms| {
+            let decoded = || (!text.is_empty()).then(|| text.to_owned());
+            let frame = Frame { rest, instructions: text.as_bytes(), text: &decoded };
+            systems.see(Digest::of(&[b"a"]), frame, 400, (now_ms, TTL_MS))
+        };
+        let (tools, long) = (&b"[1]"[..], &[b'x'; 400][..]);
+        let key = |found: Option<(Stable, EntryKey)>| found.map(|(_, key)| key);
+        let first = key(see(&[tools], &text, 0));
+        assert!(first.is_some() && first == key(see(&[tools], &text, 1)));
+        assert_ne!(first, key(see(&[b"[2]"], &text, 2)));
+        // Tools alone are enough, and so is a list of blocks.
+        let (stable, alone) = see(&[long], "", 3).unwrap();
+        assert_eq!((stable.bytes, stable.mark), (None, Expected::Nothing));
+        let again = see(&[long], "", 4).unwrap();
+        assert_eq!((again.0.mark, again.1), (Expected::Writes, alone));
+        assert_eq!(see(&[tools], "", 5), None);
+    }
+
+    /// What happens to one text, and when, in seconds.
+    #[derive(Debug)]
+    enum Step {
+        /// It comes, and this is expected; where it may be written and is, `Taken`.
+        Sees(Expected),
+        Taken,
+        Refused,
+        /// The request that is marked has been answered, or has failed.
+        Kept,
+        Failed,
+        /// The answer to the first request of a conversation tells that it was read, or not.
+        Read,
+        Unread,
+    }
+
+    type Steps = Vec<(u64, Step)>;
+
+    fn check(name: &str, steps: Steps) {
+        let mut systems = Systems::default();
+        let text = "a rule\n".repeat(100);
+        let mut key = see(&mut systems, b"b", &text, 0).unwrap().1;
+        for (at, step) in steps {
+            let now_ms = at * 1_000;
+            match &step {
+                Step::Sees(expected) => {
+                    let (stable, found) = see(&mut systems, b"a", &text, now_ms).unwrap();
+                    assert_eq!((stable.mark, stable.bytes), (*expected, None), "{name}: {at} s");
+                    key = found;
+                }
+                Step::Taken | Step::Refused => {
+                    let may = systems.may_write(key, now_ms);
+                    assert_eq!(may, matches!(step, Step::Taken), "{name}: {at} s");
+                }
+                Step::Kept | Step::Failed => systems.answered(key, matches!(step, Step::Kept), now_ms),
+                Step::Read | Step::Unread => systems.read(key, matches!(step, Step::Read)),
+            }
         }
     }
 
     #[test]
-    fn what_was_sent_long_ago_is_cold() {
-        let mut systems = Systems::default();
-        let text = |tail: u32| format!("{}{tail}", "a rule\n".repeat(100));
-        let mut see = |tail, now_ms| see(&mut systems, b"a", &text(tail), now_ms);
-        assert_eq!(see(1, 0), None);
-        for (now_ms, warm) in [(1_000, true), (290_000, false), (300_000, true), (900_000, false)] {
-            assert_eq!(see(now_ms as u32, now_ms), Some(Stable { bytes: 700, warm }), "{now_ms}");
+    fn one_writes_and_others_read() {
+        use Expected::{Nothing, Reads, Writes};
+        use Step::{Failed, Kept, Refused, Sees, Taken};
+        let rows: Vec<(&str, Steps)> = vec![
+            (
+                "the second writes, the third reads",
+                vec![
+                    (0, Sees(Nothing)),
+                    (1, Sees(Writes)),
+                    (1, Taken),
+                    (2, Kept),
+                    (3, Sees(Reads)),
+                    (270, Sees(Reads)),
+                    (283, Sees(Writes)),
+                ],
+            ),
+            (
+                "many at once: one writes",
+                vec![
+                    (0, Sees(Nothing)),
+                    (0, Sees(Writes)),
+                    (0, Sees(Writes)),
+                    (0, Taken),
+                    (0, Refused),
+                    (0, Sees(Nothing)),
+                    (9, Kept),
+                    (9, Sees(Reads)),
+                ],
+            ),
+            (
+                "what failed is written by the next",
+                vec![
+                    (0, Sees(Nothing)),
+                    (1, Sees(Writes)),
+                    (1, Taken),
+                    (2, Failed),
+                    (2, Sees(Writes)),
+                    (2, Taken),
+                ],
+            ),
+            (
+                "an answer that never came is not waited for for ever",
+                vec![
+                    (0, Sees(Nothing)),
+                    (1, Sees(Writes)),
+                    (1, Taken),
+                    (60, Sees(Nothing)),
+                    (61, Sees(Writes)),
+                    (61, Taken),
+                ],
+            ),
+            (
+                "what comes seldom is not written",
+                vec![(0, Sees(Nothing)), (280, Sees(Nothing)), (600, Sees(Nothing))],
+            ),
+        ];
+        for (name, steps) in rows {
+            check(name, steps);
+        }
+    }
+
+    /// A sender whose entries come to nothing writes no more of them until one would have been read.
+    #[test]
+    fn what_is_not_read_is_not_written() {
+        use Expected::{Nothing, Writes};
+        use Step::{Kept, Read, Refused, Sees, Taken, Unread};
+        let lost = |times: u64| {
+            (0..times).flat_map(|at| {
+                let began = at * 1_000;
+                [(began, Sees(Nothing)), (began + 1, Sees(Writes)), (began + 1, Taken), (began + 2, Kept)]
+            })
+        };
+        let rows: Vec<(&str, Steps)> = vec![
+            (
+                "what is never read is written four times",
+                lost(4)
+                    .chain([
+                        (4_000, Sees(Nothing)),
+                        (4_001, Sees(Writes)),
+                        (4_001, Refused),
+                        (4_002, Sees(Writes)),
+                        (4_002, Refused),
+                        // It would have been read.
+                        (4_009, Sees(Writes)),
+                        (4_009, Taken),
+                    ])
+                    .collect(),
+            ),
+            (
+                "what is read makes up for it",
+                lost(3)
+                    .chain([
+                        (3_000, Sees(Nothing)),
+                        (3_001, Sees(Writes)),
+                        (3_001, Taken),
+                        (3_002, Kept),
+                        (3_003, Read),
+                    ])
+                    .chain(lost(3).map(|(at, step)| (at + 10_000, step)))
+                    .collect(),
+            ),
+            (
+                "what the provider does not keep is lost",
+                vec![
+                    (0, Sees(Nothing)),
+                    (1, Sees(Writes)),
+                    (1, Taken),
+                    (2, Kept),
+                    (3, Unread),
+                    (4, Unread),
+                    (5, Unread),
+                    (900, Sees(Nothing)),
+                    (901, Sees(Writes)),
+                    (901, Refused),
+                ],
+            ),
+        ];
+        for (name, steps) in rows {
+            check(name, steps);
         }
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut systems = Systems::default();
-        for at in 0..1000_u32 {
+        for at in 0..6000_u32 {
             let text = format!("{at}\n{}", "a rule\n".repeat(100));
-            see(&mut systems, &(at % 300).to_le_bytes(), &text, 0);
+            let (_, key) = see(&mut systems, &(at % 300).to_le_bytes(), &text, 0).unwrap();
+            systems.answered(key, true, 0);
         }
         // The newest may be one more.
-        assert!(systems.0.len() <= SENDERS + 1 && systems.0.iter().all(|(_, kinds)| kinds.len() <= KINDS));
+        assert!(systems.senders.len() <= SENDERS + 1 && systems.entries.len() <= ENTRIES);
+        assert!(systems.senders.iter().all(|(_, of)| of.kinds.len() <= KINDS));
     }
 }

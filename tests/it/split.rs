@@ -69,9 +69,9 @@ fn what_is_always_the_same_is_marked() {
         ("two", text("2"), 2, true, split("2"), true),
         ("three", text("3"), 0, false, split("3"), true),
         ("four", text("4"), 0, false, split("4"), true),
-        // The rest may change; the beginning may not.
+        // The rest may change; the beginning may not. What else it begins with is written with the history.
         ("four", text("5"), 1, false, split("5"), true),
-        ("four", json!(other), 2, false, vec![other.clone()], false),
+        ("four", json!(other), 2, false, vec![other.clone()], true),
         ("four", text("4"), 3, false, split("4"), true),
         // Clients that mark are left alone, and other models are others.
         ("six", blocks, 0, false, whole("6"), true),
@@ -92,5 +92,55 @@ fn what_is_always_the_same_is_marked() {
     for tail in ["7", "8", "9"] {
         assert_eq!(gateway.post("/v1/messages", &[], &body(tail, &json!(system(tail)), 0)).0, 200);
         assert_eq!(last(&upstream).0, whole(tail));
+    }
+}
+
+/// What is the same as a whole, instructions of whatever form or tools without any, is marked at its end when it comes again.
+#[test]
+fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let text = request.text();
+        let status = if text.contains("fail") { 529 } else { 200 };
+        let read = if text.contains("read") { 9_000 } else { 0 };
+        (status, json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+            "stop_reason": "end_turn", "usage": {"input_tokens": 9, "cache_read_input_tokens": read, "output_tokens": 1}}).to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let tool = json!([{"name": "Bash", "description": "d", "input_schema": {"type": "object"}}]);
+    let large =
+        json!([tool[0], {"name": "Read", "description": rules(), "input_schema": {"type": "object"}}]);
+    let deferred =
+        json!([{"name": "Read", "description": rules(), "input_schema": {}, "defer_loading": true}]);
+    let blocks = json!([{"type": "text", "text": "You are an agent."}, {"type": "text", "text": rules()}]);
+    let mark = json!({"type": "ephemeral"});
+    for (name, tools, system, place) in [
+        ("a text", &tool, json!(rules()), Some("/system/0/cache_control")),
+        ("blocks", &tool, blocks, Some("/system/1/cache_control")),
+        ("tools", &large, Value::Null, Some("/tools/1/cache_control")),
+        ("a tool that is loaded later", &deferred, Value::Null, None),
+        ("too short", &tool, json!("You are an agent."), None),
+    ] {
+        // By itself; written, in vain; written; read.
+        for (goal, is_marked) in
+            [("1", false), ("2 fail", true), ("3", true), ("4 read", true), ("5 read", true)]
+        {
+            let mut body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "tools": tools,
+                "messages": [{"role": "user", "content": format!("{name} {goal}")}]});
+            if !system.is_null() {
+                body["system"] = system.clone();
+            }
+            let status = gateway.post("/v1/messages", &[("x-api-key", name)], &body.to_string()).0;
+            assert_eq!(status, if goal.ends_with("fail") { 529 } else { 200 });
+            let sent = upstream.received().last().unwrap().text();
+            let expected = usize::from(is_marked && place.is_some());
+            assert_eq!(sent.matches("cache_control").count(), expected, "{name}: {goal}");
+            if let Some(place) = place.filter(|_| is_marked) {
+                let sent: Value = serde_json::from_str(&sent).unwrap();
+                assert_eq!(sent.pointer(place), Some(&mark), "{name}: {goal}");
+            } else {
+                assert_eq!(sent, body.to_string(), "{name}: {goal}");
+            }
+        }
     }
 }

@@ -280,6 +280,8 @@ impl Exchange for Follow {
         }
         // What is refused in an answer that began well was not taken.
         let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
+        let is_kept = is_taken && !self.is_original;
+        self.core.frame_answered(&self.facts, is_kept);
         // Of what was edited and what was added, the second is no loss: it is blamed first. What was sent is the original
         // all the same, and its thread goes on so.
         let is_blamed = is_taken && self.is_bare() && self.is_refused_for_additions();
@@ -322,6 +324,8 @@ impl Exchange for Follow {
             answer.usage = answer.usage.map(Usage::at_least);
         }
         self.tell(&answer);
+        let usage = answer.usage.as_ref().filter(|_| !self.is_original);
+        self.core.frame_read(&self.facts, self.status.is_some(), usage);
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }

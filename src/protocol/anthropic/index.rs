@@ -2,8 +2,9 @@
 
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
+use crate::conversation::{Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
+use crate::json::{Span, string};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, fill_result, text_part};
@@ -44,10 +45,39 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         asks_for_edits: asks_for_edits(&frame)?,
         forgets_reasoning: forgets_reasoning(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
+        frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
         marks: Some(marks),
         body: frame.bytes,
         members: frame.members,
     })
+}
+
+/// What stands before the messages ends with the instructions, or with the last tool where there are none. No mark may stand
+/// on a text that says nothing, nor on a tool that is loaded later.
+fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
+    let is_text = |block: &Object<'_>| {
+        block.text("type").as_deref() == Some("text")
+            && block.text("text").is_some_and(|text| !text.trim().is_empty())
+    };
+    let is_tool = |tool: &Object<'_>| tool.get("name").is_some() && tool.get("defer_loading").is_none();
+    let (list, may): (_, &dyn Fn(&Object<'_>) -> bool) = match frame.get("system") {
+        Some(system) if system.kind == Kind::String => {
+            let text = string::decode(system.span.of(&frame.bytes));
+            return Ok(text.filter(|text| !text.trim().is_empty()).map(|_| system.span));
+        }
+        Some(system) => (system, &is_text),
+        None => match frame.get("tools") {
+            Some(tools) => (tools, &is_tool),
+            None => return Ok(None),
+        },
+    };
+    if list.kind != Kind::Array {
+        return Ok(None);
+    }
+    let last = scan::items(&frame.bytes, list.span)?.pop();
+    let Some(last) = last.filter(|last| last.kind == Kind::Object) else { return Ok(None) };
+    let block = Object::read(&frame.bytes, last)?;
+    Ok(may(&block).then_some(last.span))
 }
 
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {

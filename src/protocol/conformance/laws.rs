@@ -105,6 +105,7 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
             edit.text.is_empty() && list.is_some_and(within)
         }
         Op::Split { .. } => edit.at.is_empty() && conversation.system.is_some_and(within),
+        Op::MarkFrame { .. } => edit.at.is_empty() && conversation.frame_end.is_some_and(within),
         Op::Drop { .. } => {
             let mut messages = conversation.messages.iter().enumerate();
             edit.text.is_empty()

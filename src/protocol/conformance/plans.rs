@@ -19,6 +19,8 @@ pub(crate) enum Wish {
     Forget(u8),
     /// The instructions become two texts, with a mark or without.
     Split(Index, Option<bool>),
+    /// What stands before the messages is marked at its end.
+    MarkFrame(bool),
     /// A step, with its calls and results, goes.
     DropStep(Index),
     /// Some messages go.
@@ -44,6 +46,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         2 => (1_u8..6).prop_map(Wish::Forget),
         2 => abridge("[a-z.]".boxed()),
         1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
+        1 => any::<bool>().prop_map(Wish::MarkFrame),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
     ];
@@ -143,6 +146,7 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             let bytes = at.index(text.len().max(1)) as u32;
             Some(Op::Split { bytes, mark: *mark })
         }
+        Wish::MarkFrame(long) => conversation.frame_end.map(|_| Op::MarkFrame { long: *long }),
         Wish::DropStep(which) => {
             let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
             let first = *(!calls.is_empty()).then(|| which.get(&calls))?;

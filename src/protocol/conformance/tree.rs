@@ -200,6 +200,9 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
         if let Op::Split { bytes, mark } = op {
             split(root.get_mut("system").expect("instructions"), *bytes as usize, *mark);
         }
+        if let Op::MarkFrame { long } = op {
+            mark_frame(&mut root, *long);
+        }
     }
     let list = root.get_mut(subject.list()).expect("messages");
     if list.is_string() {
@@ -224,7 +227,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             }
             Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
             Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
-            Op::Split { .. } => {}
+            Op::Split { .. } | Op::MarkFrame { .. } => {}
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
             Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
         }
@@ -243,6 +246,19 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
     out.extend(inserted.pop().unwrap_or_default());
     *messages = out;
     root
+}
+
+/// Instructions are marked at their end, or, where there are none, tools.
+fn mark_frame(root: &mut Tree, long: bool) {
+    let named = if root.get("system").is_some() { "system" } else { "tools" };
+    let end = root.get_mut(named).expect("something before the messages");
+    if end.is_string() {
+        let kind = ("type".to_owned(), Tree::Raw("\"text\"".to_owned()));
+        *end = Tree::List(vec![Tree::Map(vec![kind, ("text".to_owned(), end.clone())])]);
+    }
+    let Tree::List(blocks) = end else { panic!("neither a text nor a list") };
+    let Some(Tree::Map(members)) = blocks.last_mut() else { panic!("no block") };
+    members.push(("cache_control".to_owned(), cache_control(long)));
 }
 
 /// Instructions become two texts.

@@ -32,6 +32,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         asks_for_edits: false,
         forgets_reasoning: false,
         system: None,
+        frame_end: None,
         marks: None,
         body: frame.bytes,
         members: frame.members,
