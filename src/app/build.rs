@@ -251,18 +251,18 @@ fn core(config: &Config) -> Result<Core, StartError> {
 
 /// The settings of the file and of its profiles.
 fn tunings(config: &Config, routes: &Routes) -> Tunings {
-    let tuning = |name: Option<&str>, tuning: &config::Tuning| {
+    let tuning = |name: Option<&str>, preset: config::Preset, tuning: &config::Tuning| {
         let config::Tuning { policy, summarize } = tuning;
         let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
         let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy);
-        Tuning::new(name.map(str::to_owned), policy.clone(), terms)
+        Tuning::new(name.map(str::to_owned), preset, policy.clone(), terms)
     };
     let profiles = config.profiles.iter();
     let profiles = profiles.map(|profile| {
-        let config::Profile { name, matcher, tuning: own } = profile;
-        (matcher.clone(), tuning(Some(name), own))
+        let config::Profile { name, matcher, preset, tuning: own } = profile;
+        (matcher.clone(), tuning(Some(name), preset.unwrap_or(config.preset), own))
     });
-    Tunings::new(tuning(None, &config.tuning), profiles.collect())
+    Tunings::new(tuning(None, config.preset, &config.tuning), profiles.collect())
 }
 
 /// What holds for summaries. Where the upstream that is to write them is not served, none are made: whoever the request

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::build::counting;
 use super::summaries::Terms;
-use crate::config::{self, Matcher};
+use crate::config::{self, Matcher, Preset};
 use crate::planner::Policy;
 use crate::store::Recent;
 
@@ -18,6 +18,8 @@ const CHOSEN: u64 = 65_536;
 pub(super) struct Tuning {
     /// The profile's name; `None`: the file's own.
     pub(super) profile: Option<String>,
+    /// What they are based on.
+    pub(super) preset: Preset,
     pub(super) policy: Policy,
     /// The same without events: what a prompt is counted by.
     pub(super) counting: Policy,
@@ -33,9 +35,9 @@ pub(super) struct Tunings {
 }
 
 impl Tuning {
-    pub(super) fn new(profile: Option<String>, policy: Policy, terms: Terms) -> Self {
+    pub(super) fn new(profile: Option<String>, preset: Preset, policy: Policy, terms: Terms) -> Self {
         let counting = counting(&policy);
-        Self { profile, policy, counting, terms: Arc::new(terms) }
+        Self { profile, preset, policy, counting, terms: Arc::new(terms) }
     }
 }
 
@@ -86,7 +88,7 @@ mod tests {
         let config = Config::from_toml(text, &home).unwrap();
         let tuning = |name: Option<&str>| {
             let terms = Terms::new(&config::Summarize::default(), None, &Policy::default());
-            Tuning::new(name.map(str::to_owned), Policy::default(), terms)
+            Tuning::new(name.map(str::to_owned), Preset::Default, Policy::default(), terms)
         };
         let profiles = config.profiles.iter();
         let profiles = profiles.map(|profile| (profile.matcher.clone(), tuning(Some(&profile.name))));

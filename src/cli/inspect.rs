@@ -9,6 +9,7 @@ use super::diff::left_out;
 use super::history::History;
 use super::table::{Align, Table, cut};
 use super::{Failure, TimedOutput, books, figures, say};
+use crate::config::Preset;
 use crate::ledger::words::{Outcome, State, Term, Used};
 use crate::ledger::{
     DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Limit, Own, Record, Region, Shares, Splice, Totals,
@@ -326,9 +327,11 @@ fn change(event: &Event, is_made: bool) -> String {
             format!("{} {would}{what}", figures::counted(count.into(), one, many))
         })
         .collect();
+    let preset = Some(&*event.preset).filter(|preset| !["", Preset::Default.as_str()].contains(preset));
     format!(
-        "event ({}): {} from message {} on, {} bytes freed, ~{} rewritten",
+        "event ({}{}): {} from message {} on, {} bytes freed, ~{} rewritten",
         event.reason,
+        preset.map_or_else(String::new, |preset| format!(", preset {preset}")),
         told.join(", "),
         event.first_message,
         figures::count(event.freed_bytes),

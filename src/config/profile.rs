@@ -20,6 +20,8 @@ pub struct Profile {
     pub name: String,
     /// Whose they are.
     pub matcher: Matcher,
+    /// What its settings are based on; `None`: the file's.
+    pub preset: Option<Preset>,
     /// The settings.
     pub tuning: Tuning,
 }
@@ -80,7 +82,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Tuning, around: Around<'_>
             tuning
         });
         let tuning = Tuning::read(section, base.as_ref().unwrap_or(file), around);
-        Profile { name: name.to_owned(), matcher, tuning }
+        Profile { name: name.to_owned(), matcher, preset, tuning }
     })
 }
 

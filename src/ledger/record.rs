@@ -367,6 +367,8 @@ pub struct Event {
     pub reasoning: u32,
     /// How many calls are sent without the long texts of their arguments.
     pub abridged: u32,
+    /// The preset that the settings it was decided by are based on; empty where that was not written down.
+    pub preset: Word,
 }
 
 /// How full the model's window is. But for `zone_sent`, as it was measured before the request left: with what was
@@ -620,6 +622,7 @@ mod tests {
                 cut: 0,
                 reasoning: 0,
                 abridged: 0,
+                preset: "codex".into(),
             }),
             splice: Some(splice()),
             marked: true,
@@ -654,7 +657,7 @@ mod tests {
             r#""made":[{"message":6,"part":0,"tool":"Bash","rules":"escapes+truncate","before":61440,"after":13227,"#,
             r#""content":"0c","output":"0a"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
-            r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0,"abridged":0},"splice":{"rule":"summary","messages":2,"first":1,"#,
+            r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0,"abridged":0,"preset":"codex"},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"marked":true,"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"#,
             r#""zone":"green","zone_sent":"green","velocity":1200,"#,

@@ -170,6 +170,41 @@ fn zones_are_those_of_what_was_sent() {
     }
 }
 
+/// An event names the preset of the settings that it was decided by; a request that is made again decides nothing.
+#[test]
+fn events_name_their_preset() {
+    let room = "window.size = 13000\nclear.gate = ['window']\ntruncate.max_lines = 20\n";
+    let profile = format!("[profile.p]\nmatch.model = '*'\npreset = 'pulse'\n{room}");
+    let base = format!("preset = 'opencode'\n[profile.p]\nmatch.model = '*'\n{room}");
+    for (settings, preset) in [(room.to_owned(), "default"), (profile, "pulse"), (base, "opencode")] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!("listen.admin = 'off'\nstate.dir = '{}'\n{settings}", home.path().display());
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for results in 0..40 {
+            for _ in 0..2 {
+                assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(results)).0, 200);
+            }
+        }
+        gateway.stop();
+        let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+        let id = listed["conversations"][0]["id"].as_str().unwrap();
+        let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+        let records = inspected["requests"].as_array().unwrap().iter().map(|one| &one["record"]);
+        let (again, first): (Vec<_>, Vec<_>) = records.partition(|record| record["relation"] == "retry");
+        let events = |records: &[&Value]| -> Vec<Value> {
+            let events = records.iter().map(|record| &record["edits"]["event"]);
+            events.filter(|event| !event.is_null()).map(|event| event["preset"].clone()).collect()
+        };
+        assert!(!events(&first).is_empty(), "{preset}");
+        assert!(events(&first).iter().all(|named| named == preset), "{preset}: {:?}", events(&first));
+        assert_eq!((again.len(), events(&again)), (40, Vec::new()), "{preset}");
+        let text = done(home.path(), &[&["inspect", id], &CONFIG[..]].concat());
+        let named = if preset == "default" { String::new() } else { format!(", preset {preset}") };
+        assert!(text.contains(&format!("event (window{named}): ")), "{text}");
+    }
+}
+
 /// The same call so many times, with instructions that tell how often, and the provider asked to clear results.
 fn circling(calls: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Wait for the build"})];

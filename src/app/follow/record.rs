@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::super::budget::Reached;
 use super::super::secrets;
+use super::super::tuning::Tuning;
 use super::Follow;
 use crate::ledger::record::Word;
 use crate::ledger::words::{Outcome, Prefix, State};
@@ -83,9 +84,13 @@ impl Follow {
         Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
+    /// The settings that it was decided by.
+    fn tuning(&self) -> &Tuning {
+        self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file())
+    }
+
     fn window(&self, level: Level, answer: &Answer) -> Window {
-        let tuning = self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file());
-        let settings = &tuning.policy.window;
+        let settings = &self.tuning().policy.window;
         let reading = level.reading;
         let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         // What the provider has counted is no estimate.
@@ -164,6 +169,7 @@ impl Follow {
                 cut: event.cut,
                 reasoning: event.reasoning,
                 abridged: event.abridged,
+                preset: self.tuning().preset.as_str().into(),
             }),
             splice: self.facts.splice.as_ref().map(|splice| Splice {
                 rule: splice.rule.to_string(),

@@ -23,7 +23,7 @@ use crate::app::tally::Tally;
 use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
 use crate::app::{Core, Recall};
-use crate::config::{self, Recover};
+use crate::config::{self, Preset, Recover};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
@@ -121,7 +121,7 @@ impl Rig {
             outputs: self.outputs(),
             checkpoints: Checkpoints::below(self.home.path()),
             last_use: LastUse::new(),
-            tunings: Tunings::new(Tuning::new(None, policy, terms), Vec::new()),
+            tunings: Tunings::new(Tuning::new(None, Preset::Default, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
             acceptance: Acceptance::new(),
