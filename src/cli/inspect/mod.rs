@@ -1,5 +1,7 @@
 //! `plimsoll inspect`.
 
+mod newest;
+
 use std::collections::BTreeMap;
 
 use clap::Args;
@@ -12,11 +14,10 @@ use super::{Failure, TimedOutput, books, figures, say};
 use crate::config::Preset;
 use crate::ledger::words::{Outcome, State, Term, Used};
 use crate::ledger::{
-    DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Limit, Own, Record, Region, Shares, Splice, Totals,
-    Window, Zone, when,
+    DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone,
+    when,
 };
 use crate::lineage::Relation;
-use crate::planner::decision::REASONING;
 use crate::strategy::window;
 use crate::usage::Money;
 
@@ -65,10 +66,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     for line in sums(totals) {
         say(&line);
     }
-    for line in made_of(&history) {
+    for line in newest::made_of(&history) {
         say(&line);
     }
-    for line in Fill::of(&history.found).iter().flat_map(filled) {
+    for line in Fill::of(&history.found).iter().flat_map(newest::filled) {
         say(&line);
     }
     books::say_notes(&books::notes(totals, history.found.unreadable));
@@ -414,77 +415,4 @@ fn sums(totals: &Totals) -> Vec<String> {
     cells.extend(shown.cells(totals));
     table.row(&cells);
     table.lines()
-}
-
-/// What the newest prompt of the conversation is made of, and what of it goes in another form.
-fn made_of(history: &History) -> Vec<String> {
-    let last =
-        history.found.entries.iter().enumerate().rev().find(|(_, entry)| entry.record.prompt.is_some());
-    let Some((at, Entry { record, .. })) = last else { return Vec::new() };
-    let Some(prompt) = &record.prompt else { return Vec::new() };
-    let all: u64 = shares(prompt).iter().map(|(_, tokens)| tokens).sum();
-    let mut table =
-        Table::new(&[("the prompt as sent", Align::Left), ("tokens", Align::Right), ("", Align::Right)]);
-    for (name, tokens) in shares(prompt) {
-        let percent = figures::percent(tokens.into(), all.into());
-        table.row(&[name.to_owned(), format!("~{}", figures::count(tokens)), percent]);
-    }
-    let mut lines = vec![String::new()];
-    lines.extend(table.lines());
-    let standing = history.standing(at);
-    if record.edits.state == State::Edited && !standing.is_empty() {
-        let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
-        let rules = rules(standing.iter().map(|one| one.made.rules.as_str()));
-        lines.push(format!("in another form: {rules}; {} bytes less", figures::count(freed)));
-    }
-    if record.edits.state == State::Edited {
-        lines.extend(record.edits.splice.as_ref().map(spliced));
-        let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
-        lines.extend((omitted > 0).then(|| left_out(omitted)));
-        lines.extend(record.edits.marked.then(|| "marked for the provider's cache".to_owned()));
-    }
-    lines
-}
-
-/// How that prompt fills the window, and how long there is room.
-fn filled(fill: &Fill) -> Vec<String> {
-    let mut table = Table::new(&[
-        ("of the window", Align::Left),
-        ("tokens", Align::Right),
-        ("", Align::Right),
-        ("limit", Align::Right),
-        ("", Align::Left),
-    ]);
-    for Region { name, tokens, limit, state } in fill.regions {
-        let (known, share) = match tokens {
-            Some(tokens) => {
-                (format!("~{}", figures::count(tokens)), figures::percent(tokens.into(), fill.window.into()))
-            }
-            None => ("–".to_owned(), String::new()),
-        };
-        let state = if state == Limit::Ok { "" } else { state.as_str() };
-        table.row(&[name.to_owned(), known, share, figures::count(limit), state.to_owned()]);
-    }
-    let mut lines = vec![String::new()];
-    lines.extend(table.lines());
-    lines.extend(fill.burn.map(|burn| {
-        format!(
-            "~{} tokens come with a turn: {:.1} turns until the window is full ({})",
-            figures::count(burn.tokens_per_turn),
-            burn.turns_left,
-            burn.urgency.as_str()
-        )
-    }));
-    lines
-}
-
-fn shares(prompt: &Shares) -> [(&'static str, u64); 6] {
-    [
-        ("tools", prompt.tools),
-        ("system", prompt.system),
-        ("user", prompt.user),
-        ("assistant", prompt.assistant),
-        ("reasoning", prompt.reasoning),
-        ("tool results", prompt.results),
-    ]
 }
