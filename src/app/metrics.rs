@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write as _};
 
 use super::Core;
-use super::tally::{Changes, Cuts, Sums};
+use super::tally::{Changes, Cuts, PROMPTS, Sums};
 use crate::server::Stats;
 
 /// Everything that is counted.
@@ -95,6 +95,7 @@ impl Page {
         let cost = totals.cost.map(|cost| cost.total).unwrap_or_default();
         self.plain("cost_dollars_total", "What is known of the cost", cost.usd());
         self.plain("cost_unknown_total", "Requests of unknown cost", totals.unknown());
+        self.cache(sums);
         let net = totals.saved.net.unwrap_or_default();
         let help = "What the gateway saved, an estimate: negative where it made requests dearer";
         self.plain("net_saved_dollars", help, net.usd());
@@ -115,6 +116,24 @@ impl Page {
         self.prompts(sums);
         self.own_calls(sums);
         self.sizes(sums);
+    }
+
+    /// What the provider's cache was worth.
+    fn cache(&mut self, sums: &Sums) {
+        let help = format!(
+            "The share of the last {PROMPTS} prompts that was read from the provider's cache, 0 to 1"
+        );
+        match sums.cache_hit_rate() {
+            Some(rate) => self.plain("cache_hit_rate", &help, rate),
+            // Nothing of nothing is no share.
+            None => self.head("cache_hit_rate", &help),
+        }
+        let cache = &sums.totals.cache;
+        let help = "What is known of what the provider's cache saved against plain input: negative where writing to it cost \
+                    more than reading from it spared";
+        self.plain("cache_saved_dollars", help, cache.saved.unwrap_or_default().usd());
+        let help = "Requests of which it is not known what the provider's cache saved";
+        self.plain("cache_saved_unknown_total", help, cache.unknown);
     }
 
     /// What was changed of old parts, and cut of new ones.
@@ -289,7 +308,11 @@ mod tests {
         tally.book(&Record {
             status: Some(200),
             tokens: Some(Tokens { input: 7, cache_read: 900, output: 5, ..Tokens::default() }),
-            cost: Some(Cost { total: 1_500_000_000_000, ..Cost::default() }),
+            cost: Some(Cost {
+                total: 1_500_000_000_000,
+                cache_saved: Some(-7_500_000_000),
+                ..Cost::default()
+            }),
             net_saved: Some(-250_000_000_000),
             edits,
             thread: thread(),
@@ -333,6 +356,9 @@ mod tests {
                 "plimsoll_tokens_total{kind=\"output\"} 5",
                 "plimsoll_cost_dollars_total 1.5",
                 "plimsoll_cost_unknown_total 1",
+                "plimsoll_cache_hit_rate 0.9922822491730982",
+                "plimsoll_cache_saved_dollars -0.0075",
+                "plimsoll_cache_saved_unknown_total 0",
                 "plimsoll_net_saved_dollars -0.25",
                 "plimsoll_saved_tokens_total 0",
                 "plimsoll_observed_total 1",
@@ -368,7 +394,13 @@ mod tests {
         );
         let said = |what: &str| page.text.contains(what);
         assert!(said("# TYPE plimsoll_cost_dollars_total counter\n"), "{}", page.text);
-        assert!(said("# TYPE plimsoll_net_saved_dollars gauge\n"), "{}", page.text);
+        for gauge in ["net_saved_dollars", "cache_hit_rate", "cache_saved_dollars"] {
+            assert!(said(&format!("# TYPE plimsoll_{gauge} gauge\n")), "{}", page.text);
+        }
+        let mut page = Page::default();
+        page.booked(&Sums::default());
+        assert!(!page.text.contains("\nplimsoll_cache_hit_rate "), "{}", page.text);
+        assert!(page.text.contains("\nplimsoll_cache_saved_dollars 0\n"), "{}", page.text);
     }
 
     #[test]

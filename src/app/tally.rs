@@ -3,7 +3,7 @@
 //! Off the request's path: a record is counted where it is handed to the store, whether that takes it or not. What is
 //! kept does not grow with what clients send: names of theirs become those of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,13 +13,15 @@ use super::histogram::Histogram;
 use crate::config::Alerts;
 use crate::conversation::NamePatterns;
 use crate::ledger::record::Word;
-use crate::ledger::{Event, Record, Shares, Totals};
+use crate::ledger::{Caching, Event, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
 use crate::usage::Tokens;
 
 /// Threads of which something is remembered; beyond that those go that were not heard of for longest.
 const THREADS: usize = 4096;
+/// Prompts that the share is of that was read from the provider's cache.
+pub(super) const PROMPTS: usize = 100;
 /// What tools are called that the configuration does not name.
 const OTHER: &str = "other";
 
@@ -97,6 +99,8 @@ pub(super) struct Sums {
     pub(super) shares: Shares,
     /// The gateway's own calls.
     pub(super) own: Own,
+    /// The last prompts, oldest first: tokens that were read from the provider's cache, and all.
+    prompts: VecDeque<(u64, u64)>,
     pub(super) sizes: Sizes,
 }
 
@@ -270,8 +274,22 @@ fn tell(alert: &str, record: &Record) {
 }
 
 impl Sums {
+    /// The share of the last prompts that was read from the provider's cache, from 0 to 1; `None` before the first.
+    pub(super) fn cache_hit_rate(&self) -> Option<f64> {
+        let mut all = Caching::default();
+        for (read, prompt) in &self.prompts {
+            all += Caching { read: *read, prompt: *prompt, ..Caching::default() };
+        }
+        all.hit_rate()
+    }
+
     fn add(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         self.totals.add(record);
+        let Caching { read, prompt, .. } = Caching::of(record);
+        if prompt > 0 {
+            self.prompts.push_back((read, prompt));
+            self.prompts.drain(..self.prompts.len().saturating_sub(PROMPTS));
+        }
         if let Some(own) = &record.own {
             self.own.summaries += u64::from(own.messages > 0);
             self.own.millis += record.timing.total_ms;
@@ -492,6 +510,30 @@ mod tests {
             let told: Vec<(&str, u64)> = tally.sums().alerts.into_iter().collect();
             assert_eq!(told, expected, "{alerts:?}");
         }
+    }
+
+    /// Of the last prompts whose tokens are known, the share that was read.
+    #[test]
+    fn the_cache_is_hit_as_often_as_of_late() {
+        let tally = Tally::default();
+        let book = |tokens: Option<Tokens>| tally.book(&Record { tokens, ..Record::default() });
+        let prompt = |input, cache_read, cache_write_5m| Tokens {
+            input,
+            cache_read,
+            cache_write_5m,
+            ..Tokens::default()
+        };
+        let rate = || tally.sums().cache_hit_rate();
+        book(None);
+        book(Some(prompt(0, 0, 0)));
+        assert_eq!(rate(), None);
+        book(Some(prompt(20, 0, 80)));
+        assert_eq!(rate(), Some(0.0));
+        book(Some(prompt(100, 600, 0)));
+        assert_eq!(rate(), Some(0.75));
+        (0..PROMPTS).for_each(|_| book(Some(prompt(1, 2, 1))));
+        tally.book(&Record { prompt_is_unknown: true, tokens: Some(prompt(9, 0, 0)), ..Record::default() });
+        assert_eq!(rate(), Some(0.5));
     }
 
     /// Whatever clients call their tools, there are no more names than in the configuration.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::table::{Align, cut};
 use super::{Failure, Source, figures, files, say, say_document};
-use crate::ledger::{Costs, Totals};
+use crate::ledger::{Caching, Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 use crate::usage::{Money, Tokens};
 
@@ -166,6 +166,7 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
         let cost: Vec<String> = known.into_iter().chain(unknown).collect();
         notes.push(format!("cost: {}", cost.join(" + ")));
     }
+    notes.extend(cached(&totals.cache));
     if totals.own_calls > 0 {
         let calls = figures::counted(totals.own_calls, "call", "calls");
         notes.push(format!(
@@ -221,6 +222,21 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
         notes.push(format!("damaged: {} cannot be read", figures::counted(unreadable, "record", "records")));
     }
     notes
+}
+
+/// What the provider's cache was worth, where it was read or written.
+fn cached(cache: &Caching) -> Option<String> {
+    let is_used = cache.read > 0 || cache.written > 0;
+    let share = is_used.then(|| figures::percent(cache.read.into(), cache.prompt.into()))?;
+    let Some(saved) = cache.saved else {
+        return Some(format!("cache: hit rate {share}, what that saved is not known"));
+    };
+    let saved = figures::dollars(saved, figures::places([saved].into_iter()));
+    let left_out = match cache.unknown {
+        0 => String::new(),
+        unknown => format!(", which leaves out {}", figures::counted(unknown, "request", "requests")),
+    };
+    Some(format!("cache: hit rate {share}, {saved} saved against plain input{left_out}"))
 }
 
 /// What is said of records that are missing.
@@ -399,6 +415,31 @@ mod tests {
             ),
         ] {
             assert_eq!(notes(&totals, unreadable), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_cache_saved_may_be_unknown_or_negative() {
+        let cache = |read, written, usd: Option<&str>, unknown| Caching {
+            read,
+            written,
+            prompt: 10,
+            saved: usd.map(|usd| Money::from_usd_str(usd).unwrap()),
+            unknown,
+        };
+        for (cache, expected) in [
+            (cache(0, 0, Some("0"), 0), None),
+            (cache(0, 10, None, 1), Some("0.0 %, what that saved is not known")),
+            (cache(0, 5, Some("-0.0075"), 0), Some("0.0 %, -$0.0075 saved against plain input")),
+            (
+                cache(9, 0, Some("0.27"), 2),
+                Some("90.0 %, $0.27 saved against plain input, which leaves out 2 requests"),
+            ),
+        ] {
+            assert_eq!(
+                cached(&cache).as_deref(),
+                expected.map(|text| format!("cache: hit rate {text}")).as_deref()
+            );
         }
     }
 

@@ -32,6 +32,11 @@ JSON:
             what it would have cost; estimates, and in no other figure. net: null if nothing is known of it
     own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
     overhead   what these cost, as in cost, of which it is a part; null if there were none or nothing is known
+    cache   {hit_rate, read, written, prompt, saved, unknown}: what the provider's cache was worth, own calls included
+            hit_rate: read / prompt, the tokens that were read from it by all of the prompts', 0 to 1; null if unknown
+            saved: what was read from it and written to it at the price of plain input less what it did cost, in
+            10^-12 dollars, negative if writing cost more than reading spared, null if unknown; unknown: requests
+            with tokens of which that is not known (no price, only a total); they are not in it
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll report`.

@@ -22,4 +22,4 @@ pub use record::{
     Window, Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
-pub use totals::{Costs, Saved, Totals};
+pub use totals::{Caching, Costs, Saved, Totals};

@@ -163,6 +163,10 @@ pub struct Cost {
     pub total: i64,
     /// Where the price is from: `catalogue 2026-11-21`, `configuration`, `provider`.
     pub price: Word,
+    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as plain
+    /// input, less what they did cost. Negative where writing cost more than reading spared; null where only the
+    /// provider's own total is known, or it was not written down. It is in no other figure.
+    pub cache_saved: Option<i64>,
 }
 
 impl Cost {
@@ -180,6 +184,7 @@ impl Cost {
             searches: pico(lines.searches),
             total: pico(bill.total),
             price: bill.source.name(),
+            cache_saved: bill.cache_saved.map(pico),
         }
     }
 }
@@ -509,7 +514,8 @@ mod tests {
             output: Money::from_picodollars(3_100_000_000),
             searches: Money::ZERO,
         };
-        Bill { total: lines.total(), lines: Some(lines), source: Source::Embedded("2026-11-21") }
+        let cache_saved = Some(Money::from_picodollars(118_450_000_000));
+        Bill { total: lines.total(), lines: Some(lines), cache_saved, source: Source::Embedded("2026-11-21") }
     }
 
     fn own() -> Own {
@@ -644,7 +650,8 @@ mod tests {
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,
             r#""prompt_is_unknown":false,"output_is_unknown":false,"#,
             r#""cost":{"usd":"0.009474","input":24000000,"cache_read":4100000000,"cache_write":2250000000,"#,
-            r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21"},"#,
+            r#""output":3100000000,"searches":0,"total":9474000000,"price":"catalogue 2026-11-21","#,
+            r#""cache_saved":118450000000},"#,
             r#""unpriced_charges":["grounding"],"#,
             r#""counterfactual":{"tokens":{"input":0,"cache_read":52000,"cache_write_5m":0,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"cost":9000000000,"estimated":true},"#,

@@ -44,6 +44,8 @@ pub struct Totals {
     pub own_calls: u64,
     /// What is known of the cost of these, which is in `cost`, too; `None` when nothing is.
     pub overhead: Option<Costs>,
+    /// What the provider's cache was worth, the gateway's own calls included.
+    pub cache: Caching,
 }
 
 /// Money by kind.
@@ -63,6 +65,22 @@ pub struct Costs {
     pub total: Money,
 }
 
+/// What a provider's cache was worth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caching {
+    /// Tokens of prompts that were read from it.
+    pub read: u64,
+    /// Tokens of prompts that were written to it.
+    pub written: u64,
+    /// All tokens of prompts.
+    pub prompt: u64,
+    /// What it saved: what tokens that were read from it and written to it would have cost as plain input, less what they
+    /// did cost; negative when writing cost more than reading spared. `None` when it is not known of any.
+    pub saved: Option<Money>,
+    /// Requests that show tokens, and of which that is not known: they are not in `saved`.
+    pub unknown: u64,
+}
+
 /// What was not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Saved {
@@ -80,6 +98,7 @@ pub struct Saved {
 impl Totals {
     /// Adds a request.
     pub fn add(&mut self, record: &Record) {
+        self.cache += Caching::of(record);
         if record.own.is_some() {
             self.add_own(record);
             return;
@@ -162,6 +181,41 @@ impl AddAssign<&Self> for Totals {
         if let Some(overhead) = &other.overhead {
             *self.overhead.get_or_insert_default() += *overhead;
         }
+        self.cache += other.cache;
+    }
+}
+
+impl Caching {
+    /// What it was worth to a request. Where it neither was read nor written it has saved nothing, whatever the price.
+    pub fn of(record: &Record) -> Self {
+        let prompt = record.tokens.filter(|_| !record.prompt_is_unknown);
+        let is_unused = prompt.is_some_and(|tokens| tokens.cache_read == 0 && tokens.cache_write() == 0);
+        let saved = record.cost.as_ref().and_then(|cost| cost.cache_saved).or_else(|| is_unused.then_some(0));
+        let tokens = prompt.unwrap_or_default();
+        Self {
+            read: tokens.cache_read,
+            written: tokens.cache_write(),
+            prompt: tokens.prompt(),
+            saved: saved.map(|saved| Money::from_picodollars(saved.into())),
+            unknown: u64::from(record.tokens.is_some() && saved.is_none()),
+        }
+    }
+
+    /// The share of prompts that was read from the cache, from 0 to 1; `None` where nothing is known of any.
+    pub fn hit_rate(&self) -> Option<f64> {
+        (self.prompt > 0).then(|| self.read as f64 / self.prompt as f64)
+    }
+}
+
+impl AddAssign for Caching {
+    fn add_assign(&mut self, other: Self) {
+        self.read = self.read.saturating_add(other.read);
+        self.written = self.written.saturating_add(other.written);
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        if let Some(saved) = other.saved {
+            *self.saved.get_or_insert_default() += saved;
+        }
+        self.unknown += other.unknown;
     }
 }
 
@@ -227,6 +281,22 @@ impl Serialize for Costs {
     }
 }
 
+/// With the share, to four places.
+impl Serialize for Caching {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+
+        let mut cache = serializer.serialize_struct("Caching", 6)?;
+        cache.serialize_field("hit_rate", &self.hit_rate().map(|rate| (rate * 1e4).round() / 1e4))?;
+        cache.serialize_field("read", &self.read)?;
+        cache.serialize_field("written", &self.written)?;
+        cache.serialize_field("prompt", &self.prompt)?;
+        cache.serialize_field("saved", &self.saved)?;
+        cache.serialize_field("unknown", &self.unknown)?;
+        cache.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +340,8 @@ mod tests {
             let mut totals = Totals::default();
             totals.add(&record);
             assert_eq!(totals.cost, None);
-            assert_eq!(Totals { tokens: Tokens::default(), ..totals }, expected, "{record:?}");
+            let rest = Totals { tokens: Tokens::default(), cache: Caching::default(), ..totals };
+            assert_eq!(rest, expected, "{record:?}");
         }
     }
 
@@ -322,6 +393,58 @@ mod tests {
         let twice: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
         assert_eq!(twice.overhead.map(|cost| cost.total), Some(Money::from_picodollars(40)));
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
+    }
+
+    /// Without a price, what caching saved is known only where nothing was cached. Own calls count, what failed does not.
+    #[test]
+    fn what_the_cache_was_worth() {
+        let record = |tokens: Option<(u64, u64, u64)>, saved: Option<i64>| Record {
+            tokens: tokens.map(|(input, cache_read, cache_write_5m)| Tokens {
+                input,
+                cache_read,
+                cache_write_5m,
+                output: 9,
+                ..Tokens::default()
+            }),
+            cost: saved.map(|saved| Cost { cache_saved: Some(saved), ..Cost::default() }),
+            ..Record::default()
+        };
+        let caching = |(read, written), prompt, saved: Option<i128>, unknown| Caching {
+            read,
+            written,
+            prompt,
+            saved: saved.map(Money::from_picodollars),
+            unknown,
+        };
+        let own = Some(crate::ledger::Own::default());
+        let (mut totals, mut all) = (Totals::default(), Totals::default());
+        for (record, expected) in [
+            (record(None, None), caching((0, 0), 0, None, 0)),
+            (record(Some((0, 5, 0)), None), caching((5, 0), 5, None, 1)),
+            (record(Some((2_000, 0, 10_000)), Some(-75)), caching((5, 10_000), 12_005, Some(-75), 1)),
+            (record(Some((2_000, 10_000, 0)), Some(270)), caching((10_005, 10_000), 24_005, Some(195), 1)),
+            (record(Some((995, 0, 0)), None), caching((10_005, 10_000), 25_000, Some(195), 1)),
+            (
+                Record { prompt_is_unknown: true, ..record(Some((0, 0, 0)), None) },
+                caching((10_005, 10_000), 25_000, Some(195), 2),
+            ),
+            (
+                Record { own, ..record(Some((0, 0, 5_000)), Some(-5)) },
+                caching((10_005, 15_000), 30_000, Some(190), 2),
+            ),
+        ] {
+            totals.add(&record);
+            assert_eq!(totals.cache, expected, "{record:?}");
+            let mut one = Totals::default();
+            one.add(&record);
+            all += &one;
+        }
+        assert_eq!(all.cache, totals.cache);
+        let expected =
+            r#"{"hit_rate":0.3335,"read":10005,"written":15000,"prompt":30000,"saved":190,"unknown":2}"#;
+        assert_eq!(serde_json::to_string(&totals.cache).unwrap(), expected);
+        let nothing = r#"{"hit_rate":null,"read":0,"written":0,"prompt":0,"saved":null,"unknown":0}"#;
+        assert_eq!(serde_json::to_string(&Caching::default()).unwrap(), nothing);
     }
 
     /// What would have been saved is in no other sum; a record from before the figures were kept has none.

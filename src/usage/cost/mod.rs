@@ -61,6 +61,10 @@ pub struct Bill {
     pub total: Money,
     /// The cost by kind; `None` where the provider states only a total.
     pub lines: Option<CostBreakdown>,
+    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as plain
+    /// input, less what they did cost. Negative where writing cost more than reading spared; `None` where the provider
+    /// states only a total.
+    pub cache_saved: Option<Money>,
     /// Whose prices.
     pub source: Source,
 }
@@ -76,7 +80,7 @@ pub struct Bill {
 /// reasoning is output. A rate missing from a service tier or a long-context list moves as its input rate
 /// does. Where the base rates are not the list's own, the other lists move them in the list's proportions.
 pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
-    cost_with(usage, price, |_| None)
+    cost_with(usage, price, |_| None).map(|(lines, _)| lines)
 }
 
 /// The bill of a response of `model`: the provider's own figure if it states one, else the catalogue's.
@@ -84,24 +88,26 @@ pub fn cost(usage: &Usage, price: &Price) -> Option<CostBreakdown> {
 /// `vendor` is who bills, see [`Catalogue::billed`]. `None` if any part of the price is unknown.
 pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Vendor>) -> Option<Bill> {
     if let Some(total) = usage.provider_cost {
-        return Some(Bill { total, lines: None, source: Source::Provider });
+        return Some(Bill { total, lines: None, cache_saved: None, source: Source::Provider });
     }
     let priced = catalogue.billed(model, vendor)?;
     let lookup = |model: &str| catalogue.billed(model, vendor).map(|priced| priced.price);
-    let lines = cost_with(usage, &priced.price, lookup)?;
-    Some(Bill { total: lines.total(), lines: Some(lines), source: priced.source })
+    let (lines, saved) = cost_with(usage, &priced.price, lookup)?;
+    let (total, lines, cache_saved) = (lines.total(), Some(lines), Some(saved));
+    Some(Bill { total, lines, cache_saved, source: priced.source })
 }
 
+/// The cost, and what the provider's cache saved.
 fn cost_with(
     usage: &Usage,
     price: &Price,
     lookup: impl Fn(&str) -> Option<Arc<Price>>,
-) -> Option<CostBreakdown> {
+) -> Option<(CostBreakdown, Money)> {
     if usage.output_is_unknown {
         return None;
     }
     let schedule = Schedule::of(usage, price, usage.context_tokens())?;
-    let mut lines = schedule.lines(&usage.tokens);
+    let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
     lines.input += schedule.audio_surcharge(usage, price)?;
     if usage.web_searches > 0 {
         let queries = i128::from(usage.web_searches);
@@ -113,9 +119,11 @@ fn cost_with(
             None => None,
         };
         let price = other.as_deref().unwrap_or(price);
-        lines = lines.plus(Schedule::of(usage, price, call.tokens.prompt())?.lines(&call.tokens));
+        let schedule = Schedule::of(usage, price, call.tokens.prompt())?;
+        lines = lines.plus(schedule.lines(&call.tokens));
+        saved += schedule.cache_saved(&call.tokens);
     }
-    Some(lines)
+    Some((lines, saved))
 }
 
 /// The rates that apply to one model call.
@@ -167,6 +175,13 @@ impl<'a> Schedule<'a> {
                 + self.cost(Kind::Reasoning, reasoning),
             searches: Money::ZERO,
         }
+    }
+
+    /// What tokens that were read from the cache and written to it would have cost as plain input, less what they cost.
+    fn cache_saved(&self, tokens: &Tokens) -> Money {
+        let plain = self.cost(Kind::Input, tokens.cache_read.saturating_add(tokens.cache_write()));
+        let lines = self.lines(tokens);
+        plain - lines.cache_read - lines.cache_write
     }
 
     /// What the audio in a prompt costs more than text. `None` where that is not listed: for output, and where tiers,

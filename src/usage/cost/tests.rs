@@ -61,6 +61,39 @@ fn caching_pays_on_the_second_request() {
     }
 }
 
+/// Against plain input: a write costs a quarter more of it, a read spares nine tenths.
+#[test]
+fn what_caching_saves_may_be_negative() {
+    let priced = |tokens| Usage { tokens, ..Usage::default() };
+    let written = Tokens { input: 2_000, cache_write_5m: 10_000, output: 9, ..Tokens::default() };
+    let read = Tokens { input: 2_000, cache_read: 10_000, output: 9, ..Tokens::default() };
+    let both =
+        Tokens { cache_read: 10_000, cache_write_5m: 1_000, cache_write_1h: 1_000, ..Tokens::default() };
+    let extra = vec![Extra { model: None, tokens: read }];
+    for (usage, expected) in [
+        (priced(written), "-0.0075"),
+        (priced(read), "0.027"),
+        // 0.027 - 1000 × 0.75 - 1000 × 3
+        (priced(both), "0.02325"),
+        (priced(Tokens { input: 2_000, output: 9, ..Tokens::default() }), "0"),
+        (Usage { extra, ..priced(written) }, "0.0195"),
+    ] {
+        let (_, saved) = cost_with(&usage, &sonnet(), |_| None).unwrap();
+        assert_eq!(saved.usd(), expected, "{usage:?}");
+    }
+    // Twice as much for long prompts, as everything is.
+    let prices = Catalogue::embedded();
+    let long = |cache_read| priced(Tokens { cache_read, ..Tokens::default() });
+    for (usage, expected) in [
+        (long(100_000), Some("0.009")),
+        (long(100_001), Some("0.04500045")),
+        (Usage { provider_cost: Some(Money::ZERO), ..long(9) }, None),
+    ] {
+        let bill = bill(&prices, &usage, "claude-haiku-5-5", None).unwrap();
+        assert_eq!(bill.cache_saved.map(Money::usd).as_deref(), expected, "{usage:?}");
+    }
+}
+
 #[test]
 fn long_prompts_pay_more_for_every_token() {
     let tokens = |cache_read| Tokens {
