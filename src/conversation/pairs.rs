@@ -4,9 +4,53 @@
 //! answer are looked at, the nearest that has one with the result's id, and among several of these the first call is
 //! answered by the first result.
 
+use std::collections::HashMap;
+
 use super::{Conversation, Part, PartId, PartKind, Role};
 
+/// The calls of one answer that have the same id.
+struct Named {
+    /// Which answer it is.
+    answer: usize,
+    /// Their places among all calls.
+    calls: Vec<usize>,
+    /// How many results have come since.
+    results: usize,
+}
+
 impl Conversation {
+    /// All calls in order, each with its result if it has one: as [`Self::result_of`] says, in one pass.
+    pub fn calls(&self) -> Vec<(PartId, Option<PartId>)> {
+        let (mut all, mut named) = (Vec::new(), HashMap::<&str, Named>::new());
+        let (mut answer, mut answering) = (0, false);
+        for (at, message) in self.messages.iter().enumerate() {
+            let is_answer = message.index.role == Role::Assistant;
+            answer += usize::from(is_answer && !answering);
+            answering = is_answer;
+            for found in self.parts_of(at) {
+                let (part, id) = (found.0, found.1.call_id.as_deref());
+                if is_call(&found) {
+                    all.push((part, None));
+                    let Some(id) = id else { continue };
+                    let fresh = || Named { answer, calls: Vec::new(), results: 0 };
+                    let same = named.entry(id).or_insert_with(fresh);
+                    if same.answer != answer {
+                        *same = fresh();
+                    }
+                    same.calls.push(all.len() - 1);
+                } else if is_result(&found)
+                    && let Some(same) = id.and_then(|id| named.get_mut(id))
+                    && let Some(last) = same.calls.last()
+                {
+                    let (_, result) = &mut all[*same.calls.get(same.results).unwrap_or(last)];
+                    result.get_or_insert(part);
+                    same.results += 1;
+                }
+            }
+        }
+        all
+    }
+
     /// The call that a result answers. What is answered once more is still the last call. A dialect without ids has its
     /// index make them up.
     pub fn call_of(&self, result: PartId) -> Option<PartId> {
@@ -114,6 +158,12 @@ mod tests {
             };
             assert_eq!(all(PartKind::ToolResult, &|id| history.call_of(id)), calls, "{words}");
             assert_eq!(all(PartKind::ToolCall, &|id| history.result_of(id)), results, "{words}");
+            let paired = history.calls().into_iter();
+            assert!(
+                paired.clone().is_sorted()
+                    && paired.clone().all(|(id, result)| result == history.result_of(id))
+            );
+            assert_eq!(paired.count(), words.matches('c').count(), "{words}");
         }
     }
 }
