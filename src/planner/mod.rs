@@ -34,6 +34,7 @@ use crate::strategy::marks::{self, Chosen};
 use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
 
+pub use action::written as written_files;
 pub use cuts::Cut;
 pub use decision::{Applied, Decision, PartKey, Save};
 pub use event::{Event, Facts, Overflow};

@@ -51,6 +51,31 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
     Action { mentions, call, ..action }
 }
 
+/// The files that the call of `tool` with these arguments writes, as it spells them, in order. Of what a shell is given,
+/// those that a patch names: whatever else a script writes would be a guess.
+pub fn written(tool: &str, arguments: &str) -> Vec<String> {
+    let is_of_files = |kind: Kind| matches!(kind, Kind::Shell | Kind::Of(Class::Edit));
+    if !is_of_files(names::kind(tool, &Map::new())) {
+        return Vec::new();
+    }
+    let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
+        return paths::patches(arguments);
+    };
+    let kind = names::kind(tool, &map);
+    if !is_of_files(kind) {
+        return Vec::new();
+    }
+    let named: Vec<String> = paths::spelled(&map).map(str::to_owned).collect();
+    if kind != Kind::Shell && !named.is_empty() {
+        return named;
+    }
+    // A patch is one of the texts, or a word of a command line.
+    let words = map
+        .values()
+        .flat_map(|value| value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice));
+    words.filter_map(Value::as_str).flat_map(paths::patches).collect()
+}
+
 /// A hash that is the same in every run and on every machine.
 fn digest(tool: &str, arguments: &str) -> u64 {
     let mut hasher = Fnv::default();

@@ -26,23 +26,41 @@ pub(super) fn normal(path: &str) -> Box<str> {
 
 /// The files that arguments name.
 pub(super) fn named(arguments: &Map<String, Value>) -> Vec<Box<str>> {
-    let named = KEYS.iter().filter_map(|key| arguments.get(*key)?.as_str());
-    named.filter(|path| !path.is_empty()).map(normal).collect()
+    spelled(arguments).map(normal).collect()
 }
+
+/// The same, as they are spelled.
+pub(super) fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let named = KEYS.iter().filter_map(|key| arguments.get(*key)?.as_str());
+    named.filter(|path| !path.is_empty())
+}
+
+/// What a line of a patch begins with that names a file.
+const CHANGES: [&str; 3] = ["*** Update File: ", "*** Add File: ", "*** Delete File: "];
+/// What one begins with that names another file for what the line before it names.
+const MOVE: &str = "*** Move to: ";
 
 /// The files that a patch changes.
 pub(super) fn patched(text: &str) -> Vec<Box<str>> {
-    let mut found: Vec<Box<str>> = Vec::new();
-    for verb in ["*** Update File: ", "*** Add File: ", "*** Delete File: "] {
-        for rest in text.split(verb).skip(1).take(MOST) {
-            // The patch may be inside of a JSON string, where a line ends with an escape.
-            let end = rest.find(['\n', '"']).unwrap_or(rest.len());
-            let line = &rest[..end];
-            let line = line.split("\\n").next().unwrap_or(line);
-            found.push(normal(line.trim()));
-        }
-    }
-    found
+    CHANGES.into_iter().flat_map(|verb| behind(text, verb)).map(normal).collect()
+}
+
+/// The same, and those that it moves files to, as they are spelled, in the order of the patch.
+pub(super) fn patches(text: &str) -> Vec<String> {
+    let mut found: Vec<&str> =
+        CHANGES.into_iter().chain([MOVE]).flat_map(|verb| behind(text, verb)).collect();
+    found.sort_by_key(|path| path.as_ptr());
+    found.into_iter().map(|path| path.trim_matches(['\'', '"']).to_owned()).collect()
+}
+
+/// What stands behind a verb on its lines.
+fn behind<'t>(text: &'t str, verb: &'static str) -> impl Iterator<Item = &'t str> {
+    text.split(verb).skip(1).take(MOST).map(|rest| {
+        // The patch may be inside of a JSON string, where a line ends with an escape.
+        let end = rest.find(['\n', '"']).unwrap_or(rest.len());
+        let line = &rest[..end];
+        line.split("\\n").next().unwrap_or(line).trim()
+    })
 }
 
 /// The literals after a key, in code that is no JSON: `tools.exec_command({cmd: "cat a"})`.

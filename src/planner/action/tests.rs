@@ -12,6 +12,31 @@ fn told(action: &Action) -> String {
 }
 
 #[test]
+fn files_that_are_written() {
+    let long = format!(r#"{{"content":"{}","file_path":"/w/Long.rs"}}"#, "x".repeat(2 * MAX_ARGUMENTS));
+    let patch = r"*** Begin Patch\n*** Update File: src/B.rs\n*** Move to: src/C.rs\n@@\n-x\n+y\n*** Add File: a.rs\n+x";
+    for (tool, arguments, expected) in [
+        ("Write", r#"{"file_path":"/w/src/A.rs","content":"x"}"#, "/w/src/A.rs"),
+        ("Write", &long, "/w/Long.rs"),
+        ("mcp__fs__edit_file", r#"{"path":"./a b.rs"}"#, "./a b.rs"),
+        ("NotebookEdit", r#"{"notebook_path":"C:\\w\\n.ipynb"}"#, r"C:\w\n.ipynb"),
+        ("str_replace_editor", r#"{"command":"str_replace","path":"a.py"}"#, "a.py"),
+        ("str_replace_editor", r#"{"command":"view","path":"a.py"}"#, ""),
+        ("apply_patch", &patch.replace(r"\n", "\n"), "src/B.rs, src/C.rs, a.rs"),
+        ("apply_patch", &format!(r#"{{"input":"{patch}"}}"#), "src/B.rs, src/C.rs, a.rs"),
+        ("shell", &format!(r#"{{"command":["apply_patch","{patch}"]}}"#), "src/B.rs, src/C.rs, a.rs"),
+        ("exec", &format!(r#"await tools.exec_command({{cmd: "{patch}"}})"#), "src/B.rs, src/C.rs, a.rs"),
+        ("Bash", r#"{"command":"sed -i s/a/b/ src/a.rs","path":"x"}"#, ""),
+        ("Read", r#"{"file_path":"/w/a.rs"}"#, ""),
+        ("Edit", r#"{"file_path":""}"#, ""),
+        ("Edit", "", ""),
+        ("Edit", "[1]", ""),
+    ] {
+        assert_eq!(written(tool, arguments).join(", "), expected, "{tool} {arguments}");
+    }
+}
+
+#[test]
 fn calls() {
     for (tool, arguments, expected) in [
         ("Read", r#"{"file_path":"/w/src/A.rs"}"#, "View /w/src/a.rs"),
