@@ -95,6 +95,8 @@ impl Core {
                 prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
                 conversation: request.conversation,
                 edited: rewritten.edited.take(),
+                applied: Arc::clone(&rewritten.facts.applied),
+                splice: rewritten.facts.splice.clone(),
                 planned: rewritten.planned.take(),
             },
         ));

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::fill::Fill;
-use super::history::History;
-use super::record::{Record, Zone};
+use super::history::{History, WrittenFile};
+use super::record::{Calls, Record, Zone};
 use super::report::{By, Conversation, Report};
 use super::totals::Totals;
 use super::when;
@@ -120,6 +120,8 @@ pub struct HistoryDocument<'a> {
     totals: &'a Totals,
     unreadable: u64,
     fill: Option<Fill>,
+    calls: Option<Calls>,
+    files: &'a [WrittenFile],
 }
 
 #[derive(Debug, Serialize)]
@@ -140,6 +142,8 @@ impl<'a> HistoryDocument<'a> {
             totals: &history.totals,
             unreadable: history.unreadable,
             fill: Fill::of(history),
+            calls: history.calls(),
+            files: &history.files,
         }
     }
 }

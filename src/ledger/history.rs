@@ -1,10 +1,15 @@
 //! One conversation's records, found by its id or the beginning of it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use super::record::Record;
+use serde::Serialize;
+
+use super::record::{Calls, Record};
 use super::totals::Totals;
 use crate::store::{Books, StoreError};
+
+/// Files that are noted of one conversation.
+const FILES: usize = 1000;
 
 /// What its ids are the ids of, in words.
 pub const CONVERSATION: &str = "conversation";
@@ -20,8 +25,21 @@ pub struct History {
     pub of: usize,
     /// The sums of all of them.
     pub totals: Totals,
+    /// The files that calls wrote, by all of them, in the order in which they were first written: the first 1,000.
+    pub files: Vec<WrittenFile>,
     /// Records that could not be read.
     pub unreadable: u64,
+}
+
+/// A file that calls wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WrittenFile {
+    /// Its path, as the calls spell it.
+    pub path: String,
+    /// The number of the request that the first of these calls came with.
+    pub n: usize,
+    /// How many requests such calls came with.
+    pub requests: u32,
 }
 
 /// A record of it.
@@ -33,6 +51,13 @@ pub struct Entry {
     pub number: Option<usize>,
     /// What was written down.
     pub record: Record,
+}
+
+/// The files of a conversation, and where each is among them.
+#[derive(Default)]
+struct Files {
+    all: Vec<WrittenFile>,
+    places: HashMap<String, usize>,
 }
 
 /// Why there is no such conversation.
@@ -86,7 +111,7 @@ impl History {
     /// [`NoHistory`].
     pub fn read(books: &Books, id: &str, most: usize) -> Result<Self, NoHistory> {
         let mut history = Self { id: Self::find(books, id)?, ..Self::default() };
-        let (mut entries, mut count) = (VecDeque::new(), 0);
+        let (mut entries, mut count, mut files) = (VecDeque::new(), 0, Files::default());
         books.rows_of(&history.id, &mut |row| {
             let Ok(record) = serde_json::from_str::<Record>(row.record) else {
                 history.unreadable += 1;
@@ -94,13 +119,37 @@ impl History {
             };
             history.of += 1;
             history.totals.add(&record);
-            entries.push_back(Entry { at_ms: row.at_ms, number: number(&record, &mut count), record });
+            let number = number(&record, &mut count);
+            files.add(&record, number.unwrap_or(count));
+            entries.push_back(Entry { at_ms: row.at_ms, number, record });
             if entries.len() > most {
                 entries.pop_front();
             }
         })?;
-        history.entries = entries.into();
+        (history.entries, history.files) = (entries.into(), files.all);
         Ok(history)
+    }
+
+    /// How the calls of the newest prompt that was read stand.
+    pub fn calls(&self) -> Option<Calls> {
+        self.entries.iter().rev().find_map(|entry| entry.record.calls)
+    }
+}
+
+impl Files {
+    /// Notes those of a request, the `n`th.
+    fn add(&mut self, record: &Record, n: usize) {
+        for path in &record.files {
+            match self.places.get(path) {
+                // One that is sent again is another record of the same.
+                Some(at) => self.all[*at].requests += u32::from(record.attempt == 0),
+                None if self.all.len() < FILES => {
+                    self.places.insert(path.clone(), self.all.len());
+                    self.all.push(WrittenFile { path: path.clone(), n, requests: 1 });
+                }
+                None => {}
+            }
+        }
     }
 }
 
@@ -187,5 +236,22 @@ mod tests {
             assert_eq!((history.of, history.unreadable), (5, 1), "{most}");
             assert_eq!((history.totals.requests, history.totals.own_calls), (4, 1), "{most}");
         }
+    }
+
+    /// In the order of their first request; what is sent again is no other request.
+    #[test]
+    fn files_that_calls_wrote() {
+        let mut files = Files::default();
+        for (n, paths, attempt) in
+            [(1, &["b", "a"][..], 0), (2, &["a", "c"], 0), (2, &["a", "c"], 1), (4, &[], 0)]
+        {
+            let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+            files.add(&Record { files: paths, attempt, ..Record::default() }, n);
+        }
+        let file = |path: &str, n, requests| WrittenFile { path: path.to_owned(), n, requests };
+        assert_eq!(files.all, [file("b", 1, 1), file("a", 1, 2), file("c", 2, 1)]);
+        let many = (0..2 * FILES).map(|at| at.to_string()).collect();
+        files.add(&Record { files: many, ..Record::default() }, 5);
+        assert_eq!((files.all.len(), files.places.len()), (FILES, FILES));
     }
 }

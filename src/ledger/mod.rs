@@ -16,10 +16,10 @@ pub mod words;
 
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use fill::{Burn, Fill, Limit, Region};
-pub use history::{Entry, History, NoHistory, NoId};
+pub use history::{Entry, History, NoHistory, NoId, WrittenFile};
 pub use record::{
-    Budget, Bytes, Cost, Counterfactual, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing,
-    Window, Zone,
+    Budget, Bytes, Calls, Cost, Counterfactual, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice,
+    Timing, Window, Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Caching, Costs, Saved, Totals};

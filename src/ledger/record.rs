@@ -90,6 +90,11 @@ pub struct Record {
     pub prompt: Option<Shares>,
     /// The call that the agent makes again and again, if this turn ends so; null: it does not.
     pub doom_loop: Option<DoomLoop>,
+    /// How the calls of tools in the prompt stand, as it was sent; null when it was not read.
+    pub calls: Option<Calls>,
+    /// The files that new calls write, as these spell them, in order: the first 32, and no path of more than 300 bytes.
+    /// Without those of calls that failed, and of shells those alone that a patch names.
+    pub files: Vec<String>,
     /// Size of the request.
     pub bytes: Bytes,
     /// What was done to it.
@@ -222,6 +227,20 @@ pub struct Shares {
     pub volatile_at: Option<u64>,
     /// The line that the first other byte stands in, from 1.
     pub volatile_line: Option<u64>,
+}
+
+/// How calls of tools stand: each is one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Calls {
+    /// Without a result.
+    pub pending: u32,
+    /// With a result.
+    pub completed: u32,
+    /// With one that says that the tool failed.
+    pub error: u32,
+    /// With a placeholder in place of its result.
+    pub cleared: u32,
 }
 
 /// A call that was made three times in a row or more, in one turn.
@@ -569,6 +588,8 @@ mod tests {
             prefix: Some(Prefix::Broken.into()),
             prompt: Some(shares()),
             doom_loop: Some(DoomLoop { tool: "Read".to_owned(), calls: 3, same_results: Some(true) }),
+            calls: Some(Calls { pending: 1, completed: 40, error: 0, cleared: 3 }),
+            files: vec!["/w/a.rs".to_owned()],
             bytes: Bytes {
                 received: 200_000,
                 sent: 160_000,
@@ -658,6 +679,7 @@ mod tests {
             r#""net_saved":-474000000,"would_have_saved_estimate":null,"prefix":"broken","prompt":{"tools":9000,"system":3000,"user":40,"#,
             r#""assistant":900,"reasoning":60,"results":28912,"volatile_at":4000,"volatile_line":80},"#,
             r#""doom_loop":{"tool":"Read","calls":3,"same_results":true},"#,
+            r#""calls":{"pending":1,"completed":40,"error":0,"cleared":3},"files":["/w/a.rs"],"#,
             r#""bytes":{"received":200000,"sent":160000,"saved":40000,"saved_tokens_estimate":10000,"would_have_saved":0,"#,
             r#""would_have_saved_tokens_estimate":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,

@@ -205,6 +205,78 @@ fn events_name_their_preset() {
     }
 }
 
+/// Calls with their ids, tools and arguments, and their results, of which one may be an error or none may be there.
+type Called<'a> = (&'a str, &'a str, Value, Option<(&'a str, bool)>);
+
+fn calling(calls: &[Called<'_>]) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for (id, tool, input, result) in calls {
+        let call = json!({"type": "tool_use", "id": id, "name": tool, "input": input});
+        messages.push(json!({"role": "assistant", "content": [call]}));
+        let next = result.map_or_else(
+            || json!({"type": "text", "text": "Stop"}),
+            |(text, is_error)| {
+                json!({"type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error})
+            },
+        );
+        messages.push(json!({"role": "user", "content": [next]}));
+    }
+    json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
+}
+
+/// A result that was cleared, one that was not, an error, and a call without a result; and files by those calls that did not
+/// fail, once each.
+#[test]
+fn calls_and_files_are_shown() {
+    const SETTINGS: &str = "clear.gate = ['eager']\nclear.minimum_tokens = 0\n\
+                            clear.protect_tokens = { view = 0, other = 0 }\n";
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config = format!("listen.admin = 'off'\nstate.dir = '{}'\n{SETTINGS}", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let lines: Vec<String> = (0..800).map(|line| format!("line {line}: {}", line * 7919 % 100_003)).collect();
+    let long = lines.join("\n");
+    let edit = |path: &str| json!({"file_path": path, "old_string": "a", "new_string": "b"});
+    let calls: &[Called<'_>] = &[
+        ("1", "Bash", json!({"command": "make"}), Some((&long, false))),
+        ("2", "Edit", edit("/w/src/B.rs"), Some(("ok", false))),
+        ("3", "Write", json!({"file_path": "/w/denied.rs", "content": "x"}), Some(("denied", true))),
+        ("4", "Bash", json!({"command": "make test"}), None),
+    ];
+    for count in 1..=calls.len() {
+        assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &calling(&calls[..count])).0, 200);
+    }
+    let files: &[Called<'_>] = &[
+        ("5", "Write", json!({"file_path": "a.rs", "content": "x"}), Some(("ok", false))),
+        ("6", "Edit", edit("/w/src/B.rs"), Some(("ok", false))),
+    ];
+    let all = [calls, files].concat();
+    for count in [calls.len() + 1, calls.len() + 2] {
+        assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &calling(&all[..count])).0, 200);
+    }
+    gateway.stop();
+    let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+    let id = listed["conversations"][0]["id"].as_str().unwrap();
+    let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+    let requests = inspected["requests"].as_array().unwrap();
+    let states =
+        |calls: &Value| ["pending", "completed", "error", "cleared"].map(|state| calls[state].clone());
+    assert_eq!(states(&requests[3]["record"]["calls"]), [1, 1, 1, 1].map(Value::from), "{inspected:#}");
+    assert_eq!(states(&inspected["calls"]), [1, 3, 1, 1].map(Value::from));
+    let written: Vec<&Value> = requests.iter().map(|one| &one["record"]["files"]).collect();
+    assert_eq!(json!(written), json!([[], ["/w/src/B.rs"], [], [], ["a.rs"], ["/w/src/B.rs"]]));
+    let files =
+        json!([{"path": "/w/src/B.rs", "n": 2, "requests": 2}, {"path": "a.rs", "n": 5, "requests": 1}]);
+    assert_eq!(inspected["files"], files);
+    let text = done(home.path(), &[&["inspect", id], &CONFIG[..]].concat());
+    for says in [
+        "\ncalls of tools: 1 pending, 3 completed, 1 error, 1 cleared\n",
+        "\nfiles written  first in  requests\n/w/src/B.rs           2         2\na.rs                  5         1\n",
+    ] {
+        assert!(text.contains(says), "{text}");
+    }
+}
+
 /// The same call so many times, with instructions that tell how often, and the provider asked to clear results.
 fn circling(calls: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Wait for the build"})];

@@ -1,16 +1,22 @@
 //! What is found out about a request when it has left: its prompt as the provider's cache sees it, as it came
 //! and as it was sent.
 
+use std::collections::HashSet;
+
 use super::count::Counter;
 use super::instructions::Instructions;
 use super::{Planned, Reading};
 use crate::conversation::{Conversation, PartId, PartKind, Role};
-use crate::ledger::Shares;
+use crate::ledger::{Calls, Shares};
+use crate::planner;
 use crate::protocol::{Prompt, Scale, Share};
 use crate::strategy::doom::{self, DoomLoop};
 
 /// Results whose tools are looked for.
 const RESULTS: usize = 64;
+/// Files of one record, and the bytes that a path may have.
+const FILES: usize = 32;
+const PATH: usize = 300;
 
 /// What is known then.
 pub(in crate::app) struct Measured {
@@ -34,6 +40,12 @@ pub(in crate::app) struct Measured {
     pub(super) instructions: Option<u128>,
     /// The tools whose results came with it.
     pub(super) tools: Vec<(PartId, Box<str>)>,
+    /// How its calls stand, as it came.
+    pub(super) calls: Calls,
+    /// The same as it was sent, where that is another.
+    pub(super) calls_sent: Option<Calls>,
+    /// The files that calls write which came with it.
+    pub(super) files: Vec<String>,
 }
 
 /// Reads the prompts, and counts them where that is wanted.
@@ -42,7 +54,7 @@ pub(super) fn measure(
     counter: Option<&mut Counter>,
     known: &mut Instructions,
 ) -> Measured {
-    let Reading { protocol, conversation, edited, root, prior, planned } = reading;
+    let Reading { protocol, conversation, edited, root, prior, planned, .. } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
     let doom_loop = doom::of(conversation);
@@ -62,7 +74,83 @@ pub(super) fn measure(
     }
     let planned = would.or_else(|| planned.as_ref().map(|_| original.clone()));
     let tools = tools(conversation);
-    Measured { scope, original, sent, planned, turn, step, prior, doom_loop, instructions, tools }
+    let paired = conversation.calls();
+    let files = files(conversation, &paired, prior);
+    let calls = states(conversation, &paired, |_| true, &HashSet::new());
+    let calls_sent = edited.as_ref().map(|_| states_sent(reading, &paired));
+    Measured {
+        scope,
+        original,
+        sent,
+        planned,
+        turn,
+        step,
+        prior,
+        doom_loop,
+        instructions,
+        tools,
+        calls,
+        calls_sent,
+        files,
+    }
+}
+
+/// Calls, each with its result if it has one.
+type Paired = [(PartId, Option<PartId>)];
+
+/// How the calls stand in what was sent.
+fn states_sent(reading: &Reading, calls: &Paired) -> Calls {
+    let cleared = reading.applied.iter().filter(|applied| applied.decision.is_clearing());
+    let cleared = cleared.map(|applied| applied.part).collect();
+    let is_sent =
+        |call: PartId| !reading.splice.as_ref().is_some_and(|splice| splice.drops(call.message as usize));
+    states(&reading.conversation, calls, is_sent, &cleared)
+}
+
+/// How those calls stand that are sent.
+fn states(
+    conversation: &Conversation,
+    calls: &Paired,
+    is_sent: impl Fn(PartId) -> bool,
+    cleared: &HashSet<PartId>,
+) -> Calls {
+    let mut all = Calls::default();
+    for (_, result) in calls.iter().filter(|(call, _)| is_sent(*call)) {
+        let count = match result {
+            None => &mut all.pending,
+            Some(result) if cleared.contains(result) => &mut all.cleared,
+            Some(result) if failed(conversation, *result) => &mut all.error,
+            Some(_) => &mut all.completed,
+        };
+        *count += 1;
+    }
+    all
+}
+
+fn failed(conversation: &Conversation, result: PartId) -> bool {
+    conversation.part(result).is_some_and(|part| part.is_error)
+}
+
+/// The files that calls write which stand behind the first `prior` messages, each once; those of calls that failed are
+/// left out.
+fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String> {
+    let new = calls.iter().skip(calls.partition_point(|(call, _)| call.message < prior));
+    let done = new.filter(|(_, result)| !result.is_some_and(|result| failed(conversation, result)));
+    let mut all: Vec<String> = Vec::new();
+    for (call, _) in done {
+        let tool = conversation.part(*call).and_then(|part| part.tool.as_deref()).unwrap_or_default();
+        let arguments = conversation.arguments(*call).unwrap_or_default();
+        for path in planner::written_files(tool, &arguments) {
+            if path.len() <= PATH && !path.trim().is_empty() && !all.contains(&path) {
+                all.push(path);
+            }
+        }
+        if all.len() >= FILES {
+            break;
+        }
+    }
+    all.truncate(FILES);
+    all
 }
 
 /// The tools whose results are new with a request. Results without a call cost a look at the whole history, so there are
@@ -100,5 +188,59 @@ pub(super) fn shares(prompt: &Prompt, scale: Scale) -> Shares {
         reasoning: tokens(Share::Reasoning),
         results: tokens(Share::Results),
         ..Shares::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// Calls of a tool that writes these files, one message each, with the results of all but the last.
+    fn conversation(paths: &[String]) -> Conversation {
+        let mut input: Vec<Value> = Vec::new();
+        for (at, path) in paths.iter().enumerate() {
+            let (id, arguments) = (at.to_string(), json!({"file_path": path}).to_string());
+            let call =
+                json!({"type": "function_call", "call_id": id, "name": "Write", "arguments": arguments});
+            let result = json!({"type": "function_call_output", "call_id": id, "output": "ok"});
+            input.extend([call, result]);
+        }
+        input.pop();
+        let body = Bytes::from(json!({"input": input}).to_string());
+        protocol::named("openai-responses").unwrap().index(&body, &NoMemo).unwrap()
+    }
+
+    /// Of the first so many messages, another record tells.
+    #[test]
+    fn files_of_a_record_are_few_and_new() {
+        let many: Vec<String> = (0..2 * FILES).map(|at| format!("{at}.rs")).collect();
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (long, longest) = ("x".repeat(PATH + 1), "x".repeat(PATH));
+        for (paths, prior, expected) in [
+            (named(&["b", "a", "b"]), 0, named(&["b", "a"])),
+            (named(&["b", "a", "b"]), 1, named(&["a", "b"])),
+            (named(&["b", "a", "b"]), 5, named(&[])),
+            (named(&[&long, " ", &longest]), 0, named(&[&longest])),
+            (many.clone(), 0, many[..FILES].to_vec()),
+        ] {
+            let conversation = conversation(&paths);
+            assert_eq!(files(&conversation, &conversation.calls(), prior), expected, "{paths:?} {prior}");
+        }
+    }
+
+    #[test]
+    fn how_calls_stand() {
+        let conversation = conversation(&["a", "b", "c"].map(str::to_owned));
+        let calls = conversation.calls();
+        let cleared = calls.iter().take(1).filter_map(|(_, result)| *result).collect();
+        let all = states(&conversation, &calls, |_| true, &cleared);
+        assert_eq!(all, Calls { pending: 1, completed: 1, cleared: 1, ..Calls::default() });
+        let rest = states(&conversation, &calls, |call| call.message > 0, &HashSet::new());
+        assert_eq!(rest, Calls { pending: 1, completed: 1, ..Calls::default() });
     }
 }

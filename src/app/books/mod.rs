@@ -22,6 +22,7 @@ use super::budget::Budget;
 use super::tally::Tally;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
+use crate::planner::{Applied, Splice};
 use crate::protocol::Protocol;
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
@@ -44,6 +45,9 @@ pub(super) struct Reading {
     pub(super) conversation: Conversation,
     /// What it was rewritten to, if it was.
     pub(super) edited: Option<Conversation>,
+    /// The decisions and the splice that it was rewritten by.
+    pub(super) applied: Arc<[Applied]>,
+    pub(super) splice: Option<Arc<Splice>>,
     /// The empty history of whoever sends it: providers share no cache between accounts.
     pub(super) root: Chain,
     /// Messages that an earlier request carried.

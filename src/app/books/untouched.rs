@@ -62,6 +62,8 @@ impl Untouched {
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
         name_tools(&mut ended.record, &measured.tools);
+        ended.record.calls = Some(measured.calls_sent.filter(|_| !resent).unwrap_or(measured.calls));
+        ended.record.files.clone_from(&measured.files);
         ended.record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
         let shares = shares(sent, scale);
         ended.record.prompt = Some(shares);

@@ -14,8 +14,8 @@ use super::{Failure, TimedOutput, books, figures, say};
 use crate::config::Preset;
 use crate::ledger::words::{Outcome, State, Term, Used};
 use crate::ledger::{
-    DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Own, Record, Shares, Splice, Totals, Window, Zone,
-    when,
+    DoomLoop, Edits, Entry, Event, Fill, HistoryDocument, Own, Record, Shares, Splice, Totals, Window,
+    WrittenFile, Zone, when,
 };
 use crate::lineage::Relation;
 use crate::strategy::window;
@@ -30,7 +30,7 @@ observed, what rewriting would have saved. `~` marks an estimate, `–` what is 
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\",
-   \"fill\"}
+   \"fill\", \"calls\", \"files\"}
   log         the file of its records in `ledger.dir`
   n           the number that `plimsoll diff ID N` takes; null for a call of the gateway's own
   record      as it stands in the log
@@ -38,8 +38,17 @@ JSON:
   fill        how the newest prompt fills the window: {window, regions: [{name, tokens, limit, state}], burn}, in tokens;
               null where the window is not known. state: ok, soft (four fifths of the limit), hard. burn:
               {tokens_per_turn, turns_left, urgency} or null; urgency: normal, warning (fewer than 10), critical (3)
+  calls       how the calls of tools in the newest prompt stand, as it was sent: {pending (no result), completed, error,
+              cleared (a placeholder stands for the result)}; null where none was read
+  files       the files that calls wrote, in the order in which they were first written: [{path, n, requests}]; n: the
+              request that the first of these calls came with, requests: how many such calls came with. Calls that
+              failed are left out, and of shells all that no patch names
   TOTALS      as `plimsoll report --help` says
   Fields may be added; none will change its meaning.";
+
+/// Files that are listed, and the characters of a path.
+const FILES: usize = 40;
+const PATH: usize = 76;
 
 /// The options of `plimsoll inspect`.
 #[derive(Debug, Args)]
@@ -70,6 +79,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         say(&line);
     }
     for line in Fill::of(&history.found).iter().flat_map(newest::filled) {
+        say(&line);
+    }
+    for line in written(&history.found.files) {
         say(&line);
     }
     books::say_notes(&books::notes(totals, history.found.unreadable));
@@ -415,4 +427,21 @@ fn sums(totals: &Totals) -> Vec<String> {
     cells.extend(shown.cells(totals));
     table.row(&cells);
     table.lines()
+}
+
+/// The files that calls wrote.
+fn written(files: &[WrittenFile]) -> Vec<String> {
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let titles = [("files written", Align::Left), ("first in", Align::Right), ("requests", Align::Right)];
+    let mut table = Table::new(&titles);
+    for WrittenFile { path, n, requests } in files.iter().take(FILES) {
+        table.row(&[cut(path, PATH), n.to_string(), requests.to_string()]);
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table.lines());
+    let more = files.len().saturating_sub(FILES);
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines
 }

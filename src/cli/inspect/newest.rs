@@ -6,7 +6,7 @@ use crate::cli::figures;
 use crate::cli::history::History;
 use crate::cli::table::{Align, Table};
 use crate::ledger::words::State;
-use crate::ledger::{Entry, Fill, Limit, Region, Shares};
+use crate::ledger::{Calls, Entry, Fill, Limit, Region, Shares};
 use crate::planner::decision::REASONING;
 
 /// What the newest prompt of the conversation is made of, and what of it goes in another form.
@@ -24,6 +24,7 @@ pub(super) fn made_of(history: &History) -> Vec<String> {
     }
     let mut lines = vec![String::new()];
     lines.extend(table.lines());
+    lines.extend(record.calls.and_then(states));
     let standing = history.standing(at);
     if record.edits.state == State::Edited && !standing.is_empty() {
         let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
@@ -37,6 +38,18 @@ pub(super) fn made_of(history: &History) -> Vec<String> {
         lines.extend(record.edits.marked.then(|| "marked for the provider's cache".to_owned()));
     }
     lines
+}
+
+/// How its calls stand, if there are any.
+fn states(calls: Calls) -> Option<String> {
+    let all = [
+        (calls.pending, "pending"),
+        (calls.completed, "completed"),
+        (calls.error, "error"),
+        (calls.cleared, "cleared"),
+    ];
+    let told = all.map(|(count, state)| format!("{} {state}", figures::count(count.into())));
+    all.iter().any(|(count, _)| *count > 0).then(|| format!("calls of tools: {}", told.join(", ")))
 }
 
 /// How that prompt fills the window, and how long there is room.
