@@ -36,8 +36,7 @@ pub(super) fn decide(
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: before as u64,
         bytes_after: after as u64,
-        output: Some(output.clone()),
+        output: Some(output),
     };
-    let save = Save { id: output, text: texts.concat() };
-    Some((Applied { part: id, decision: decision.into() }, save))
+    Some((Applied { part: id, decision: decision.into() }, Save::of(&texts)))
 }

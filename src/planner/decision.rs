@@ -119,8 +119,52 @@ pub struct Save {
     pub text: String,
 }
 
-/// The id of a full text: a digest of it.
+impl Save {
+    /// The full text of a result.
+    pub fn of(texts: &[Cow<'_, str>]) -> Self {
+        Self { id: output_id(texts), text: lines(texts).concat() }
+    }
+}
+
+/// The id of the full text of a result: a digest of it.
 pub fn output_id(texts: &[Cow<'_, str>]) -> String {
-    let pieces: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    let pieces: Vec<&[u8]> = lines(texts).into_iter().map(str::as_bytes).collect();
     Digest::of(&pieces).to_string()
+}
+
+/// Texts one below the other: no line is of two of them.
+fn lines<'t>(texts: &'t [Cow<'_, str>]) -> Vec<&'t str> {
+    let mut pieces: Vec<&str> = Vec::with_capacity(texts.len());
+    for text in texts.iter().filter(|text| !text.is_empty()) {
+        if pieces.last().is_some_and(|last| !last.ends_with('\n')) {
+            pieces.push("\n");
+        }
+        pieces.push(text);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_texts_of_several() {
+        for (texts, expected) in [
+            (&["a"][..], "a"),
+            (&["a\n"], "a\n"),
+            (&["a", "b"], "a\nb"),
+            (&["a\n", "b\n"], "a\nb\n"),
+            (&["a", "", "b", ""], "a\nb"),
+            (&["", "b"], "b"),
+            (&["\n", "b"], "\nb"),
+            (&[""], ""),
+            (&[], ""),
+        ] {
+            let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
+            let save = Save::of(&texts);
+            assert_eq!(save.text, expected, "{texts:?}");
+            assert_eq!(save.id, Digest::of(&[expected.as_bytes()]).to_string(), "{texts:?}");
+        }
+    }
 }

@@ -455,7 +455,10 @@ pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<Strin
     if applied.decision.is_abridgement() {
         return arguments::full(conversation, applied.part);
     }
-    Some(conversation.texts(applied.part)?.concat())
+    let texts = conversation.texts(applied.part)?;
+    // Older gateways saved several texts without a line's end between them, and named the file by that.
+    let is_of_old = || applied.decision.output != Some(decision::output_id(&texts));
+    Some(if texts.len() > 1 && is_of_old() { texts.concat() } else { Save::of(&texts).text })
 }
 
 fn operation(applied: &Applied) -> Op {

@@ -53,7 +53,7 @@ pub(super) fn decide(
         leaves,
     };
     if shaped.lossy {
-        outcome.saves.push(Save { id: output, text: texts.concat() });
+        outcome.saves.push(Save::of(&texts));
     }
     outcome.applied.push(Applied { part: id, decision: decision.into() });
     outcome.fresh += 1;

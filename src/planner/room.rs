@@ -385,12 +385,11 @@ impl Before<'_> {
             key: PartKey::of(part.call_id.as_deref(), content),
             bytes_before: shaped.bytes_before as u64,
             bytes_after: super::newborn::sent(&leaves, &texts) as u64,
-            output: Some(output.clone()),
+            output: Some(output),
             leaves,
         };
         let is_shorter = !decision.leaves.is_empty() && decision.bytes_after < size;
-        let save = Save { id: output, text: texts.concat() };
-        is_shorter.then(|| (Applied { part: id, decision: decision.into() }, save))
+        is_shorter.then(|| (Applied { part: id, decision: decision.into() }, Save::of(&texts)))
     }
 
     /// The record of an event that does nothing yet.

@@ -62,6 +62,11 @@ fn content(kind: &str) -> String {
             lines("even", 10),
             lines("odd", 10)
         ),
+        // Blocks that do not end with a line.
+        "open" => format!(
+            r#"[{{"type":"text","text":"{0}end"}},{{"type":"text","text":"{0}end"}}]"#,
+            lines("even", 10)
+        ),
         "halfbroken" => {
             format!(r#"[{{"type":"text","text":"{}"}},{{"type":"text","text":"\udfff"}}]"#, lines("big", 60))
         }
@@ -333,6 +338,24 @@ fn full_texts_are_saved() {
     assert_eq!(outcome.applied[0].decision.output.as_ref(), Some(&save.id));
     assert_eq!(save.id, decision::output_id(&[(&*save.text).into()]));
     assert_eq!(Arc::strong_count(&outcome.applied[0].decision), 1);
+}
+
+/// Blocks stand one below the other. An older gateway saved them without a line's end between: what it has named so is
+/// saved so again.
+#[test]
+fn full_texts_of_several_blocks_are_lines() {
+    let request = talk("u c1 r1:open c2 r2:open");
+    let outcome = run(&request, 3, &[]);
+    let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
+    assert!(save.text.contains("\nend\neven line 0\n") && save.text.ends_with("\nend"), "{}", save.text);
+    assert_eq!(save.id, decision::output_id(&[(&*save.text).into()]));
+    let [applied] = &outcome.applied[..] else { panic!("{:?}", outcome.applied) };
+    assert_eq!(full_text(&request, applied).as_ref(), Some(&save.text));
+    let glued = save.text.replace("end\neven", "endeven");
+    let output = Some(decision::output_id(&[(&*glued).into()]));
+    let of_old = Decision { output, ..(*applied.decision).clone() };
+    let of_old = Applied { part: applied.part, decision: of_old.into() };
+    assert_eq!(full_text(&request, &of_old), Some(glued));
 }
 
 /// A text without a block of its own cannot go; it is shortened to next to nothing, unless it is that already.
