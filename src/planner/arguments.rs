@@ -150,15 +150,29 @@ pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>
     (before > 0).then(|| (Applied { part: id, decision: decision.into() }, save))
 }
 
-/// The full text of what goes.
+/// The full text of what goes: of several arguments each below a line that tells which it is.
 fn saved(texts: &Texts<'_>) -> Option<String> {
     let long: Vec<_> = long(texts).map(|(_, text)| text).collect();
-    (!long.is_empty()).then(|| long.join("\n\n"))
+    if let [only] = &long[..] {
+        return Some(only.to_string());
+    }
+    let count = long.len();
+    let told = long.iter().enumerate().map(|(at, text)| {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        format!("[plimsoll: argument {} of {count}]\n{text}{end}", at + 1)
+    });
+    (count > 0).then(|| told.collect::<Vec<_>>().join("\n"))
 }
 
 /// The full text that a decision about a call refers to.
-pub(super) fn full(conversation: &Conversation, id: PartId) -> Option<String> {
-    saved(&conversation.argument_texts(id)?)
+pub(super) fn full(conversation: &Conversation, decision: &Decision, id: PartId) -> Option<String> {
+    let texts = conversation.argument_texts(id)?;
+    let text = saved(&texts)?;
+    if decision.output == Some(decision::output_id(&[text.as_str().into()])) {
+        return Some(text);
+    }
+    // Older gateways saved nothing but the texts, and named the file by that.
+    Some(long(&texts).map(|(_, text)| text).collect::<Vec<_>>().join("\n\n"))
 }
 
 /// The beginning of a text, and a line for the rest.

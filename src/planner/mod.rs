@@ -453,7 +453,7 @@ pub fn sent_arguments(conversation: &Conversation, applied: &Applied) -> Option<
 /// The full text that a decision refers to, as the client has sent it again; `None` if it cannot be read.
 pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<String> {
     if applied.decision.is_abridgement() {
-        return arguments::full(conversation, applied.part);
+        return arguments::full(conversation, &applied.decision, applied.part);
     }
     let texts = conversation.texts(applied.part)?;
     // Older gateways saved several texts without a line's end between them, and named the file by that.

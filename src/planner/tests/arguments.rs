@@ -116,6 +116,30 @@ fn what_stands_for_long_arguments() {
     assert_eq!(applied.decision.output.as_deref(), Some(&*save.id));
 }
 
+/// Long arguments of one call are saved in one file, in which each is told apart. An older gateway had a blank line
+/// between them: what it has named so is saved so again.
+#[test]
+fn several_long_arguments_of_one_call() {
+    let [old, new] = ["old ", "new "].map(|word| word.repeat(500));
+    let input = format!(r#"{{"path":"a.rs","old":"{old}","new":"{new}"}}"#);
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"x"}},{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"edit","input":{input}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"ok"}}]}}]}}"#
+    );
+    let talk = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+    let part = PartId { message: 1, part: 0 };
+    let (applied, save) = super::super::arguments::decide(&talk, part, &|id| format!("in {id}")).unwrap();
+    let whole = format!("[plimsoll: argument 1 of 2]\n{old}\n\n[plimsoll: argument 2 of 2]\n{new}\n");
+    assert_eq!(save.text, whole);
+    assert_eq!(save.id, decision::output_id(&[save.text.as_str().into()]));
+    assert_eq!(full_text(&talk, &applied), Some(whole));
+    let sent = sent_arguments(&talk, &applied).unwrap();
+    assert_eq!(sent.matches(&format!("in {}", save.id)).count(), 2, "{sent}");
+    let before = format!("{old}\n\n{new}");
+    let output = Some(decision::output_id(&[before.as_str().into()]));
+    let of_old = Decision { output, ..(*applied.decision).clone() };
+    assert_eq!(full_text(&talk, &Applied { part, decision: of_old.into() }), Some(before));
+}
+
 /// Where it is wanted long arguments go for the money's sake as well: of calls that are not fresh any more, and of no
 /// tool that keeps its results.
 #[test]
