@@ -5,13 +5,15 @@
 
 mod arguments;
 pub mod fingerprint;
-pub mod memo;
+pub mod media;
+mod memo;
 pub mod model;
 mod name_patterns;
 mod pairs;
 
 pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
+pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
     Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::arguments::LONG;
+use super::media::{MEDIA, Media};
 use super::{Digest, Fingerprint};
 use crate::json::scan::Member;
 use crate::json::{self, Span};
@@ -45,9 +46,6 @@ pub enum PartKind {
     /// Anything else; never edited, never dropped.
     Opaque,
 }
-
-/// What an image or a document counts at most, in bytes of text: about 1,600 tokens, whatever its encoding.
-const MEDIA: usize = 6400;
 
 /// How a call's arguments are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +113,8 @@ pub struct Part {
     pub leaves: Box<[Leaf]>,
     /// The array its leaves stand in, or, for reasoning, what it itself stands in.
     pub slots: Option<Slots>,
+    /// A result's images and documents.
+    pub media: Option<Box<Media>>,
     /// The client says that the tool failed.
     pub is_error: bool,
     /// A call that goes as it came: something is signed over it, or depends on what it says.
@@ -134,6 +134,7 @@ impl Part {
             arguments: None,
             leaves: Box::default(),
             slots: None,
+            media: None,
             is_error: false,
             is_sealed: false,
             content: None,
@@ -231,15 +232,6 @@ impl Part {
         }
     }
 
-    /// The same for a result, in which no image counts by its encoding.
-    fn result_len(&self) -> usize {
-        let slots = self.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
-        let is_text = |slot: usize| self.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
-        let excess =
-            slots.filter(|(slot, _)| !is_text(*slot)).map(|(_, item)| item.len().saturating_sub(MEDIA));
-        self.span.len() - excess.sum::<usize>()
-    }
-
     fn weight(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         std::mem::size_of::<Self>()
@@ -248,6 +240,7 @@ impl Part {
             + std::mem::size_of_val(&*self.leaves)
             + std::mem::size_of::<BlockKey>()
             + self.slots.as_ref().map_or(0, |slots| std::mem::size_of_val(&*slots.items))
+            + self.media.as_deref().map_or(0, Media::weight)
     }
 }
 

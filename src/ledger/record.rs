@@ -335,7 +335,7 @@ pub struct Made {
     pub tool: Option<String>,
     /// What made it, joined by `+`.
     pub rules: String,
-    /// Bytes of the text before.
+    /// Bytes of the text before, and of images that went with it as they count.
     pub before: u64,
     /// Bytes of the text that is sent.
     pub after: u64,

@@ -310,16 +310,17 @@ fn check_arguments(
 
 fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let mut removed = 0;
-    for (leaf, edit) in leaves {
-        let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;
+    for (at, edit) in leaves {
+        let (block, list) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
-            LeafEdit::Remove if leaf.slot.is_none() => return Err(Refusal::NotRemovable),
-            LeafEdit::Remove => removed += 1,
+            LeafEdit::Remove if block.slot.is_none() => return Err(Refusal::NotRemovable),
+            LeafEdit::Remove => removed += usize::from(list == part.slots.as_ref()),
+            LeafEdit::Replace(_) if *at as usize >= part.leaves.len() => return Err(Refusal::Missing),
             LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
             LeafEdit::Replace(_) => {}
         }
     }
-    // Not every provider takes a list without blocks.
+    // Not every provider takes a list without blocks. One beside what is said may be empty, as it may be left out.
     if part.slots.as_ref().is_some_and(|slots| slots.items.len() == removed) {
         return Err(Refusal::EmptyText);
     }

@@ -19,7 +19,7 @@ pub use model::{Mismatch, verify};
 pub enum LeafEdit {
     /// It says this instead.
     Replace(Arc<str>),
-    /// It goes, with the block it stands in.
+    /// It goes, with the block it stands in, or, if it is an image or a document, by itself.
     Remove,
 }
 
@@ -30,7 +30,8 @@ pub enum Op {
     Text {
         /// The part.
         part: PartId,
-        /// Index of the leaf, or of the text among the arguments', and what becomes of it.
+        /// Index of the leaf, or of the text among the arguments', and what becomes of it. Images and documents that may
+        /// go with the leaves are counted behind them.
         leaves: Vec<(u32, LeafEdit)>,
     },
     /// Marks the prompt for the provider's cache at the end of a part.

@@ -220,9 +220,9 @@ fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
 fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = PartId> + 'a {
     plan.ops.iter().filter_map(|op| {
         let Op::Text { part, leaves } = op else { return None };
-        let of = &before.part(*part)?.leaves;
+        let of = before.part(*part)?;
         let goes = |(leaf, edit): &(u32, LeafEdit)| {
-            *edit == LeafEdit::Remove && of.get(*leaf as usize).is_some_and(|leaf| leaf.is_marked)
+            *edit == LeafEdit::Remove && of.block(*leaf as usize).is_some_and(|(block, _)| block.is_marked)
         };
         leaves.iter().any(goes).then_some(*part)
     })
@@ -254,8 +254,8 @@ fn same_arguments(
         && (0..old.len()).all(|at| new.get(at).is_some_and(|now| Some(now) == planned(at)))
 }
 
-/// Whether the leaves of a part say what the edits make of them. What is not edited is looked at as it is written
-/// first.
+/// Whether the leaves of a part say what the edits make of them, and what stands beside them is what they leave. What is
+/// not edited is looked at as it is written first.
 fn same_texts(
     (before, old_id, old): (&Conversation, PartId, &Part),
     edits: &[(u32, LeafEdit)],
@@ -263,7 +263,12 @@ fn same_texts(
     (after, new_id, new): (&Conversation, PartId, &Part),
 ) -> bool {
     let edits: BTreeMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
-    let stay = (0..old.leaves.len()).filter(|leaf| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove));
+    let stays = |leaf: &usize| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove);
+    let stay = (0..old.leaves.len()).filter(stays);
+    let media = (old.leaves.len()..).zip(media(before, old_id, old)).filter(|(at, _)| stays(at));
+    if !media.map(|(_, block)| block).eq(self::media(after, new_id, new)) {
+        return false;
+    }
     let same = |(leaf, now): (usize, usize)| match edits.get(&(leaf as u32)) {
         Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
         _ => match more.get(&(old_id.part, leaf as u32)) {
@@ -279,6 +284,19 @@ fn same_texts(
         },
     };
     stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
+}
+
+/// The images and documents of a result that may go, as they are written.
+fn media<'a>(
+    conversation: &'a Conversation,
+    id: PartId,
+    part: &'a Part,
+) -> impl Iterator<Item = Option<&'a [u8]>> {
+    let slots = part.media.as_ref().map(|media| &media.slots.items);
+    part.media().iter().map(move |block| {
+        let item = slots?.get(block.slot? as usize)?;
+        Some(conversation.bytes_of(id.message, *item))
+    })
 }
 
 /// Everything around the messages is byte for byte the same, but for instructions that are sent as two texts, and a mark at

@@ -45,7 +45,7 @@ pub struct Decision {
     pub content: Digest,
     /// What the part is outside of its history.
     pub key: Option<PartKey>,
-    /// Bytes of the original text.
+    /// Bytes of the original text, and of images and documents that go with it as they count.
     pub bytes_before: u64,
     /// Bytes of the text that is sent.
     pub bytes_after: u64,

@@ -222,7 +222,8 @@ impl Before<'_> {
         // What each new decision spares beyond what is sent now.
         let spares = |one: &Applied| {
             let place = self.history().place(one.part).filter(|_| one.decision.is_omission());
-            let stays = || self.size(one.part, &sent).saturating_sub(one.decision.bytes_after);
+            let media = self.conversation.part(one.part).map_or(0, |part| part.media_len() as u64);
+            let stays = || (self.size(one.part, &sent) + media).saturating_sub(one.decision.bytes_after);
             place.map_or_else(stays, |at| self.history().items()[at].bytes.into())
         };
         let freed: u64 = decided.iter().map(spares).sum();

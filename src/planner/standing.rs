@@ -386,7 +386,7 @@ impl Standing {
         let named = tool.unwrap_or_default();
         let clearable = known
             && !is_protected
-            && super::newborn::all_text(part)
+            && super::cleared::can_go(part)
             && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
         let content = content(part);
@@ -403,7 +403,7 @@ fn content(part: &Part) -> u128 {
     part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
 }
 
-/// Tokens of a result's text, as it was sent when it was new.
+/// Tokens of a result's text, as it was sent when it was new, and of the images and documents that may go with it.
 fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option<&Decision>) -> u32 {
     let units = match decision.filter(|decision| !decision.is_clearing()) {
         Some(decision) => decision.bytes_after as usize,
@@ -412,7 +412,7 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
             leaves.map(|leaf| json::string::utf16_len(conversation.bytes_of(id.message, leaf.span))).sum()
         }
     };
-    u32::try_from((units + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
+    u32::try_from((units + part.media_len() + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
 }
 
 /// Bytes that a part was sent shorter by when it was new. What is cleared or left out later does not count.

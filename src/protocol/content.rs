@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Leaf, Part, PartKind, Slots};
+use crate::conversation::{Leaf, Media, Part, PartKind, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -30,14 +30,34 @@ pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) 
     Part { leaves: [Leaf::alone(text.span)].into(), ..Part::new(PartKind::Text, span) }
 }
 
-/// Fills the text, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
-/// string and a list with one text block are the same. `texts` are the types of blocks with text.
+/// How a dialect writes the blocks of a tool result.
+pub(crate) struct Blocks {
+    /// The types of those with text.
+    pub(crate) texts: &'static [&'static str],
+    /// What encodes one that is an image or a document, where it stands in it: it says how large that is.
+    pub(crate) media: fn(&Object<'_>) -> Option<Value>,
+    /// The names of marks.
+    pub(crate) marks: &'static [&'static str],
+}
+
+/// A member of a block, where it is a URL that holds what it leads to, and that is no text.
+pub(crate) fn data_url(block: &Object<'_>, member: &str) -> Option<Value> {
+    let holds = |url: &[u8]| url.starts_with(b"\"data:") && !url.starts_with(b"\"data:text/");
+    block.of_kind(member, Kind::String).filter(|url| holds(url.span.of(block.bytes)))
+}
+
+/// An object within a block; `None` if there is none, or one that may be read in two ways.
+pub(crate) fn within<'a>(block: &Object<'a>, member: &str) -> Option<Object<'a>> {
+    Object::read(block.bytes, block.of_kind(member, Kind::Object)?).ok()
+}
+
+/// Fills the text, media, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
+/// string and a list with one text block are the same.
 pub(crate) fn fill_result(
     part: &mut Part,
     raw: &[u8],
     content: Option<Value>,
-    texts: &[&str],
-    marks: &[&str],
+    blocks: &Blocks,
     hash: &mut Hasher,
 ) -> Result<(), Unread> {
     let mut digest = Hasher::default();
@@ -48,11 +68,16 @@ pub(crate) fn fill_result(
         }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
-            part.leaves = block_leaves(raw, &items, texts, marks, &mut digest)?.into();
+            let (leaves, media) = block_leaves(raw, &items, blocks, &mut digest)?;
+            let is_whole = leaves.len() + media.len() == items.len();
             let items: Vec<Span> = items.iter().map(|item| item.span).collect();
-            part.slots = Some(Slots { array: value.span, items: items.into() });
+            let slots = Slots { array: value.span, items: items.into() };
+            let media = Some(media).filter(|media| is_whole && !media.is_empty());
+            part.media = media.map(|blocks| Media { slots: slots.clone(), blocks: blocks.into() }.into());
+            part.leaves = leaves.into();
+            part.slots = Some(slots);
         }
-        Some(value) => feed(raw, value, marks, &mut digest)?,
+        Some(value) => feed(raw, value, blocks.marks, &mut digest)?,
         None => {}
     }
     seal_result(part, digest, hash);
@@ -68,14 +93,15 @@ pub(crate) fn seal_result(part: &mut Part, said: Hasher, hash: &mut Hasher) {
     part.content = Some(digest);
 }
 
+/// The texts of blocks, and what encodes those that are media.
 fn block_leaves(
     raw: &[u8],
     items: &[Value],
-    texts: &[&str],
-    marks: &[&str],
+    blocks: &Blocks,
     digest: &mut Hasher,
-) -> Result<Vec<Leaf>, Unread> {
-    let mut leaves = Vec::new();
+) -> Result<(Vec<Leaf>, Vec<Leaf>), Unread> {
+    let Blocks { texts, media, marks } = blocks;
+    let (mut leaves, mut encodings) = (Vec::new(), Vec::new());
     for (slot, item) in items.iter().enumerate() {
         if item.kind != Kind::Object {
             feed(raw, *item, marks, digest)?;
@@ -85,20 +111,26 @@ fn block_leaves(
         match block.of_kind("text", Kind::String).filter(|_| block.is_one_of(texts)) {
             Some(text) => {
                 feed_text(raw, text, digest);
-                let is_marked = has_mark(raw, item.span, text.span, marks);
+                let around = [(item.span.start, text.span.start), (text.span.end, item.span.end)];
+                let is_marked =
+                    around.into_iter().any(|(start, end)| has_mark(raw, Span { start, end }, marks));
                 leaves.push(Leaf { is_marked, ..Leaf::in_slot(text.span, slot as u32) });
             }
-            None => feed(raw, *item, marks, digest)?,
+            None => {
+                feed(raw, *item, marks, digest)?;
+                if let Some(encoding) = media(&block) {
+                    let is_marked = has_mark(raw, item.span, marks);
+                    encodings.push(Leaf { is_marked, ..Leaf::in_slot(encoding.span, slot as u32) });
+                }
+            }
         }
     }
-    Ok(leaves)
+    Ok((leaves, encodings))
 }
 
-/// Whether a mark may stand in a block, around its text.
-fn has_mark(raw: &[u8], block: Span, text: Span, marks: &[&str]) -> bool {
-    let around = [Span { end: text.start, ..block }, Span { start: text.end, ..block }];
-    let stands_in = |bytes: &[u8]| marks.iter().any(|name| memmem::find(bytes, name.as_bytes()).is_some());
-    around.iter().any(|span| stands_in(span.of(raw)))
+/// Whether a mark may stand here, in a block or around its text.
+fn has_mark(raw: &[u8], here: Span, marks: &[&str]) -> bool {
+    marks.iter().any(|name| memmem::find(here.of(raw), name.as_bytes()).is_some())
 }
 
 /// The number that a text starts with: `12000`, `12,000`, `12_000` or `12k`.

@@ -17,6 +17,7 @@ pub mod dialect;
 mod envelope;
 mod event_filter;
 mod frames;
+mod marked;
 pub mod prompt;
 mod pruned;
 mod reader;

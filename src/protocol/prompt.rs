@@ -10,8 +10,9 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::marked::{is_mark, marks_in, ttl};
 use super::{Protocol, weight};
-use crate::conversation::{BlockKey, Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{BlockKey, Conversation, MEDIA, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -304,9 +305,12 @@ fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Blo
 
 fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, layout: &Layout) -> BlockKey {
     let raw = conversation.bytes_of(id.message, part.span);
-    let bytes = part_len(part, layout);
+    let uncounted = match part.kind {
+        PartKind::ToolResult => uncounted(part, raw, layout),
+        _ => raw.len() - part_len(part, layout),
+    };
     // What is not read as text is what it is.
-    let is_text = bytes == raw.len();
+    let is_text = uncounted == 0;
     let new = |tag: &[u8]| if is_text { Said::weighed(tag) } else { Said::new(tag) };
     let (said, mark) = match (part.kind, part.leaves.first()) {
         (PartKind::Text, Some(leaf)) => {
@@ -316,8 +320,29 @@ fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, la
         (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
         _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
     };
-    let weight = if is_text { said.weight } else { bytes.min(u32::MAX as usize) as u32 };
+    let bytes = match part.kind {
+        PartKind::ToolResult if !layout.marks.is_empty() => said.bytes,
+        _ => raw.len(),
+    };
+    let weight =
+        if is_text { said.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
     BlockKey { key: said.key(), weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+}
+
+/// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.
+fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
+    let uncounted = raw.len() - part.read_len();
+    let cuts = if uncounted == 0 { Vec::new() } else { marks_in(raw, layout.marks).0 };
+    if cuts.is_empty() {
+        return uncounted;
+    }
+    let counts = part.beside_texts().map(|item| {
+        let item = item.relative_to(part.span.start as usize);
+        let within = |cut: &&Span| item.start <= cut.start && cut.end <= item.end;
+        let marks: usize = cuts.iter().filter(within).map(|cut| cut.len()).sum();
+        (item.len() - marks).saturating_sub(MEDIA)
+    });
+    counts.sum()
 }
 
 /// What a block says, as far as it has been read.
@@ -429,13 +454,7 @@ fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, said: &mut Sai
 
 /// What a value says, and the mark that was left out of it.
 fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
-    let (mut cuts, mut found) = (Vec::new(), None);
-    if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
-        && let Ok(root) = scan::document(raw)
-    {
-        cut_marks(raw, root, marks, &mut cuts, &mut found);
-    }
-    cuts.sort_unstable();
+    let (cuts, found) = marks_in(raw, marks);
     let mut from = 0;
     for cut in cuts {
         said.add(raw.get(from..cut.start as usize).unwrap_or_default());
@@ -443,38 +462,6 @@ fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
     }
     said.add(raw.get(from..).unwrap_or_default());
     (said, found)
-}
-
-/// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.
-fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
-    let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
-    for (at, member) in members.iter().enumerate() {
-        let key = member.name(raw);
-        if is_mark(key, marks) {
-            let cut = match (at.checked_sub(1).map(|before| members[before]), members.get(at + 1)) {
-                (Some(before), _) => Span { start: before.value.span.end, end: member.value.span.end },
-                (None, Some(behind)) => Span { start: member.key.start, end: behind.key.start },
-                (None, None) => member.span(),
-            };
-            cuts.push(cut);
-            *found = found.or_else(|| ttl(raw, member.value));
-        } else if key == b"content" && member.value.kind == Kind::Array {
-            for item in scan::items(raw, member.value.span).unwrap_or_default() {
-                cut_marks(raw, item, marks, cuts, found);
-            }
-        }
-    }
-}
-
-fn is_mark(name: &[u8], marks: &[&str]) -> bool {
-    marks.iter().any(|mark| mark.as_bytes() == name)
-}
-
-/// What a mark says; `None` for `null`.
-fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
-    let members = scan::members_unchecked(bytes, mark.span).ok()?;
-    let said = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
-    Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
 }
 
 /// Bytes of a part.

@@ -89,23 +89,31 @@ fn split(
 
 /// Reasoning of one message goes from what it stands in: its list of blocks, or the message itself.
 fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowering> {
-    let mut containers: Vec<(&Slots, Vec<usize>)> = Vec::new();
+    let mut gone = Vec::new();
     for id in parts {
         let part = conversation.part(*id).ok_or(Refusal::Missing)?;
         let slots = part.slots.as_ref().ok_or(Refusal::Protected)?;
-        let slot = slots.of(part.span).ok_or(Refusal::Missing)?;
+        gone.push((slots, slots.of(part.span).ok_or(Refusal::Missing)?));
+    }
+    let message = parts.first().ok_or(Refusal::Missing)?.message;
+    Ok(drops(conversation, message, gone))
+}
+
+/// What goes from lists or objects of a message, each given with the slot in it: all of one at once.
+fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) -> Vec<Edit> {
+    let mut containers: Vec<(&Slots, Vec<usize>)> = Vec::new();
+    for (slots, slot) in gone {
         match containers.iter_mut().find(|(known, _)| known.array == slots.array) {
             Some((_, drop)) => drop.push(slot),
             None => containers.push((slots, vec![slot])),
         }
     }
-    let message = parts.first().ok_or(Refusal::Missing)?.message;
     let at = |span: Span| conversation.absolute(message, span);
     let edits = containers.into_iter().flat_map(|(slots, drop)| {
         let items: Vec<Span> = slots.items.iter().map(|item| at(*item)).collect();
         container::edits(at(slots.array), &items, &Patch { drop, ..Patch::default() })
     });
-    Ok(edits.collect())
+    edits.collect()
 }
 
 fn mark(conversation: &Conversation, id: PartId, long: bool, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
@@ -167,20 +175,20 @@ fn text(
         edits.extend(arguments(conversation, id, leaves)?);
         return Ok(());
     }
-    let mut blocks = Patch::default();
-    for (leaf, edit) in leaves {
-        let leaf = part.leaves.get(*leaf as usize).ok_or(Refusal::Missing)?;
+    let mut gone = Vec::new();
+    for (at, edit) in leaves {
+        let (block, slots) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Replace(text) => {
-                edits.push(Edit::replace(conversation.absolute(id.message, leaf.span), string::encode(text)));
+                edits
+                    .push(Edit::replace(conversation.absolute(id.message, block.span), string::encode(text)));
             }
-            LeafEdit::Remove => blocks.drop.push(leaf.slot.ok_or(Refusal::NotRemovable)? as usize),
+            LeafEdit::Remove => {
+                let slot = block.slot.ok_or(Refusal::NotRemovable)?;
+                gone.push((slots.ok_or(Refusal::NotRemovable)?, slot as usize));
+            }
         }
     }
-    if let Some(slots) = part.slots.as_ref().filter(|_| !blocks.is_empty()) {
-        let items: Vec<Span> =
-            slots.items.iter().map(|item| conversation.absolute(id.message, *item)).collect();
-        edits.extend(container::edits(conversation.absolute(id.message, slots.array), &items, &blocks));
-    }
+    edits.extend(drops(conversation, id.message, gone));
     Ok(())
 }

@@ -94,9 +94,11 @@ pub struct Outcome {
     pub content: u128,
     /// The client says that the tool failed.
     pub is_error: bool,
-    /// Tokens of its text as it was sent first, by a fixed estimate: four UTF-16 units each.
+    /// Tokens of it as it was sent first, by a fixed estimate: four UTF-16 units of its text each, or four bytes that its
+    /// images and documents count for.
     pub tokens: u32,
-    /// It may be replaced by a placeholder: it is text, its call is known, and no rule protects it.
+    /// It may be replaced by a placeholder: it is text, and images that are known, its call is known, and no rule protects
+    /// it.
     pub clearable: bool,
     /// The request that named one of its files last, or carried it first.
     pub named: u32,

@@ -4,6 +4,7 @@ mod arguments;
 mod epochs;
 pub(super) mod events;
 mod losses;
+mod media;
 mod reasoning;
 mod room;
 mod splices;

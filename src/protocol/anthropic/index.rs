@@ -7,11 +7,14 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{feed, fill_result, text_part};
+use crate::protocol::content::{Blocks, feed, fill_result, text_part, within};
 use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
 const MARKS: &[&str] = &["cache_control"];
+
+/// The blocks of results.
+const RESULT: Blocks = Blocks { texts: &["text"], media, marks: MARKS };
 
 /// Tools that the provider runs by itself, and the blocks of their results.
 const HOSTED: &[&str] =
@@ -207,6 +210,13 @@ fn tool_result(block: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, block.value.span);
     part.call_id = block.text("tool_use_id");
     part.is_error = block.is_true("is_error");
-    fill_result(&mut part, block.bytes, block.get("content"), &["text"], MARKS, hash)?;
+    fill_result(&mut part, block.bytes, block.get("content"), &RESULT, hash)?;
     Ok(part)
+}
+
+/// What encodes an image or a document in base64. One that is cited is told by its place among all, and stays.
+fn media(block: &Object<'_>) -> Option<Value> {
+    let source = within(block, "source").filter(|source| source.says("type", "base64"))?;
+    let may_go = block.is_one_of(&["image", "document"]) && block.get("citations").is_none();
+    source.of_kind("data", Kind::String).filter(|_| may_go)
 }

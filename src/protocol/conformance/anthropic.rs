@@ -133,6 +133,16 @@ impl Subject for Messages {
         results.map(|(at, block)| (at, block.text_of("tool_use_id"), content(block))).collect()
     }
 
+    fn media<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
+        let Some(Tree::List(blocks)) = message.get_mut("content") else { return None };
+        blocks[part].get_mut("content")
+    }
+
+    fn is_image(&self, block: &Tree) -> bool {
+        let source = block.get("source").and_then(|source| source.text_of("type"));
+        block.text_of("type").as_deref() == Some("image") && source.as_deref() == Some("base64")
+    }
+
     fn says(&self, text: &str, whole: bool) -> String {
         let stop = if whole { "end_turn" } else { "max_tokens" };
         serde_json::json!({"id": "m", "model": "c", "stop_reason": stop, "usage": {"input_tokens": 9, "output_tokens": 1},
@@ -277,14 +287,14 @@ fn result(call: &Call, number: usize, dice: &mut Dice) -> Node {
 }
 
 fn inner(of: &Block) -> Node {
-    let source = [
-        ("type", Node::text("base64")),
-        ("media_type", Node::text("image/png")),
-        ("data", Node::text("iVBORw0KGgo=")),
-    ];
+    let source = |data: &str| {
+        [("type", Node::text("base64")), ("media_type", Node::text("image/png")), ("data", Node::text(data))]
+    };
+    let url = [("type", Node::text("url")), ("url", Node::text("https://example.com/a.png"))];
     match of {
         Block::Text(text) => block("text", [("text", Node::text(text))]),
-        Block::Image => block("image", [("source", Node::opaque(source))]),
+        Block::Image(data) => block("image", [("source", Node::opaque(source(data)))]),
+        Block::Linked => block("image", [("source", Node::opaque(url))]),
         Block::Strange => block("tool_reference", [("tool_name", Node::text("x")), ("text", Node::raw("7"))]),
     }
 }

@@ -134,6 +134,9 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
         let _ =
             write!(out, " text{slot}={}", text.map_or_else(|| "?".to_owned(), |text| format!("{text:?}")));
     }
+    for media in part.media() {
+        let _ = write!(out, " media@{}", media.slot.unwrap_or_default());
+    }
     if part.is_error {
         out.push_str(" error");
     }

@@ -149,6 +149,38 @@ impl Subject for Contents {
         results.map(|(at, result)| (at, result.text_of("id"), said(result))).collect()
     }
 
+    fn media<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
+        let part = match message.get_mut("parts")? {
+            Tree::List(parts) => parts.get_mut(part)?,
+            single => single,
+        };
+        let name = ["functionResponse", "function_response"].into_iter();
+        let name = name.into_iter().find(|name| part.get(name).is_some())?;
+        part.get_mut(name)?.get_mut("parts")
+    }
+
+    fn is_image(&self, block: &Tree) -> bool {
+        let Tree::Map(members) = block else { return false };
+        let [(name, data)] = &members[..] else { return false };
+        let is_named = data.get("displayName").or_else(|| data.get("display_name")).is_some();
+        (name == "inlineData" || name == "inline_data")
+            && data.get("data").is_some_and(Tree::is_string)
+            && !is_named
+    }
+
+    fn texts(&self, content: &Tree) -> usize {
+        let Tree::Map(mut members) = content.clone() else { return 0 };
+        let said = members.iter().filter(|(key, value)| value.is_string() && !is_kind(key)).count();
+        if said > 0 {
+            return said;
+        }
+        if let Some(blocks) = blocks(&mut members) {
+            return blocks.len();
+        }
+        let lines = |value: &Tree| value.items().iter().all(Tree::is_string).then(|| value.items().len());
+        members.iter().filter_map(|(_, value)| lines(value)).find(|count| *count > 0).unwrap_or(0)
+    }
+
     fn blank(&self, content: &Tree) -> Tree {
         let Tree::Map(members) = content else { return content.clone() };
         let blank = |(key, value): &(String, Tree)| match value {
@@ -337,10 +369,19 @@ fn result(call: &Call, first: usize, at: usize, dice: &mut Dice) -> Node {
     if has_id(first, false) {
         function = function.with("id", Node::text(id(first + at)));
     }
-    if matches!(&call.result, Content::Blocks(blocks) if blocks.iter().any(|block| !matches!(block, Block::Text(_))))
-    {
-        let image = Node::opaque([("inlineData", Node::opaque([("data", Node::text("aGk="))]))]);
-        function = function.with("parts", Node::List(vec![image]));
+    if let Content::Blocks(blocks) = &call.result {
+        let data = |data: &str| Node::opaque([("data", Node::text(data))]);
+        let beside = blocks.iter().filter_map(|block| match block {
+            Block::Text(_) => None,
+            Block::Image(image) => Some((case(dice, "inlineData"), data(image))),
+            Block::Linked => Some(("fileData", Node::opaque([("fileUri", Node::text("https://a/b"))]))),
+            Block::Strange if dice.one_in(2) => Some(("fromTheFuture", data("aGk="))),
+            Block::Strange => Some(("inlineData", data("aGk=").with("displayName", Node::text("a.png")))),
+        });
+        let beside: Vec<Node> = beside.map(|part| Node::opaque([part])).collect();
+        if !beside.is_empty() {
+            function = function.with("parts", Node::List(beside));
+        }
     }
     Node::map([(case(dice, "functionResponse"), function)])
 }

@@ -87,6 +87,17 @@ pub(crate) trait Subject: Sync {
     /// The tool results of a message: which part, of which call, saying what.
     fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)>;
 
+    /// The list that the images of a result stand in; `None` if there is none.
+    fn media<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree>;
+
+    /// Whether a block of it is an image that stands in it.
+    fn is_image(&self, block: &Tree) -> bool;
+
+    /// How many texts a result's content has that may be given other words, where images stand with it.
+    fn texts(&self, content: &Tree) -> usize {
+        content.items().iter().filter(|block| is_text(block)).count()
+    }
+
     /// What is left of a result's content without its texts.
     fn blank(&self, content: &Tree) -> Tree {
         match content {
@@ -117,6 +128,27 @@ impl dyn Subject + '_ {
             self.message(said, &mut dice)
         };
         talk.messages(self.ids(talk), 0).iter().enumerate().map(write).collect()
+    }
+
+    /// Takes images out of a result, by their number among those of it: none where anything else stands with them that is
+    /// no text.
+    pub(crate) fn take_images(
+        &self,
+        message: &mut Tree,
+        part: usize,
+        goes: impl Fn(usize) -> bool,
+    ) -> Vec<Tree> {
+        let Some(Tree::List(blocks)) = self.media(message, part) else { return Vec::new() };
+        if !blocks.iter().all(|block| is_text(block) || self.is_image(block)) {
+            return Vec::new();
+        }
+        let mut number = 0;
+        let is_taken = |block: &mut Tree| {
+            let is_image = self.is_image(block);
+            number += usize::from(is_image);
+            is_image && goes(number - 1)
+        };
+        blocks.extract_if(.., is_taken).collect()
     }
 
     /// The body of a talk.

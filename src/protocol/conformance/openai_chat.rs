@@ -138,6 +138,16 @@ impl Subject for Completions {
         vec![(0, message.text_of("tool_call_id"), content)]
     }
 
+    fn media<'t>(&self, message: &'t mut Tree, _part: usize) -> Option<&'t mut Tree> {
+        message.get_mut("content")
+    }
+
+    fn is_image(&self, block: &Tree) -> bool {
+        let url = block.get("image_url").and_then(|image| image.text_of("url"));
+        block.text_of("type").as_deref() == Some("image_url")
+            && url.is_some_and(|url| url.starts_with("data:"))
+    }
+
     fn says(&self, text: &str, whole: bool) -> String {
         let stop = if whole { "stop" } else { "length" };
         serde_json::json!({"id": "m", "model": "c", "usage": {"prompt_tokens": 9, "completion_tokens": 1},
@@ -280,10 +290,13 @@ fn result(call: &Call, number: usize, dice: &mut Dice) -> Node {
 }
 
 fn inner(of: &Block) -> Node {
-    let url = Node::opaque([("url", Node::text("data:image/png;base64,iVBORw0KGgo="))]);
+    let url = |url: &str| Node::opaque([("url", Node::text(url))]);
     match of {
         Block::Text(text) => block("text", [("text", Node::text(text))]),
-        Block::Image => block("image_url", [("image_url", url)]),
+        Block::Image(data) => {
+            block("image_url", [("image_url", url(&format!("data:image/png;base64,{data}")))])
+        }
+        Block::Linked => block("image_url", [("image_url", url("https://example.com/a.png"))]),
         Block::Strange => block("from_the_future", [("text", Node::raw("7"))]),
     }
 }

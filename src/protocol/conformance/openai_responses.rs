@@ -124,6 +124,15 @@ impl Subject for Responses {
         vec![(0, message.text_of("call_id"), output.clone())]
     }
 
+    fn media<'t>(&self, message: &'t mut Tree, _part: usize) -> Option<&'t mut Tree> {
+        message.get_mut("output")
+    }
+
+    fn is_image(&self, block: &Tree) -> bool {
+        block.text_of("type").as_deref() == Some("input_image")
+            && block.text_of("image_url").is_some_and(|url| url.starts_with("data:"))
+    }
+
     fn blank(&self, content: &Tree) -> Tree {
         let Tree::List(entries) = content else { return Tree::Text(String::new()) };
         let kept = entries.iter().filter(|entry| !is_text(entry)).cloned().map(|mut entry| {
@@ -282,9 +291,10 @@ fn result(call: &Call, number: usize) -> Node {
 fn inner(of: &Block) -> Node {
     match of {
         Block::Text(text) => item("input_text", [("text", Node::text(text))]),
-        Block::Image => {
-            item("input_image", [("image_url", Node::text("data:image/png;base64,iVBORw0KGgo="))])
+        Block::Image(data) => {
+            item("input_image", [("image_url", Node::text(format!("data:image/png;base64,{data}")))])
         }
+        Block::Linked => item("input_image", [("image_url", Node::text("https://example.com/a.png"))]),
         Block::Strange => item("from_the_future", [("text", Node::raw("7"))]),
     }
 }

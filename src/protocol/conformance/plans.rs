@@ -9,8 +9,8 @@ use crate::plan::{LeafEdit, Op, Plan};
 /// A wish for an operation, made before the conversation is known.
 #[derive(Debug, Clone)]
 pub(crate) enum Wish {
-    /// New text for a result: which one, and what becomes of its leaves.
-    Shorten(Index, Vec<LeafWish>),
+    /// New text for a result: which one, what becomes of its leaves, and whether its images go.
+    Shorten(Index, Vec<LeafWish>, bool),
     /// New text for the first text of a call's arguments.
     Abridge(Index, String),
     /// New text for any part, whether that makes sense or not.
@@ -83,7 +83,8 @@ fn leaves(text: BoxedStrategy<String>) -> impl Strategy<Value = Vec<LeafWish>> {
 }
 
 fn shorten(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
-    (any::<Index>(), leaves(text)).prop_map(|(which, leaves)| Wish::Shorten(which, leaves))
+    let wish = (any::<Index>(), leaves(text), prop::bool::weighted(0.8));
+    wish.prop_map(|(which, leaves, all)| Wish::Shorten(which, leaves, all))
 }
 
 fn abridge(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
@@ -116,15 +117,18 @@ fn forget(conversation: &Conversation, count: u8) -> Vec<Op> {
 fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
     let count = conversation.messages.len();
     match wish {
-        Wish::Shorten(which, leaves) => {
+        Wish::Shorten(which, leaves, all) => {
             let results: Vec<PartId> = (0..count)
                 .flat_map(|message| conversation.parts_of(message))
                 .filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty())
                 .map(|(id, _)| id)
                 .collect();
             let part = *(!results.is_empty()).then(|| which.get(&results))?;
-            let have = conversation.part(part)?.leaves.len();
-            let leaves = leaf_edits(&leaves[..leaves.len().min(have)]);
+            let (have, images) =
+                (conversation.part(part)?.leaves.len(), conversation.part(part)?.media().len());
+            let mut leaves = leaf_edits(&leaves[..leaves.len().min(have)]);
+            let images = have..have + if *all { images } else { 0 };
+            leaves.extend(images.map(|at| (at as u32, LeafEdit::Remove)));
             (!leaves.is_empty()).then_some(Op::Text { part, leaves })
         }
         Wish::Abridge(which, text) => {

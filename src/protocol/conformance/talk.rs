@@ -89,7 +89,10 @@ pub(crate) enum Content {
 #[derive(Debug, Clone)]
 pub(crate) enum Block {
     Text(String),
-    Image,
+    /// An image that stands in it: its encoding.
+    Image(String),
+    /// An image that stands elsewhere.
+    Linked,
     /// Of a kind that nobody knows.
     Strange,
 }
@@ -185,8 +188,9 @@ fn call(result: impl Strategy<Value = String> + Clone + 'static) -> impl Strateg
 
 fn content(result: impl Strategy<Value = String> + Clone + 'static) -> impl Strategy<Value = Content> {
     let block = prop_oneof![
-        6 => result.clone().prop_map(|text| Block::Text(visible(text))),
-        1 => Just(Block::Image),
+        18 => result.clone().prop_map(|text| Block::Text(visible(text))),
+        4 => encoding().prop_map(Block::Image),
+        1 => Just(Block::Linked),
         1 => Just(Block::Strange),
     ];
     prop_oneof![
@@ -197,6 +201,12 @@ fn content(result: impl Strategy<Value = String> + Clone + 'static) -> impl Stra
         5 => prop::collection::vec(block, 1..4).prop_map(Content::Blocks),
         3 => any::<Index>().prop_map(Content::Again),
     ]
+}
+
+/// What encodes an image, a tiny one or one that weighs more than results do.
+fn encoding() -> impl Strategy<Value = String> {
+    let repeated = |times: usize| "iVBORw0KGgoAAAANSUhEUgAB".repeat(times);
+    prop_oneof![Just("iVBORw0KGgo=".to_owned()), (1_usize..400).prop_map(repeated)]
 }
 
 /// A few words, never blank.

@@ -219,7 +219,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
                 let message = &mut messages[part.message as usize];
                 match subject.arguments(message, part.part as usize) {
                     Some(arguments) => abridge(arguments, leaves),
-                    None => subject.edit(message, part.part as usize, leaves),
+                    None => result(subject, message, part.part as usize, leaves),
                 }
             }
             Op::Append { part, text, .. } => {
@@ -259,6 +259,19 @@ fn mark_frame(root: &mut Tree, long: bool) {
     let Tree::List(blocks) = end else { panic!("neither a text nor a list") };
     let Some(Tree::Map(members)) = blocks.last_mut() else { panic!("no block") };
     members.push(("cache_control".to_owned(), cache_control(long)));
+}
+
+/// Texts of a result get new words, and images, which are counted behind these, go.
+fn result(subject: &dyn Subject, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
+    let images = subject.take_images(&mut message.clone(), part, |_| true).len();
+    let content =
+        subject.results(message).into_iter().find(|(at, ..)| *at == part).map(|(.., content)| content);
+    let texts = content.filter(|_| images > 0).map_or(usize::MAX, |content| subject.texts(&content));
+    let (said, gone): (Vec<_>, Vec<_>) = leaves.iter().cloned().partition(|(at, _)| (*at as usize) < texts);
+    subject.take_images(message, part, |at| gone.iter().any(|(gone, _)| *gone as usize == texts + at));
+    if !said.is_empty() {
+        subject.edit(message, part, &said);
+    }
 }
 
 /// Instructions become two texts.

@@ -2,12 +2,14 @@
 
 use super::pair::pair;
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role, Slots};
+use crate::conversation::{
+    Arguments, Conversation, Leaf, Media, Memo, MessageIndex, Part, PartKind, Role, Slots,
+};
 use crate::json::Odd;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{feed, seal_result, text_part};
+use crate::protocol::content::{feed, seal_result, text_part, within};
 
 /// Left out of fingerprints: a signature does not change what is said, and clients spell it anew.
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
@@ -152,6 +154,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     // Images of a result stand beside what it says.
     if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
         feed(response.bytes, media, MARKS, &mut digest)?;
+        part.media = self::media(response.bytes, media)?.map(Box::new);
     }
     hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
     seal_result(&mut part, digest, hash);
@@ -159,6 +162,26 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     // Behind what makes the fingerprint: as a call, it is the same without.
     part.call_id = response.text("id");
     Ok(part)
+}
+
+/// What stands beside a response; `None`: nothing. It goes as a whole, and only where the response cannot refer to it.
+fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
+    let list = if beside.kind == Kind::Array { scan::items(bytes, beside.span)? } else { vec![beside] };
+    let block = |(slot, item): (usize, &Value)| {
+        let encoding = unnamed_data(bytes, *item).filter(|_| beside.kind == Kind::Array)?;
+        Some(Leaf::in_slot(encoding.span, slot as u32))
+    };
+    let blocks: Option<Box<[Leaf]>> = list.iter().enumerate().map(block).collect();
+    let slots = Slots { array: beside.span, items: list.iter().map(|item| item.span).collect() };
+    Ok((!list.is_empty()).then(|| Media { slots, blocks: blocks.unwrap_or_default() }))
+}
+
+/// What encodes a part that is nothing else, and has no name.
+fn unnamed_data(bytes: &[u8], part: Value) -> Option<Value> {
+    let part = object(bytes, part).filter(|part| part.values().count() == 1)?;
+    let data = ["inlineData", "inline_data"].into_iter().find_map(|name| within(&part, name))?;
+    let is_named = ["displayName", "display_name"].iter().any(|name| data.get(name).is_some());
+    data.of_kind("data", Kind::String).filter(|_| !is_named)
 }
 
 /// Whether an error is one: many tools name it in any case, and say nothing there when all went well.

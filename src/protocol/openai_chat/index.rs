@@ -7,11 +7,14 @@ use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{feed, fill_result, text_part};
+use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, within};
 use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: marks that some servers pass on to other providers.
 const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
+
+/// The blocks of results.
+const RESULT: Blocks = Blocks { texts: &["text"], media, marks: MARKS };
 
 /// Members of an assistant message that carry reasoning, whatever the server calls it.
 const REASONING: &[&str] = &[
@@ -225,8 +228,20 @@ fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, object.value.span);
     part.call_id = object.text("tool_call_id");
     part.tool = object.text("name");
-    fill_result(&mut part, object.bytes, object.get("content"), &["text"], MARKS, hash)?;
+    fill_result(&mut part, object.bytes, object.get("content"), &RESULT, hash)?;
     Ok(part)
+}
+
+/// What encodes an image, a sound or a file that stands in a block.
+fn media(block: &Object<'_>) -> Option<Value> {
+    let kind = block.text("type")?;
+    let inner = within(block, &kind)?;
+    match &*kind {
+        "image_url" => data_url(&inner, "url"),
+        "input_audio" => inner.of_kind("data", Kind::String),
+        "file" => data_url(&inner, "file_data"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

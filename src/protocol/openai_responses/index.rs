@@ -8,7 +8,7 @@ use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{feed, fill_result, seal_result, text_part};
+use crate::protocol::content::{Blocks, data_url, feed, fill_result, seal_result, text_part};
 use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -16,6 +16,9 @@ const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
+
+/// The blocks of results.
+const RESULT: Blocks = Blocks { texts: TEXTS, media, marks: MARKS };
 
 /// What an item is.
 #[derive(Clone, Copy)]
@@ -249,7 +252,7 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
     part.is_error = object.says("type", "apply_patch_call_output") && object.says("status", "failed");
     let output = object.get("output");
     match item {
-        Item::Output => fill_result(&mut part, object.bytes, output, TEXTS, MARKS, hash)?,
+        Item::Output => fill_result(&mut part, object.bytes, output, &RESULT, hash)?,
         Item::Sealed(member) => seal(&mut part, object, object.get(member), hash)?,
         _ => {
             part.leaves = printed(object, output)?.into();
@@ -257,6 +260,15 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
         }
     }
     Ok(part)
+}
+
+/// What encodes an image or a file that stands in a part of an output.
+fn media(part: &Object<'_>) -> Option<Value> {
+    match &*part.text("type")? {
+        "input_image" => data_url(part, "image_url"),
+        "input_file" => data_url(part, "file_data"),
+        _ => None,
+    }
 }
 
 fn seal(part: &mut Part, object: &Object<'_>, said: Option<Value>, hash: &mut Hasher) -> Result<(), Unread> {

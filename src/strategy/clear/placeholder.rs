@@ -5,14 +5,20 @@ use std::borrow::Cow;
 /// The longest name of a tool that is written out.
 const NAME: usize = 64;
 
-/// The text in place of a result: which tool's it was, what it said in a word, and where it is now.
-pub fn placeholder(tool: &str, texts: &[Cow<'_, str>], is_error: bool, recall: &str) -> String {
+/// The text in place of a result: which tool's it was, what it said in a word, and where its text is now. Of `media`, how
+/// many images and documents it had.
+pub fn placeholder(tool: &str, texts: &[Cow<'_, str>], media: usize, is_error: bool, recall: &str) -> String {
     let name: String = tool.chars().take(NAME).collect();
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     let plural = if lines == 1 { "" } else { "s" };
     let ended = exit_status(texts).map(|status| format!(", exit status {status}")).unwrap_or_default();
     let failed = if is_error { ", an error" } else { "" };
-    format!("[plimsoll: result of {name} cleared ({lines} line{plural}{ended}{failed}); {recall}]")
+    let lost = match media {
+        0 => String::new(),
+        1 => "; an image or file is not kept".to_owned(),
+        _ => format!("; {media} images or files are not kept"),
+    };
+    format!("[plimsoll: result of {name} cleared ({lines} line{plural}{ended}{failed}{lost}); {recall}]")
 }
 
 /// The exit status that a command's result states in one of its first or last lines.
@@ -59,7 +65,13 @@ mod tests {
             (&["the exit code is not known"], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
         ] {
             let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
-            assert_eq!(placeholder("Bash", &texts, is_error, "WHERE"), expected);
+            assert_eq!(placeholder("Bash", &texts, 0, is_error, "WHERE"), expected);
+        }
+        for (media, expected) in [
+            (1, "[plimsoll: result of shot cleared (1 line; an image or file is not kept); WHERE]"),
+            (2, "[plimsoll: result of shot cleared (1 line; 2 images or files are not kept); WHERE]"),
+        ] {
+            assert_eq!(placeholder("shot", &["a".into()], media, false, "WHERE"), expected);
         }
     }
 }

@@ -1,0 +1,290 @@
+//! Results that have images beside their texts: what is cleared of them, and what stays.
+
+use bytes::Bytes;
+
+use super::super::*;
+use super::events::Thread;
+use crate::conversation::NoMemo;
+use crate::protocol;
+use crate::strategy::gate::Reason;
+
+const RESULT: PartId = PartId { message: 2, part: 0 };
+
+/// A talk of results with these contents, each of a call of its own, and what was asked since.
+fn talk(dialect: &str, contents: &[&str]) -> Conversation {
+    let (list, user, model) = match dialect {
+        "gemini" => (
+            "contents",
+            r#"{"role":"user","parts":[{"text":"go on"}]}"#,
+            r#"{"role":"model","parts":[{"text":"done"}]}"#,
+        ),
+        "openai-responses" => {
+            ("input", r#"{"role":"user","content":"go on"}"#, r#"{"role":"assistant","content":"done"}"#)
+        }
+        _ => ("messages", r#"{"role":"user","content":"go on"}"#, r#"{"role":"assistant","content":"done"}"#),
+    };
+    let step = |(at, content): (usize, &&str)| match dialect {
+        "anthropic" => format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{at}","name":"look","input":{{"n":{at}}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{at}","content":{content}}}]}}"#
+        ),
+        "openai-chat" => format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"t{at}","type":"function","function":{{"name":"look","arguments":"{{\"n\":{at}}}"}}}}]}},{{"role":"tool","tool_call_id":"t{at}","content":{content}}}"#
+        ),
+        "openai-responses" => format!(
+            r#"{{"type":"function_call","call_id":"t{at}","name":"look","arguments":"{{\"n\":{at}}}"}},{{"type":"function_call_output","call_id":"t{at}","output":{content}}}"#
+        ),
+        _ => format!(
+            r#"{{"role":"model","parts":[{{"functionCall":{{"id":"t{at}","name":"look","args":{{"n":{at}}}}}}}]}},{{"role":"user","parts":[{{"functionResponse":{{"id":"t{at}","name":"look",{content}}}}}]}}"#
+        ),
+    };
+    let steps: Vec<String> = contents.iter().enumerate().map(step).collect();
+    let body = format!(r#"{{"model":"m","{list}":[{user},{},{model},{user}]}}"#, steps.join(","));
+    protocol::named(dialect).unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+/// Clears whatever is old, marks nothing.
+fn policy() -> Policy {
+    let mut policy = super::events::policy(Reason::Eager);
+    policy.marks.marks = false;
+    policy
+}
+
+/// What is decided when all that is old is to go, and was sent before.
+fn cleared(talk: &Conversation, policy: &Policy, memory: bool) -> Outcome {
+    let mut thread = Thread::default();
+    if memory {
+        let mut before = talk.clone();
+        before.messages.truncate(talk.messages.len() - 2);
+        thread.send(&before, policy, &Facts::default(), true);
+    }
+    thread.sent = talk.messages.len() - 2;
+    thread.send(talk, policy, &Facts::default(), memory)
+}
+
+/// A text of 400 bytes, in ten lines.
+fn words() -> String {
+    (0..10).map(|at| format!(r"{at}: words of a page in some browser.....\n")).collect::<Vec<_>>().concat()
+}
+
+/// An image that counts for as much as one may.
+fn image() -> String {
+    "iVBORw0KGgoAAAANSUhEUgAB".repeat(400)
+}
+
+const LINE: &str =
+    "[plimsoll: result of look cleared (10 lines; an image or file is not kept); full output: /o]";
+
+/// Content, and what it is sent as; `None`: as it came.
+const CASES: &[(&str, &str, Option<&str>)] = &[
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"}, {"type":"image","source":{"type":"base64","media_type":"image/png","data":"IMAGE"}}]"#,
+        Some(r#"[{"type":"text","text":"LINE"}]"#),
+    ),
+    (
+        "anthropic",
+        r#"[ {"source":{"data":"IMAGE","type":"base64"},"type":"image"} , {"type":"text","text":"WORDS"},{"type":"text","text":""}]"#,
+        Some(r#"[ {"type":"text","text":"LINE"}]"#),
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"IMAGE"}},{"type":"text","text":"WORDS"}]"#,
+        Some(r#"[{"type":"text","text":"LINE"}]"#),
+    ),
+    // Of a short text and a large image the image is worth it.
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"ok"},{"type":"image","source":{"type":"base64","data":"IMAGE"}}]"#,
+        Some(
+            r#"[{"type":"text","text":"[plimsoll: result of look cleared (1 line; an image or file is not kept); full output: /o]"}]"#,
+        ),
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"ok"},{"type":"image","source":{"type":"base64","data":"iVBORw0KGgo="}}]"#,
+        None,
+    ),
+    // Nobody knows how large what stands elsewhere is.
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"url","url":"https://a/b.png"}}]"#,
+        None,
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"file","file_id":"f"}},{"type":"image","source":{"type":"base64","data":"IMAGE"}}]"#,
+        None,
+    ),
+    // A document that is text, and one that is cited by its place among all.
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"document","source":{"type":"text","data":"IMAGE"}}]"#,
+        None,
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"document","citations":{"enabled":true},"source":{"type":"base64","data":"IMAGE"}}]"#,
+        None,
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"base64","data":"IMAGE"}},{"type":"tool_reference","tool_name":"x"}]"#,
+        None,
+    ),
+    // A mark would go with the image.
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"base64","data":"IMAGE"},"cache_control":{"type":"ephemeral"}}]"#,
+        None,
+    ),
+    // Read in two ways.
+    (
+        "anthropic",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"base64","data":"IMAGE","data":""}}]"#,
+        None,
+    ),
+    // No text is there to say anything in its place.
+    ("anthropic", r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}}]"#, None),
+    (
+        "openai-chat",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image_url","image_url":{"url":"data:image/png;base64,IMAGE","detail":"low"}}]"#,
+        Some(r#"[{"type":"text","text":"LINE"}]"#),
+    ),
+    (
+        "openai-chat",
+        r#"[{"type":"input_audio","input_audio":{"data":"IMAGE","format":"wav"}},{"type":"text","text":"WORDS"}]"#,
+        Some(r#"[{"type":"text","text":"LINE"}]"#),
+    ),
+    (
+        "openai-chat",
+        r#"[{"type":"text","text":"WORDS"},{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#,
+        None,
+    ),
+    (
+        "openai-chat",
+        r#"[{"type":"text","text":"WORDS"},{"type":"file","file":{"file_data":"data:text/plain;base64,IMAGE"}}]"#,
+        None,
+    ),
+    (
+        "openai-responses",
+        r#"[{"type":"input_text","text":"WORDS"},{"type":"input_image","image_url":"data:image/png;base64,IMAGE"}]"#,
+        Some(r#"[{"type":"input_text","text":"LINE"}]"#),
+    ),
+    (
+        "openai-responses",
+        r#"[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,IMAGE"},{"type":"input_text","text":"WORDS"}]"#,
+        Some(r#"[{"type":"input_text","text":"LINE"}]"#),
+    ),
+    (
+        "openai-responses",
+        r#"[{"type":"input_text","text":"WORDS"},{"type":"input_image","file_id":"f"}]"#,
+        None,
+    ),
+    (
+        "gemini",
+        r#""response":{"output":"WORDS"},"parts":[{"inlineData":{"mimeType":"image/png","data":"IMAGE"}}]"#,
+        Some(r#""response":{"output":"LINE"},"parts":[]"#),
+    ),
+    (
+        "gemini",
+        r#""parts":[ {"inline_data":{"data":"IMAGE"}} ],"response":{"content":[{"text":"WORDS"},{"text":"x"}]}"#,
+        Some(
+            r#""parts":[  ],"response":{"content":[{"text":"[plimsoll: result of look cleared (11 lines; an image or file is not kept); full output: /o]"}]}"#,
+        ),
+    ),
+    (
+        "gemini",
+        r#""response":{"output":"WORDS"},"parts":[{"fileData":{"fileUri":"gs://a"}},{"inlineData":{"data":"IMAGE"}}]"#,
+        None,
+    ),
+    // A response may refer to what has a name.
+    (
+        "gemini",
+        r#""response":{"output":"WORDS","shot":{"$ref":"a.png"}},"parts":[{"inlineData":{"displayName":"a.png","data":"IMAGE"}}]"#,
+        None,
+    ),
+    (
+        "gemini",
+        r#""response":{"output":"WORDS"},"parts":[]"#,
+        Some(r#""response":{"output":"GONE"},"parts":[]"#),
+    ),
+];
+
+#[test]
+fn what_goes_with_a_text() {
+    let lines = |text: &str| {
+        let (words, image) = (words(), image());
+        text.replace("WORDS", &words).replace("IMAGE", &image).replace("LINE", LINE)
+    };
+    for (dialect, came, expected) in CASES {
+        for memory in [true, false] {
+            let talk = talk(dialect, &[&lines(came)]);
+            let outcome = cleared(&talk, &policy(), memory);
+            let protocol = protocol::named(dialect).unwrap();
+            let after = protocol::rewrite(protocol, &talk, &outcome.plan, &NoMemo).unwrap();
+            let gone = "[plimsoll: result of look cleared (10 lines); full output: /o]";
+            let wanted = expected.map_or_else(|| lines(came), |text| lines(&text.replace("GONE", gone)));
+            let after = String::from_utf8(after.to_vec()).unwrap();
+            assert!(after.contains(&wanted), "{dialect} {memory}: {came}\n{after}");
+            assert_eq!(outcome.event.is_some(), expected.is_some(), "{dialect} {memory}: {came}");
+        }
+    }
+}
+
+/// Images count as everywhere, and the full text is of the texts alone.
+#[test]
+fn what_is_recorded_of_it() {
+    let content = format!(
+        r#"[{{"type":"text","text":"{}end"}},{{"type":"image","source":{{"type":"base64","data":"{}"}}}},{{"type":"text","text":"more"}}]"#,
+        words(),
+        image()
+    );
+    let talk = talk("anthropic", &[&content]);
+    let outcome = cleared(&talk, &policy(), true);
+    let [applied] = &outcome.applied[..] else { panic!("{:?}", outcome.applied) };
+    let (texts, images) = (400 + 3 + 4, 6400);
+    assert_eq!(applied.decision.bytes_before, texts + images);
+    let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
+    assert_eq!(save.text, format!("{}end\nmore", words().replace("\\n", "\n")));
+    assert_eq!(full_text(&talk, applied).as_ref(), Some(&save.text));
+    let part = talk.part(RESULT).unwrap();
+    let freed = outcome.event.unwrap().freed_bytes;
+    assert_eq!(freed, part.read_len() as u64 - u64::from(clear::PLACEHOLDER));
+    assert!((6800..7100).contains(&part.read_len()), "{}", part.read_len());
+    // A client that marks the image later on is sent the same.
+    let body = String::from_utf8(talk.body.to_vec()).unwrap();
+    let body = body.replace(
+        r#"}},{"type":"text","text":"more""#,
+        r#"},"cache_control":{"type":"ephemeral"}},{"type":"text","text":"more""#,
+    );
+    let anthropic = protocol::named("anthropic").unwrap();
+    let marked = anthropic.index(&Bytes::from(body), &NoMemo).unwrap();
+    assert!(marked.part(RESULT).unwrap().media()[0].is_marked);
+    let past = Past { sent: marked.messages.len(), applied: &outcome.applied, ..Past::nothing() };
+    let again = plan(&marked, past, &policy(), &Facts::default(), &|_| "full output: /o".to_owned());
+    assert_eq!(again.plan, outcome.plan);
+    assert!(protocol::rewrite(anthropic, &marked, &again.plan, &NoMemo).is_ok());
+}
+
+/// The newest results are protected up to a number of tokens, images among them: one and its text are some 1,700.
+#[test]
+fn the_newest_stay() {
+    let content = |at: usize| {
+        let (words, image) = (words(), image());
+        format!(
+            r#"[{{"type":"text","text":"{at}: {words}"}},{{"type":"image","source":{{"type":"base64","data":"{image}"}}}}]"#
+        )
+    };
+    let contents = [content(0), content(1), content(2)];
+    let contents: Vec<&str> = contents.iter().map(|content| &**content).collect();
+    let talk = talk("anthropic", &contents);
+    for (other_tokens, expected) in
+        [(0, &[2, 4, 6][..]), (1_600, &[2, 4, 6]), (1_800, &[2, 4]), (3_500, &[2]), (6_000, &[])]
+    {
+        let mut policy = policy();
+        policy.clear.protect.other_tokens = other_tokens;
+        let outcome = cleared(&talk, &policy, true);
+        let messages: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.message).collect();
+        assert_eq!(messages, expected, "{other_tokens}");
+    }
+}
