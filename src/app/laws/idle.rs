@@ -110,7 +110,7 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
         (0..TURNS).for_each(|_| rig.store_now(&*store, Batch::default()));
     };
     for_all(
-        6,
+        12,
         |_| sittings().boxed(),
         |subject, (script, requests)| {
             let gateway = |variant| rig.core(store.clone(), policy(variant), prices(variant));
@@ -147,7 +147,7 @@ fn law_07_append_only_while_what_rested_goes() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
     let store = Arc::new(Swept { inner: rig.store("laws.db"), is_due: AtomicBool::new(false) });
     for_all(
-        6,
+        12,
         |_| sittings().boxed(),
         |subject, (script, requests)| {
             let gateway = |variant| rig.core(store.clone(), policy(variant), prices(variant));
