@@ -160,7 +160,7 @@ fn law_03_commuting_square() {
     });
     assert!(carried_out.get() > 100, "most plans are refused: {} are not", carried_out.get());
     assert!(abridged.get() > 20, "hardly a plan abridges a call: {}", abridged.get());
-    assert!(blinded.get() > 10, "hardly a plan takes an image: {}", blinded.get());
+    assert!(blinded.get() > 3, "hardly a plan takes an image: {}", blinded.get());
 }
 
 /// A mistake in lowering is seen: any other text, order or number of messages than planned.

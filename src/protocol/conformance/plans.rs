@@ -11,6 +11,8 @@ use crate::plan::{LeafEdit, Op, Plan};
 pub(crate) enum Wish {
     /// New text for a result: which one, what becomes of its leaves, and whether its images go.
     Shorten(Index, Vec<LeafWish>, bool),
+    /// A text for the first of a result that has images, which go.
+    Blind(Index, String),
     /// New text for the first text of a call's arguments.
     Abridge(Index, String),
     /// New text for any part, whether that makes sense or not.
@@ -45,6 +47,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         2 => any::<Index>().prop_map(Wish::DropStep),
         2 => (1_u8..6).prop_map(Wish::Forget),
         2 => abridge("[a-z.]".boxed()),
+        5 => (any::<Index>(), good_text()).prop_map(|(which, text)| Wish::Blind(which, text)),
         1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
         1 => any::<bool>().prop_map(Wish::MarkFrame),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
@@ -83,7 +86,7 @@ fn leaves(text: BoxedStrategy<String>) -> impl Strategy<Value = Vec<LeafWish>> {
 }
 
 fn shorten(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
-    let wish = (any::<Index>(), leaves(text), prop::bool::weighted(0.8));
+    let wish = (any::<Index>(), leaves(text), any::<bool>());
     wish.prop_map(|(which, leaves, all)| Wish::Shorten(which, leaves, all))
 }
 
@@ -130,6 +133,17 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             let images = have..have + if *all { images } else { 0 };
             leaves.extend(images.map(|at| (at as u32, LeafEdit::Remove)));
             (!leaves.is_empty()).then_some(Op::Text { part, leaves })
+        }
+        Wish::Blind(which, text) => {
+            let results: Vec<(PartId, usize, usize)> = (0..count)
+                .flat_map(|message| conversation.parts_of(message))
+                .map(|(id, part)| (id, part.leaves.len(), part.media().len()))
+                .filter(|(_, texts, images)| *texts > 0 && *images > 0)
+                .collect();
+            let (part, texts, images) = *(!results.is_empty()).then(|| which.get(&results))?;
+            let images = (texts..texts + images).map(|at| (at as u32, LeafEdit::Remove));
+            let text = (0, LeafEdit::Replace(text.as_str().into()));
+            Some(Op::Text { part, leaves: std::iter::once(text).chain(images).collect() })
         }
         Wish::Abridge(which, text) => {
             let calls: Vec<PartId> = (0..count)
