@@ -273,7 +273,9 @@ impl Before<'_> {
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let spliced = self.splice.map_or(0, Splice::bytes_spared);
-        let read = self.conversation.body.len() - self.conversation.encoded(|_| true);
+        // A splice spares what encodes images in messages that it drops, too.
+        let is_sent = |at: usize| self.splice.is_none_or(|splice| !splice.drops(at));
+        let read = self.conversation.body.len() - self.conversation.encoded(is_sent);
         (read as u64).saturating_sub(spared + spliced)
     }
 

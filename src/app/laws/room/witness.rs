@@ -296,7 +296,9 @@ impl Witness {
             return Ok(());
         }
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
-        let left = sent.whole.len() as u64;
+        // What encodes an image is not read as text.
+        let index = self.subject.protocol().index(&sent.whole, &NoMemo).expect("what is sent can be read");
+        let left = (sent.whole.len() - index.encoded(|_| true)) as u64;
         // A splice goes on from the one before it, and there is one text: what would be an answer elsewhere is gone with it.
         let goes_on = before.iter().any(|earlier| earlier.splice.is_some());
         let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on));
@@ -356,10 +358,13 @@ impl Wired {
     }
 }
 
-/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one.
+/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one, and without what
+/// encodes images.
 fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
-    let whole = conversation.body.len() as u64;
-    let dropped = cuts(conversation, splice, usize::MAX).last().map_or(0, Cut::bytes);
+    let most = cuts(conversation, splice, usize::MAX).pop();
+    let is_sent = |at: usize| most.as_ref().is_none_or(|most| most.messages().all(|gone| gone != at));
+    let whole = (conversation.body.len() - conversation.encoded(is_sent)) as u64;
+    let dropped = most.as_ref().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
     let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);

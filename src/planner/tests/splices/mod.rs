@@ -91,6 +91,32 @@ fn shown(conversation: &Conversation, plan: &Plan) -> String {
     (0..after.messages.len()).map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// What a splice has dropped does not make room twice: as it came, and by what it would not have counted for.
+#[test]
+fn images_that_are_dropped_count_once() {
+    let image = format!(
+        r#"{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","data":"{}"}}}}]}}"#,
+        "A".repeat(90_000)
+    );
+    let said = |text: &str| format!(r#"{{"role":"user","content":"{}"}}"#, text.repeat(1000));
+    let answer = r#"{"role":"assistant","content":"well"}"#.to_owned();
+    for (second, fourth) in [(&image, said("b")), (&said("b"), image.clone())] {
+        let messages = [&said("a"), &answer, second, &answer, &fourth, &answer, &said("c")];
+        let messages = messages.map(String::as_str).join(",");
+        let body = Bytes::from(format!(r#"{{"model":"m","messages":[{messages}]}}"#));
+        let talk = protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
+        let cuts = cuts(&talk, None, usize::MAX);
+        let cut = cuts.iter().find(|cut| cut.messages().eq(1..4)).unwrap();
+        let splice = Arc::new(cut.splice(&talk, NOTE, "note", &Layout::Answer, None).unwrap());
+        let gone: usize = talk.messages[1..4].iter().map(|message| message.span.len()).sum();
+        let sent = body.len() - gone + splice.bytes_after as usize - talk.encoded(|message| message > 3);
+        let past = Past { sent: 6, splice: Some(splice), ..Past::nothing() };
+        let facts = Facts { bytes_per_token: 4.0, window: Some(100_000), ..Facts::default() };
+        let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+        assert_eq!(outcome.level.unwrap().prompt_tokens, sent as u64 / 4);
+    }
+}
+
 /// A splice at each cut of a talk, and what is sent then.
 #[test]
 fn cuts_and_what_is_left() {
