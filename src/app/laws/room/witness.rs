@@ -101,7 +101,8 @@ impl Witness {
     }
 
     /// What the client means in each message, however it is spelled: in what words, and whether they are the model's. Of
-    /// the ids of Gemini's calls, which may be missing, it is what they tell: which result is of which call.
+    /// the ids of Gemini's calls, which may be missing, it is what they tell: which result is of which call. The tool that a
+    /// result of OpenAI's names beside the id of its call, if it does, is that of the call.
     pub(super) fn meant(&self, body: &Bytes) -> Vec<u64> {
         let (subject, root) = (self.subject, Tree::parse(text(body)));
         let messages = subject.messages_of(&root);
@@ -109,8 +110,11 @@ impl Witness {
         let (ids, pairs): (&[&str], _) =
             if is_gemini { (&["id"], pairs(messages)) } else { (&[], Vec::new()) };
         let skip = [subject.marks(), &["role"], ids].concat();
+        let of_result = [&skip[..], &["name"]].concat();
         let meant = |(at, message): (usize, &Tree)| {
-            hash(&(subject.is_answer(message), message.words(&skip), pairs.get(at)))
+            let is_result = message.text_of("role").is_some_and(|role| role == "tool");
+            let words = message.words(if is_result { &of_result } else { &skip });
+            hash(&(subject.is_answer(message), words, pairs.get(at)))
         };
         messages.iter().enumerate().map(meant).collect()
     }
