@@ -65,17 +65,19 @@ pub struct Leaf {
     pub slot: Option<u32>,
     /// Its block carries a cache mark, which would go with it.
     pub is_marked: bool,
+    /// It is blank, and stays so: any word in it would make an error of its result.
+    pub stays_blank: bool,
 }
 
 impl Leaf {
     /// One that stands by itself.
     pub const fn alone(span: Span) -> Self {
-        Self { span, slot: None, is_marked: false }
+        Self { span, slot: None, is_marked: false, stays_blank: false }
     }
 
     /// One that is an item of its part's list.
     pub const fn in_slot(span: Span, slot: u32) -> Self {
-        Self { span, slot: Some(slot), is_marked: false }
+        Self { slot: Some(slot), ..Self::alone(span) }
     }
 }
 

@@ -316,6 +316,7 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
             LeafEdit::Remove if block.slot.is_none() => return Err(Refusal::NotRemovable),
             LeafEdit::Remove => removed += usize::from(list == part.slots.as_ref()),
             LeafEdit::Replace(_) if *at as usize >= part.leaves.len() => return Err(Refusal::Missing),
+            LeafEdit::Replace(_) if block.stays_blank => return Err(Refusal::Protected),
             LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
             LeafEdit::Replace(_) => {}
         }

@@ -101,7 +101,9 @@ pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>])
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
         _ => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
     };
-    let edits = leaves.into_iter().enumerate().filter_map(|(at, leaf)| match leaf {
+    let stays = |at: usize| part.leaves.get(at).is_some_and(|leaf| leaf.stays_blank);
+    let leaves = leaves.into_iter().enumerate().filter(|(at, _)| !stays(*at));
+    let edits = leaves.filter_map(|(at, leaf)| match leaf {
         Leaf::Keep => None,
         Leaf::Replace(text) => Some((at as u32, LeafEdit::Replace(text.into()))),
         Leaf::Remove => Some((at as u32, removed(at)?)),

@@ -387,7 +387,6 @@ impl Standing {
         let clearable = known
             && !is_protected
             && super::cleared::can_go(part)
-            && !part.leaves.is_empty()
             && !settings.protected_tools.matches(named);
         let content = content(part);
         let weight = clear::weight(bytes, &action);

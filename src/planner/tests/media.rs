@@ -203,6 +203,13 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#""response":{"output":"WORDS","shot":{"$ref":"a.png"}},"parts":[{"inlineData":{"displayName":"a.png","data":"IMAGE"}}]"#,
         None,
     ),
+    // A word in an error that says nothing would make one of it.
+    (
+        "gemini",
+        r#""response":{"error":"","output":"WORDS","stderr":""}"#,
+        Some(r#""response":{"error":"","output":"GONE","stderr":""}"#),
+    ),
+    ("gemini", r#""response":{"error":" "},"parts":[{"inlineData":{"data":"IMAGE"}}]"#, None),
     (
         "gemini",
         r#""response":{"output":"WORDS"},"parts":[]"#,

@@ -144,8 +144,12 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
                 fill_leaves(&mut part, &said)?;
             }
             let error = said.get("error").filter(|error| error.kind != Kind::Null);
-            has_failed =
-                part.is_error || error.is_some_and(|error| says_something(error.span.of(response.bytes)));
+            let is_told = error.is_some_and(|error| says_something(error.span.of(response.bytes)));
+            let is_blank = |leaf: &&mut Leaf| error.is_some_and(|error| !is_told && error.span == leaf.span);
+            if let Some(blank) = part.leaves.iter_mut().find(is_blank) {
+                blank.stays_blank = true;
+            }
+            has_failed = part.is_error || is_told;
             // What is stored of older gateways is found by a fingerprint in which any error is one.
             part.is_error |= error.is_some();
         }
@@ -307,7 +311,13 @@ mod tests {
             (r#","error":true"#, true),
             (r#","error":1"#, true),
         ] {
-            assert_eq!(answer(error).part(FIRST).unwrap().is_error, expected, "{error}");
+            let answer = answer(error);
+            let part = answer.part(FIRST).unwrap();
+            assert_eq!(part.is_error, expected, "{error}");
+            // One that says nothing goes on saying nothing, and is counted among the leaves all the same.
+            let is_text = error.ends_with('"');
+            assert_eq!(part.leaves.len(), 1 + usize::from(is_text), "{error}");
+            assert_eq!(part.leaves[0].stays_blank, is_text && !expected, "{error}");
         }
     }
 
