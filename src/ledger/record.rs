@@ -357,7 +357,7 @@ pub struct Splice {
     pub first: u32,
     /// The message behind the last of them.
     pub end: u32,
-    /// Their bytes.
+    /// Their bytes, of images as they count.
     pub before: u64,
     /// Bytes of the text in their place.
     pub after: u64,

@@ -31,7 +31,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Bytes of the messages that would go.
+    /// Bytes of the messages that would go, as far as they are read as text.
     pub fn bytes(&self) -> u64 {
         self.taken.bytes
     }
@@ -108,14 +108,14 @@ impl Cut {
 struct Taken {
     /// Ranges `first..end`, ascending, apart.
     ranges: Vec<(u32, u32)>,
-    /// Bytes of the messages.
+    /// Bytes of the messages, as far as they are read as text.
     bytes: u64,
 }
 
 impl Taken {
     /// Takes a message behind all that were taken before.
     fn add(&mut self, conversation: &Conversation, message: usize) {
-        self.bytes += conversation.messages[message].span.len() as u64;
+        self.bytes += conversation.messages[message].read_len() as u64;
         let at = message as u32;
         match self.ranges.last_mut() {
             Some((_, end)) if *end == at => *end = at + 1,
@@ -131,7 +131,7 @@ impl Taken {
         let (first, end) = self.ranges[range];
         let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
         self.ranges.splice(range..=range, apart);
-        self.bytes -= conversation.messages[message].span.len() as u64;
+        self.bytes -= conversation.messages[message].read_len() as u64;
     }
 
     /// What goes right before a message that stays, and the role of what stays before that.

@@ -272,11 +272,12 @@ impl Before<'_> {
     /// Bytes of the request as it would be sent, as far as they are read as text.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        let spliced = self.splice.map_or(0, Splice::bytes_spared);
-        // A splice spares what encodes images in messages that it drops, too.
-        let is_sent = |at: usize| self.splice.is_none_or(|splice| !splice.drops(at));
-        let read = self.conversation.body.len() - self.conversation.encoded(is_sent);
-        (read as u64).saturating_sub(spared + spliced)
+        let drops = |at: &usize| self.splice.is_some_and(|splice| splice.drops(*at));
+        let dropped = (0..self.conversation.messages.len()).filter(drops);
+        let dropped: usize = dropped.map(|at| self.conversation.messages[at].read_len()).sum();
+        let said = self.splice.map_or(0, |splice| splice.bytes_after);
+        let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;
+        (read as u64 + said).saturating_sub(spared)
     }
 
     fn spared_from(&self, message: usize) -> u64 {

@@ -45,7 +45,7 @@ pub struct Splice {
     pub leaf: u32,
     /// The text.
     pub text: Arc<str>,
-    /// Bytes of the messages.
+    /// Bytes of the messages, as far as they are read as text.
     pub bytes_before: u64,
     /// Bytes of the text.
     pub bytes_after: u64,

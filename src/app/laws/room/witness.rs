@@ -300,9 +300,8 @@ impl Witness {
             return Ok(());
         }
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
-        // What encodes an image is not read as text.
-        let index = self.subject.protocol().index(&sent.whole, &NoMemo).expect("what is sent can be read");
-        let left = (sent.whole.len() - index.encoded(|_| true)) as u64;
+        let wire = self.subject.protocol().index(&sent.whole, &NoMemo).expect("what is sent can be read");
+        let left = read_len(&wire);
         // A splice goes on from the one before it, and there is one text: what would be an answer elsewhere is gone with it.
         let goes_on = before.iter().any(|earlier| earlier.splice.is_some());
         let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on));
@@ -362,13 +361,10 @@ impl Wired {
     }
 }
 
-/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one, and without what
-/// encodes images.
+/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one, as far as they
+/// are read as text.
 fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
-    let most = cuts(conversation, splice, usize::MAX).pop();
-    let is_sent = |at: usize| most.as_ref().is_none_or(|most| most.messages().all(|gone| gone != at));
-    let whole = (conversation.body.len() - conversation.encoded(is_sent)) as u64;
-    let dropped = most.as_ref().map_or(0, Cut::bytes);
+    let dropped = cuts(conversation, splice, usize::MAX).last().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
     let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);
@@ -378,7 +374,12 @@ fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
             .sum()
     };
     let cut: u64 = results.map(|result| size(result).saturating_sub(FLOOR)).sum();
-    whole.saturating_sub(dropped + cut)
+    read_len(conversation).saturating_sub(dropped + cut)
+}
+
+/// Bytes of a request as they are read: what encodes an image counts no more than an image does.
+fn read_len(conversation: &Conversation) -> u64 {
+    (conversation.body.len() - conversation.encoded(|_| true)) as u64
 }
 
 #[cfg(test)]

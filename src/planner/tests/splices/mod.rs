@@ -360,6 +360,24 @@ const WORDS: &[&str] = &["u", "a", "s", "x", "w1", "h1 r1", "g1 r1", "h1 g1 r1",
 /// What the model does, and what it is told then.
 const EXCHANGES: &[&str] = &["a u", "a u u", "x u", "w1 u", "c1 r1", "t1 r1", "s a u", "s c1 r1", "s x u"];
 
+/// What encodes an image is no text, also where a note stands for its message.
+#[test]
+fn images_that_go_count_as_they_are_read() {
+    let image = format!(
+        r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#,
+        "iVBORw0KGgoAAAANSUhEUgAB".repeat(4000)
+    );
+    let result = r#"{"type":"tool_result","tool_use_id":"t1","content":[IMAGE]}"#.replace("IMAGE", &image);
+    for (short, block) in [("u a u a u", &image), ("u c1 u a u", &result)] {
+        let mut messages: Vec<String> = short.split_whitespace().map(message).collect();
+        messages[2] = format!(r#"{{"role":"user","content":[{block}]}}"#);
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+        let most = cuts(&conversation, None, usize::MAX).iter().map(Cut::bytes).max();
+        assert!(most.is_some_and(|most| (6400..6900).contains(&most)), "{short}: {most:?}");
+    }
+}
+
 proptest! {
     /// What is told of all messages at once is what is told message by message.
     #[test]
@@ -411,7 +429,7 @@ proptest! {
         }
         let first = at.get(&all);
         for cut in cuts(&conversation, Some(first), usize::MAX) {
-            let freed: usize = cut.messages().map(|message| conversation.messages[message].span.len()).sum();
+            let freed: usize = cut.messages().map(|message| conversation.messages[message].read_len()).sum();
             prop_assert_eq!(cut.bytes(), freed as u64);
             let next = splice(&cut).unwrap();
             prop_assert!((0..first.end()).all(|at| next.drops(at) || !first.drops(at)), "{next:?}");
