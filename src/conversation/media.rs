@@ -13,9 +13,11 @@ pub const MEDIA: usize = 6400;
 pub struct Media {
     /// The list that they stand in: that of the texts, or one beside what is said.
     pub slots: Slots,
-    /// The encodings of those that may go with the texts, in order; none where something in the list is not known, or does
-    /// not say how large it is.
+    /// The encodings of those that may go, in order: with the texts, or by themselves; none where something in the list is
+    /// not known, or does not say how large it is.
     pub blocks: Box<[Leaf]>,
+    /// The type of a block with text that may stand in place of one; `None`: nothing may.
+    pub text: Option<&'static str>,
 }
 
 impl Media {
@@ -43,7 +45,7 @@ impl Part {
         own.chain(beside.into_iter().flat_map(|list| &*list.items)).copied()
     }
 
-    /// The images and documents that may go with a result's texts, each by its encoding.
+    /// The images and documents of a result that may go, each by its encoding.
     pub fn media(&self) -> &[Leaf] {
         self.media.as_ref().map(|media| &*media.blocks).unwrap_or_default()
     }
@@ -53,7 +55,12 @@ impl Part {
         self.media().iter().map(|block| block.span.len().min(MEDIA)).sum()
     }
 
-    /// A leaf, or, counted behind these, an image or a document that may go with them; and the list that it stands in.
+    /// The type of a block with text that may stand in place of an image or a document; `None`: nothing may.
+    pub fn text_for_media(&self) -> Option<&'static str> {
+        self.media.as_ref().and_then(|media| media.text)
+    }
+
+    /// A leaf, or, counted behind these, an image or a document that may go; and the list that it stands in.
     pub fn block(&self, at: usize) -> Option<(&Leaf, Option<&Slots>)> {
         match at.checked_sub(self.leaves.len()) {
             None => self.leaves.get(at).map(|leaf| (leaf, self.slots.as_ref())),

@@ -38,6 +38,9 @@ pub enum Refusal {
     /// A leaf without a block of its own cannot be removed.
     #[error("removes what can only be replaced")]
     NotRemovable,
+    /// An image or a document where no text can stand.
+    #[error("puts a text where none can stand")]
+    NotReplaceable,
     /// A text that providers refuse.
     #[error("leaves an empty text")]
     EmptyText,
@@ -315,7 +318,9 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
         match edit {
             LeafEdit::Remove if block.slot.is_none() => return Err(Refusal::NotRemovable),
             LeafEdit::Remove => removed += usize::from(list == part.slots.as_ref()),
-            LeafEdit::Replace(_) if *at as usize >= part.leaves.len() => return Err(Refusal::Missing),
+            LeafEdit::Replace(_) if *at as usize >= part.leaves.len() && part.text_for_media().is_none() => {
+                return Err(Refusal::NotReplaceable);
+            }
             LeafEdit::Replace(_) if block.stays_blank => return Err(Refusal::Protected),
             LeafEdit::Replace(text) if text.trim().is_empty() => return Err(Refusal::EmptyText),
             LeafEdit::Replace(_) => {}

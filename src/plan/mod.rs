@@ -17,7 +17,7 @@ pub use model::{Mismatch, verify};
 /// What becomes of one leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeafEdit {
-    /// It says this instead.
+    /// It says this instead; in place of an image or a document, a block that says this.
     Replace(Arc<str>),
     /// It goes, with the block it stands in, or, if it is an image or a document, by itself.
     Remove,
@@ -31,7 +31,7 @@ pub enum Op {
         /// The part.
         part: PartId,
         /// Index of the leaf, or of the text among the arguments', and what becomes of it. Images and documents that may
-        /// go with the leaves are counted behind them.
+        /// go are counted behind the leaves.
         leaves: Vec<(u32, LeafEdit)>,
     },
     /// Marks the prompt for the provider's cache at the end of a part.

@@ -222,7 +222,8 @@ fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = 
         let Op::Text { part, leaves } = op else { return None };
         let of = before.part(*part)?;
         let goes = |(leaf, edit): &(u32, LeafEdit)| {
-            *edit == LeafEdit::Remove && of.block(*leaf as usize).is_some_and(|(block, _)| block.is_marked)
+            let goes = *edit == LeafEdit::Remove || *leaf as usize >= of.leaves.len();
+            goes && of.block(*leaf as usize).is_some_and(|(block, _)| block.is_marked)
         };
         leaves.iter().any(goes).then_some(*part)
     })
@@ -263,13 +264,20 @@ fn same_texts(
     (after, new_id, new): (&Conversation, PartId, &Part),
 ) -> bool {
     let edits: BTreeMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
-    let stays = |leaf: &usize| edits.get(&(*leaf as u32)) != Some(&&LeafEdit::Remove);
-    let stay = (0..old.leaves.len()).filter(stays);
-    let media = (old.leaves.len()..).zip(media(before, old_id, old)).filter(|(at, _)| stays(at));
+    let edit = |at: usize| edits.get(&(at as u32)).copied();
+    let count = old.leaves.len();
+    let media = (count..).zip(media(before, old_id, old)).filter(|(at, _)| edit(*at).is_none());
     if !media.map(|(_, block)| block).eq(self::media(after, new_id, new)) {
         return false;
     }
-    let same = |(leaf, now): (usize, usize)| match edits.get(&(leaf as u32)) {
+    let is_text = |at: &usize| match edit(*at) {
+        None => *at < count,
+        Some(edit) => *edit != LeafEdit::Remove,
+    };
+    let mut stay: Vec<usize> = (0..count + old.media().len()).filter(is_text).collect();
+    // A text in place of an image is where that was.
+    stay.sort_by_key(|at| old.block(*at).and_then(|(block, _)| block.slot));
+    let same = |(leaf, now): (usize, usize)| match edit(leaf) {
         Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
         _ => match more.get(&(old_id.part, leaf as u32)) {
             Some(more) => {
@@ -283,7 +291,7 @@ fn same_texts(
             }
         },
     };
-    stay.clone().count() == new.leaves.len() && stay.zip(0..).all(same)
+    stay.len() == new.leaves.len() && stay.into_iter().zip(0..).all(same)
 }
 
 /// The images and documents of a result that may go, as they are written.

@@ -43,6 +43,12 @@ const ITEMS: &str = r#"{"model":"m","input":[
  {"role":"assistant","content":"done"},
  {"role":"user","content":"last"}]}"#;
 
+/// The start of a conversation with images in results: one between texts, two alone, and one that stands elsewhere.
+const IMAGES: &str = r#"{"model":"m","messages":[
+ {"role":"user","content":"goal"},
+ {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}},{"type":"tool_use","id":"b","name":"x","input":{}},{"type":"tool_use","id":"c","name":"x","input":{}}]},
+ {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"one"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"text","text":"two"}]},{"type":"tool_result","tool_use_id":"b","content":[{"type":"image","source":{"type":"base64","data":"BB"}},{"type":"image","source":{"type":"base64","data":"CC"}}]},{"type":"tool_result","tool_use_id":"c","content":[{"type":"image","source":{"type":"url","url":"d"}}]}]}]}"#;
+
 fn read(dialect: &str, body: &str) -> Conversation {
     protocol::named(dialect).unwrap().index(&Bytes::copy_from_slice(body.as_bytes()), &NoMemo).unwrap()
 }
@@ -102,6 +108,60 @@ fn texts_that_may_be_changed() {
             (&[text(2, 0, &[(0, Some(" \n"))])], Err(Refusal::EmptyText)),
         ],
     );
+}
+
+#[test]
+fn images_that_may_give_way() {
+    let x = Some("x");
+    refusals(
+        "anthropic",
+        IMAGES,
+        &[
+            (&[text(2, 0, &[(2, x)])], Ok(())),
+            (&[text(2, 0, &[(0, None), (1, None), (2, x)])], Ok(())),
+            (&[text(2, 1, &[(0, x)])], Ok(())),
+            (&[text(2, 1, &[(0, None), (1, x)])], Ok(())),
+            (&[text(2, 1, &[(0, None), (1, None)])], Err(Refusal::EmptyText)),
+            (&[text(2, 1, &[(0, Some(" "))])], Err(Refusal::EmptyText)),
+            (&[text(2, 1, &[(2, x)])], Err(Refusal::Missing)),
+            (&[text(2, 2, &[(0, x)])], Err(Refusal::Missing)),
+        ],
+    );
+    refusals(
+        "gemini",
+        r#"{"contents":[{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"error":"","a":"b"},"parts":[{"inlineData":{"data":"AA"}}]}}]}]}"#,
+        &[
+            (&[text(0, 0, &[(0, x), (2, None)])], Ok(())),
+            (&[text(0, 0, &[(1, x)])], Err(Refusal::Protected)),
+            (&[text(0, 0, &[(2, x)])], Err(Refusal::NotReplaceable)),
+        ],
+    );
+}
+
+#[test]
+fn texts_in_place_of_images_are_verified() {
+    let before = read("anthropic", IMAGES);
+    let plan = Plan {
+        ops: vec![text(2, 0, &[(0, None), (2, Some("seen"))]), text(2, 1, &[(0, None), (1, Some("gone"))])],
+    };
+    let protocol = protocol::named("anthropic").unwrap();
+    let after = protocol::rewrite(protocol, &before, &plan, &NoMemo).unwrap();
+    let after = String::from_utf8(after.to_vec()).unwrap();
+    let (seen, two) = (r#"{"type":"text","text":"seen"}"#, r#"{"type":"text","text":"two"}"#);
+    let (gone, image) =
+        (r#"{"type":"text","text":"gone"}"#, r#"{"type":"image","source":{"type":"base64","data":"BB"}}"#);
+    assert!(after.contains(&format!(r#""content":[{seen},{two}]"#)), "{after}");
+    assert!(after.contains(&format!(r#""content":[{gone}]"#)), "{after}");
+    for (after, expected) in [
+        (after.clone(), Ok(())),
+        (after.replace("gone", "lost"), Err(Mismatch::Wrong(2))),
+        (after.replace(&format!("{seen},{two}"), &format!("{two},{seen}")), Err(Mismatch::Wrong(2))),
+        (after.replace(gone, &format!("{gone},{image}")), Err(Mismatch::Wrong(2))),
+        (after.replace(gone, image), Err(Mismatch::Wrong(2))),
+        (IMAGES.to_owned(), Err(Mismatch::Wrong(2))),
+    ] {
+        assert_eq!(verify(&before, &plan, &read("anthropic", &after)), expected, "{after}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What stands for a result that is cleared.
 
 use crate::conversation::{Conversation, Part, PartId};
-use crate::plan::LeafEdit;
 use crate::shape::Leaf;
 use crate::strategy::clear;
 
@@ -18,19 +17,22 @@ pub(super) fn can_go(part: &Part) -> bool {
     part.media.as_ref().map_or_else(is_text, |media| !media.blocks.is_empty())
 }
 
-/// The leaf that a placeholder stands in.
+/// Where a placeholder stands: in a text, or, where there is none, in place of the first image or document, which are
+/// counted behind the texts.
 fn place(part: &Part) -> Option<usize> {
-    part.leaves.iter().position(|leaf| !leaf.stays_blank)
+    let texts = part.leaves.len();
+    let in_place_of = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);
+    part.leaves.iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
 }
 
-/// The decision that a result is sent as a placeholder, unless that would be longer than what is sent now: its
-/// text, or the `sent` bytes that a decision has left of it.
+/// The decision that a result is sent as a placeholder, and its full text, if it has one; unless that would be longer than
+/// what is sent now: its text, or the `sent` bytes that a decision has left of it.
 pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
     sent: Option<u64>,
     recall: Recall<'_>,
-) -> Option<(Applied, Save)> {
+) -> Option<(Applied, Option<Save>)> {
     let part = conversation.part(id)?;
     // A mark would go with its block.
     if part.media().iter().any(|block| block.is_marked) {
@@ -39,19 +41,20 @@ pub(super) fn decide(
     let content = part.content?;
     let texts = conversation.texts(id)?;
     let tool = conversation.tool_of(id).unwrap_or("a tool");
-    let output = decision::output_id(&texts);
     let said: usize = texts.iter().map(|text| text.len()).sum();
     let media = part.media_len();
-    let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, &recall(&output));
+    let save = (said > 0).then(|| Save::of(&texts));
+    let recall = save.as_ref().map(|save| recall(&save.id));
+    let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, recall.as_deref());
+    let (at, length) = (place(part)?, text.len());
     let mut shaped: Vec<Leaf> = texts.iter().map(|_| Leaf::Remove).collect();
-    *shaped.get_mut(place(part)?)? = Leaf::Replace(text);
-    let mut leaves = super::newborn::leaf_edits(shaped, part, &texts);
-    let after = super::newborn::sent(&leaves, &texts);
+    shaped.extend(part.media().iter().map(|_| Leaf::Remove));
+    *shaped.get_mut(at)? = Leaf::Replace(text);
+    let leaves = super::newborn::leaf_edits(shaped, part, &texts);
+    let after = super::newborn::sent(&leaves, &texts) + if at < texts.len() { 0 } else { length };
     if after as u64 >= sent.unwrap_or(u64::MAX).min(said as u64) + media as u64 {
         return None;
     }
-    let blocks = texts.len()..texts.len() + part.media().len();
-    leaves.extend(blocks.map(|at| (at as u32, LeafEdit::Remove)));
     let decision = Decision {
         rules: decision::CLEAR.into(),
         leaves,
@@ -59,7 +62,7 @@ pub(super) fn decide(
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: (said + media) as u64,
         bytes_after: after as u64,
-        output: Some(output),
+        output: save.as_ref().map(|save| save.id.clone()),
     };
-    Some((Applied { part: id, decision: decision.into() }, Save::of(&texts)))
+    Some((Applied { part: id, decision: decision.into() }, save))
 }

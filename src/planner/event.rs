@@ -470,14 +470,14 @@ impl Before<'_> {
             }
             let is_call = arguments::is_call(self.conversation, *part);
             let made = if is_call {
-                arguments::decide(self.conversation, *part, recall)
+                arguments::decide(self.conversation, *part, recall).map(|(made, save)| (made, Some(save)))
             } else {
                 cleared::decide(self.conversation, *part, sent.get(part).copied(), recall)
             };
             choice.abridged += u32::from(is_call && made.is_some());
             made.is_some_and(|(applied, save)| {
                 decided.push(applied);
-                saves.push(save);
+                saves.extend(save);
                 true
             })
         });

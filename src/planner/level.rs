@@ -77,7 +77,7 @@ fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut S
     let (mut texts, mut extras, mut media) = (Vec::new(), Vec::new(), 0);
     let mut is_result = false;
     for (id, part) in conversation.parts_of(at) {
-        for leaf in 0..part.leaves.len() {
+        for leaf in 0..part.leaves.len() + part.media().len() {
             let edit = decided.get(&id).and_then(|leaves| leaves.iter().find(|(at, _)| *at as usize == leaf));
             match edit {
                 Some((_, LeafEdit::Replace(text))) => texts.push((**text).into()),

@@ -96,8 +96,9 @@ fn repeat(
 /// What stands where a text was that is not removed: no block goes with it, or one that the client has marked.
 const GONE: &str = "…";
 
+/// What shapers make of a result's texts, or of these and the images and documents behind them.
 pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
-    let removed = |at: usize| match part.leaves.get(at)? {
+    let removed = |at: usize| match part.block(at)?.0 {
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
         _ => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
     };

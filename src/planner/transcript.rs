@@ -65,12 +65,14 @@ pub(super) fn whole(
 
 /// The texts of a part as they were sent.
 fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, out: &mut String) {
-    let leaves = conversation.part(id).map_or(0, |part| part.leaves.len());
-    for leaf in 0..leaves {
+    let Some(part) = conversation.part(id) else { return };
+    let (leaves, media) = (part.leaves.len(), part.media().len());
+    for leaf in 0..leaves + media {
         let edit = decision.and_then(|one| one.leaves.iter().find(|(at, _)| *at as usize == leaf));
         match edit {
             Some((_, LeafEdit::Replace(text))) => out.push_str(text),
             Some((_, LeafEdit::Remove)) => continue,
+            None if leaf >= leaves => continue,
             None => out.push_str(&conversation.text(id, leaf).unwrap_or_default()),
         }
         out.push('\n');

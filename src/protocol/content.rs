@@ -32,7 +32,7 @@ pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) 
 
 /// How a dialect writes the blocks of a tool result.
 pub(crate) struct Blocks {
-    /// The types of those with text.
+    /// The types of those with text; the first is that of new ones.
     pub(crate) texts: &'static [&'static str],
     /// What encodes one that is an image or a document, where it stands in it: it says how large that is.
     pub(crate) media: fn(&Object<'_>) -> Option<Value>,
@@ -73,7 +73,9 @@ pub(crate) fn fill_result(
             let items: Vec<Span> = items.iter().map(|item| item.span).collect();
             let slots = Slots { array: value.span, items: items.into() };
             let media = Some(media).filter(|media| is_whole && !media.is_empty());
-            part.media = media.map(|blocks| Media { slots: slots.clone(), blocks: blocks.into() }.into());
+            let text = blocks.texts.first().copied();
+            let media = media.map(|blocks| Media { slots: slots.clone(), blocks: blocks.into(), text });
+            part.media = media.map(Box::new);
             part.leaves = leaves.into();
             part.slots = Some(slots);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::conversation::{Arguments, Conversation, PartId, PartKind, Role, Slots};
+use crate::conversation::{Arguments, Conversation, Leaf, Part, PartId, PartKind, Role, Slots};
 use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
 use crate::plan::{LeafEdit, Op, Plan, Refusal};
@@ -180,8 +180,11 @@ fn text(
         let (block, slots) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Replace(text) => {
-                edits
-                    .push(Edit::replace(conversation.absolute(id.message, block.span), string::encode(text)));
+                let (here, said) = match part.leaves.get(*at as usize) {
+                    Some(leaf) => (leaf.span, string::encode(text)),
+                    None => in_place_of(part, block, text)?,
+                };
+                edits.push(Edit::replace(conversation.absolute(id.message, here), said));
             }
             LeafEdit::Remove => {
                 let slot = block.slot.ok_or(Refusal::NotRemovable)?;
@@ -191,4 +194,13 @@ fn text(
     }
     edits.extend(drops(conversation, id.message, gone));
     Ok(())
+}
+
+/// A block with text in place of an image or a document, and where that stands.
+fn in_place_of(part: &Part, media: &Leaf, text: &str) -> Result<(Span, String), Lowering> {
+    let kind = part.text_for_media().ok_or(Refusal::NotReplaceable)?;
+    let slots = part.media.as_ref().map(|media| &media.slots);
+    let slot = media.slot.ok_or(Refusal::Missing)? as usize;
+    let here = slots.and_then(|slots| slots.items.get(slot)).ok_or(Refusal::Missing)?;
+    Ok((*here, format!(r#"{{"type":"{kind}","text":{}}}"#, string::encode(text))))
 }

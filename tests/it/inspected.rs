@@ -224,6 +224,58 @@ fn calling(calls: &[Called<'_>]) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
+/// A screenshot that was cleared: nothing of it is saved, and it counts as an image does, whatever is compared.
+#[test]
+fn screenshots_that_went_are_shown() {
+    let shot = "iVBORw0KGgoAAAANSUhEUgAB".repeat(500);
+    let request = |results: usize| {
+        let mut messages = vec![json!({"role": "user", "content": "Book a table"})];
+        for at in 0..results {
+            let image = json!({"type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": shot}});
+            let (call, result) = (json!({"action": "left_click", "coordinate": [at, at]}), json!([image]));
+            messages.push(json!({"role": "assistant", "content": [
+                {"type": "tool_use", "id": at.to_string(), "name": "computer", "input": call}]}));
+            messages.push(json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": at.to_string(), "content": result}]}));
+        }
+        json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
+    };
+    for kept in ["usage", "full"] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!(
+            "listen.admin = 'off'\nledger.record = '{kept}'\nstate.dir = '{}'\nclear.gate = ['eager']\n",
+            home.path().display()
+        );
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for results in 1..=8 {
+            assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &request(results)).0, 200);
+        }
+        gateway.stop();
+        let listed = printed(home.path(), &[&["conversations", "--json"], &CONFIG[..]].concat());
+        let id = listed["conversations"][0]["id"].as_str().unwrap();
+        let diff = printed(home.path(), &[&["diff", id, "8", "--json"], &CONFIG[..]].concat());
+        assert_eq!(diff["from"], if kept == "full" { "bodies" } else { "store" });
+        let is_marked = |change: &&Value| change["rules"] == "cache mark";
+        let changes: Vec<&Value> =
+            diff["changes"].as_array().unwrap().iter().filter(|one| !is_marked(one)).collect();
+        assert!(changes.len() > 3, "{diff}");
+        for change in &changes {
+            let line = "[plimsoll: result of computer cleared (an image or file is not kept); \
+                        run the tool again for a new one]";
+            assert_eq!((&change["before"], &change["after"]), (&Value::Null, &json!(line)), "{kept}");
+            let sizes = (&change["bytes_before"], &change["bytes_after"]);
+            assert_eq!(sizes, (&json!(6400), &json!(line.len())), "{kept}");
+            assert_eq!((&change["rules"], &change["output"]), (&json!("clear"), &Value::Null), "{kept}");
+        }
+        let outputs = printed(home.path(), &[&["outputs", "--json"], &CONFIG[..]].concat());
+        assert_eq!(outputs["outputs"], json!([]), "{kept}");
+        let inspected = printed(home.path(), &[&["inspect", id, "--json"], &CONFIG[..]].concat());
+        assert_eq!(inspected["calls"]["cleared"], json!(changes.len()), "{kept}");
+    }
+}
+
 /// A result that was cleared, one that was not, an error, and a call without a result; and files by those calls that did not
 /// fail, once each.
 #[test]

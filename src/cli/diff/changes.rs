@@ -10,7 +10,7 @@ use crate::ledger::Record;
 use crate::ledger::words::State;
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
-use crate::planner::decision::{ARGUMENTS, REASONING};
+use crate::planner::decision::{ARGUMENTS, CLEAR, REASONING};
 use crate::protocol;
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Outputs};
@@ -238,6 +238,11 @@ fn text(conversation: &Conversation, id: PartId) -> Option<String> {
     if conversation.part(id)?.kind == PartKind::ToolCall {
         return conversation.arguments(id).map(Into::into);
     }
+    // What images say is no text.
+    let says_images = |part: &Part| part.leaves.is_empty() && !part.media().is_empty();
+    if conversation.part(id).is_some_and(says_images) {
+        return None;
+    }
     Some(conversation.texts(id)?.concat())
 }
 
@@ -270,5 +275,9 @@ fn attribute(change: &mut Change, standing: &[Standing<'_>], outputs: &Outputs) 
     };
     change.rules.clone_from(&one.made.rules);
     change.decided_in = Some(one.request);
+    if one.made.rules == CLEAR {
+        // Images that went count, and not by what encodes them.
+        (change.bytes_before, change.bytes_after) = (one.made.before, one.made.after);
+    }
     change.output = one.made.output.as_deref().and_then(|id| output(outputs, id));
 }

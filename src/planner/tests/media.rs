@@ -1,10 +1,11 @@
-//! Results that have images beside their texts: what is cleared of them, and what stays.
+//! Results that have images, beside their texts or alone: what is cleared of them, and what stays.
 
 use bytes::Bytes;
 
 use super::super::*;
 use super::events::Thread;
 use crate::conversation::NoMemo;
+use crate::plan::LeafEdit;
 use crate::protocol;
 use crate::strategy::gate::Reason;
 
@@ -73,6 +74,9 @@ fn image() -> String {
 
 const LINE: &str =
     "[plimsoll: result of look cleared (10 lines; an image or file is not kept); full output: /o]";
+
+const SEEN: &str =
+    "[plimsoll: result of look cleared (an image or file is not kept); run the tool again for a new one]";
 
 /// Content, and what it is sent as; `None`: as it came.
 const CASES: &[(&str, &str, Option<&str>)] = &[
@@ -143,8 +147,56 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"base64","data":"IMAGE","data":""}}]"#,
         None,
     ),
-    // No text is there to say anything in its place.
-    ("anthropic", r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}}]"#, None),
+    // Of a result without a text nothing is saved: a text takes the place of its first image.
+    (
+        "anthropic",
+        r#"[ {"type":"image","source":{"type":"base64","data":"IMAGE"}} ]"#,
+        Some(r#"[ {"type":"text","text":"SEEN"} ]"#),
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}},{"type":"document","source":{"type":"base64","data":"IMAGE"}}]"#,
+        Some(
+            r#"[{"type":"text","text":"[plimsoll: result of look cleared (2 images or files are not kept); run the tool again for new ones]"}]"#,
+        ),
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}},{"type":"text","text":""}]"#,
+        Some(r#"[{"type":"text","text":"SEEN"}]"#),
+    ),
+    ("anthropic", r#"[{"type":"image","source":{"type":"base64","data":"iVBORw0KGgo="}}]"#, None),
+    ("anthropic", r#"[{"type":"image","source":{"type":"url","url":"https://a/b.png"}}]"#, None),
+    (
+        "anthropic",
+        r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}},{"type":"image","source":{"type":"file","file_id":"f"}}]"#,
+        None,
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"},"cache_control":{"type":"ephemeral"}}]"#,
+        None,
+    ),
+    (
+        "anthropic",
+        r#"[{"type":"image","source":{"type":"base64","data":"IMAGE"}},{"type":"tool_reference","tool_name":"x"}]"#,
+        None,
+    ),
+    ("anthropic", "[]", None),
+    (
+        "openai-chat",
+        r#"[{"type":"image_url","image_url":{"url":"data:image/png;base64,IMAGE"}}]"#,
+        Some(r#"[{"type":"text","text":"SEEN"}]"#),
+    ),
+    ("openai-chat", r#"[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#, None),
+    (
+        "openai-responses",
+        r#"[{"type":"input_image","image_url":"data:image/png;base64,IMAGE"}]"#,
+        Some(r#"[{"type":"input_text","text":"SEEN"}]"#),
+    ),
+    ("openai-responses", r#"[{"type":"input_image","file_id":"f"}]"#, None),
+    // A response is an object, and beside it no text stands.
+    ("gemini", r#""response":{"ok":true},"parts":[{"inlineData":{"data":"IMAGE"}}]"#, None),
     (
         "openai-chat",
         r#"[{"type":"text","text":"WORDS"},{"type":"image_url","image_url":{"url":"data:image/png;base64,IMAGE","detail":"low"}}]"#,
@@ -221,7 +273,8 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
 fn what_goes_with_a_text() {
     let lines = |text: &str| {
         let (words, image) = (words(), image());
-        text.replace("WORDS", &words).replace("IMAGE", &image).replace("LINE", LINE)
+        let text = text.replace("SEEN", SEEN).replace("LINE", LINE);
+        text.replace("WORDS", &words).replace("IMAGE", &image)
     };
     for (dialect, came, expected) in CASES {
         for memory in [true, false] {
@@ -273,25 +326,55 @@ fn what_is_recorded_of_it() {
     assert!(protocol::rewrite(anthropic, &marked, &again.plan, &NoMemo).is_ok());
 }
 
-/// The newest results are protected up to a number of tokens, images among them: one and its text are some 1,700.
+/// Of a screenshot nothing is saved; it is a result as any other, and its call that is made again is a recall.
+#[test]
+fn what_is_recorded_of_an_image_alone() {
+    let content = format!(r#"[{{"type":"image","source":{{"type":"base64","data":"{}"}}}}]"#, image());
+    let talk = talk("anthropic", &[&content]);
+    let policy = policy();
+    let mut before = talk.clone();
+    before.messages.truncate(talk.messages.len() - 2);
+    let mut thread = Thread::default();
+    thread.send(&before, &policy, &Facts::default(), true);
+    thread.sent = talk.messages.len() - 2;
+    let outcome = thread.send(&talk, &policy, &Facts::default(), true);
+    let [applied] = &outcome.applied[..] else { panic!("{:?}", outcome.applied) };
+    let decision = &applied.decision;
+    assert_eq!((decision.bytes_before, decision.bytes_after), (6400, SEEN.len() as u64));
+    assert_eq!((&decision.output, outcome.saves.len()), (&None, 0));
+    assert_eq!(decision.leaves, [(0, LeafEdit::Replace(SEEN.into()))]);
+    let said = transcript::whole(&talk, std::iter::once(2), &outcome.applied);
+    assert!(said.contains(SEEN), "{said}");
+    let body = String::from_utf8(talk.body.to_vec()).unwrap();
+    let call = &body[talk.messages[1].span.range()];
+    let result = &body[talk.messages[2].span.range()];
+    let more = format!("{},{call},{result}]}}", body.strip_suffix("]}").unwrap());
+    let more = protocol::named("anthropic").unwrap().index(&Bytes::from(more), &NoMemo).unwrap();
+    let outcome = thread.send(&more, &policy, &Facts::default(), true);
+    assert_eq!(outcome.standing.unwrap().recalls(), 1);
+    assert_eq!(outcome.applied.len(), 1, "the new one stays");
+}
+
+/// The newest results are protected up to a number of tokens, images among them: one is some 1,600, and one and its text
+/// are some 1,700.
 #[test]
 fn the_newest_stay() {
-    let content = |at: usize| {
-        let (words, image) = (words(), image());
-        format!(
-            r#"[{{"type":"text","text":"{at}: {words}"}},{{"type":"image","source":{{"type":"base64","data":"{image}"}}}}]"#
-        )
-    };
-    let contents = [content(0), content(1), content(2)];
-    let contents: Vec<&str> = contents.iter().map(|content| &**content).collect();
-    let talk = talk("anthropic", &contents);
-    for (other_tokens, expected) in
-        [(0, &[2, 4, 6][..]), (1_600, &[2, 4, 6]), (1_800, &[2, 4]), (3_500, &[2]), (6_000, &[])]
-    {
-        let mut policy = policy();
-        policy.clear.protect.other_tokens = other_tokens;
-        let outcome = cleared(&talk, &policy, true);
-        let messages: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.message).collect();
-        assert_eq!(messages, expected, "{other_tokens}");
+    let (words, image) = (words(), image());
+    let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{image}"}}}}"#);
+    let with = |at: usize| format!(r#"[{{"type":"text","text":"{at}: {words}"}},{image}]"#);
+    let alone = |_: usize| format!("[{image}]");
+    let contents: [&dyn Fn(usize) -> String; 2] = [&with, &alone];
+    for (content, limits) in contents.into_iter().zip([[1_800, 3_500], [1_650, 3_300]]) {
+        let contents: Vec<String> = (0..3).map(content).collect();
+        let talk = talk("anthropic", &contents.iter().map(|content| &**content).collect::<Vec<_>>());
+        for (other_tokens, expected) in
+            [(0, &[2, 4, 6][..]), (1_590, &[2, 4, 6]), (limits[0], &[2, 4]), (limits[1], &[2]), (6_000, &[])]
+        {
+            let mut policy = policy();
+            policy.clear.protect.other_tokens = other_tokens;
+            let outcome = cleared(&talk, &policy, true);
+            let messages: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.message).collect();
+            assert_eq!(messages, expected, "{other_tokens}: {}", contents[0]);
+        }
     }
 }

@@ -168,6 +168,10 @@ impl Subject for Contents {
             && !is_named
     }
 
+    fn text_block(&self, text: &str) -> Tree {
+        panic!("no text stands among images: {text}")
+    }
+
     fn texts(&self, content: &Tree) -> usize {
         let Tree::Map(mut members) = content.clone() else { return 0 };
         let said = members.iter().filter(|(key, value)| value.is_string() && !is_kind(key)).count();

@@ -90,7 +90,14 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
                 return within(place(span));
             }
             leaves.iter().any(|(leaf, change)| match (change, &found.slots) {
-                (LeafEdit::Replace(_), _) => edit.at == place(found.leaves[*leaf as usize].span),
+                (LeafEdit::Replace(_), slots) => match found.leaves.get(*leaf as usize) {
+                    Some(leaf) => edit.at == place(leaf.span),
+                    None => {
+                        let media = &found.media()[*leaf as usize - found.leaves.len()];
+                        let item = media.slot.and_then(|slot| slots.as_ref()?.items.get(slot as usize));
+                        item.is_some_and(|item| edit.at == place(*item))
+                    }
+                },
                 (LeafEdit::Remove, _) if *leaf as usize >= found.leaves.len() => {
                     edit.text.is_empty() && media.is_some_and(within)
                 }
@@ -131,7 +138,8 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
 
 #[test]
 fn law_03_commuting_square() {
-    let (carried_out, abridged, blinded) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let (carried_out, abridged) = (Cell::new(0), Cell::new(0));
+    let (blinded, described) = (Cell::new(0), Cell::new(0));
     for_all(256, planned_bodies, |subject, (body, wishes)| {
         let protocol = subject.protocol();
         let conversation = read(protocol, &body);
@@ -150,6 +158,8 @@ fn law_03_commuting_square() {
         abridged.set(abridged.get() + u32::from(plan.ops.iter().any(is_call)));
         let takes_images = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| leaves.iter().any(|(at, _)| *at as usize >= part.leaves.len()) && part.kind == PartKind::ToolResult));
         blinded.set(blinded.get() + u32::from(plan.ops.iter().any(takes_images)));
+        let describes = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| part.kind == PartKind::ToolResult && leaves.iter().any(|(at, edit)| *at as usize >= part.leaves.len() && *edit != LeafEdit::Remove)));
+        described.set(described.get() + u32::from(plan.ops.iter().any(describes)));
         let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
         let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let sent = std::str::from_utf8(&after.body).unwrap();
@@ -161,6 +171,7 @@ fn law_03_commuting_square() {
     assert!(carried_out.get() > 100, "most plans are refused: {} are not", carried_out.get());
     assert!(abridged.get() > 20, "hardly a plan abridges a call: {}", abridged.get());
     assert!(blinded.get() > 3, "hardly a plan takes an image: {}", blinded.get());
+    assert!(described.get() > 3, "hardly a plan has a text for an image: {}", described.get());
 }
 
 /// A mistake in lowering is seen: any other text, order or number of messages than planned.

@@ -93,6 +93,12 @@ pub(crate) trait Subject: Sync {
     /// Whether a block of it is an image that stands in it.
     fn is_image(&self, block: &Tree) -> bool;
 
+    /// A block with a text, as it stands in place of an image.
+    fn text_block(&self, text: &str) -> Tree {
+        let kind = ("type".to_owned(), Tree::Text("text".to_owned()));
+        Tree::Map(vec![kind, ("text".to_owned(), Tree::Text(text.to_owned()))])
+    }
+
     /// How many texts a result's content has that may be given other words, where images stand with it.
     fn texts(&self, content: &Tree) -> usize {
         content.items().iter().filter(|block| is_text(block)).count()
@@ -149,6 +155,29 @@ impl dyn Subject + '_ {
             is_image && goes(number - 1)
         };
         blocks.extract_if(.., is_taken).collect()
+    }
+
+    /// Images of a result, by their number among those of it, give way to a text, or go.
+    pub(crate) fn edit_images(
+        &self,
+        message: &mut Tree,
+        part: usize,
+        edit: impl Fn(usize) -> Option<LeafEdit>,
+    ) {
+        let Some(Tree::List(blocks)) = self.media(message, part) else { return };
+        let mut number = 0;
+        blocks.retain_mut(|block| {
+            if !self.is_image(block) {
+                return true;
+            }
+            number += 1;
+            match edit(number - 1) {
+                Some(LeafEdit::Remove) => return false,
+                Some(LeafEdit::Replace(text)) => *block = self.text_block(&text),
+                None => {}
+            }
+            true
+        });
     }
 
     /// The body of a talk.

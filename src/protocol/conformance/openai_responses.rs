@@ -133,6 +133,11 @@ impl Subject for Responses {
             && block.text_of("image_url").is_some_and(|url| url.starts_with("data:"))
     }
 
+    fn text_block(&self, text: &str) -> Tree {
+        let kind = ("type".to_owned(), Tree::Text("input_text".to_owned()));
+        Tree::Map(vec![kind, ("text".to_owned(), Tree::Text(text.to_owned()))])
+    }
+
     fn blank(&self, content: &Tree) -> Tree {
         let Tree::List(entries) = content else { return Tree::Text(String::new()) };
         let kept = entries.iter().filter(|entry| !is_text(entry)).cloned().map(|mut entry| {

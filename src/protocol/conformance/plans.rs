@@ -13,6 +13,8 @@ pub(crate) enum Wish {
     Shorten(Index, Vec<LeafWish>, bool),
     /// A text for the first of a result that has images, which go.
     Blind(Index, String),
+    /// What becomes of a result's images: they stay, go, or give way to a text.
+    Describe(Index, Vec<LeafWish>),
     /// New text for the first text of a call's arguments.
     Abridge(Index, String),
     /// New text for any part, whether that makes sense or not.
@@ -48,6 +50,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         2 => (1_u8..6).prop_map(Wish::Forget),
         2 => abridge("[a-z.]".boxed()),
         5 => (any::<Index>(), good_text()).prop_map(|(which, text)| Wish::Blind(which, text)),
+        5 => (any::<Index>(), leaves(good_text())).prop_map(|(which, images)| Wish::Describe(which, images)),
         1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
         1 => any::<bool>().prop_map(Wish::MarkFrame),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
@@ -135,15 +138,18 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             (!leaves.is_empty()).then_some(Op::Text { part, leaves })
         }
         Wish::Blind(which, text) => {
-            let results: Vec<(PartId, usize, usize)> = (0..count)
-                .flat_map(|message| conversation.parts_of(message))
-                .map(|(id, part)| (id, part.leaves.len(), part.media().len()))
-                .filter(|(_, texts, images)| *texts > 0 && *images > 0)
-                .collect();
+            let results = pictured(conversation, |texts| texts > 0);
             let (part, texts, images) = *(!results.is_empty()).then(|| which.get(&results))?;
             let images = (texts..texts + images).map(|at| (at as u32, LeafEdit::Remove));
             let text = (0, LeafEdit::Replace(text.as_str().into()));
             Some(Op::Text { part, leaves: std::iter::once(text).chain(images).collect() })
+        }
+        Wish::Describe(which, wishes) => {
+            let results = pictured(conversation, |_| true);
+            let (part, texts, images) = *(!results.is_empty()).then(|| which.get(&results))?;
+            let edits = leaf_edits(&wishes[..wishes.len().min(images)]).into_iter();
+            let leaves: Vec<_> = edits.map(|(at, edit)| (at + texts as u32, edit)).collect();
+            (!leaves.is_empty()).then_some(Op::Text { part, leaves })
         }
         Wish::Abridge(which, text) => {
             let calls: Vec<PartId> = (0..count)
@@ -188,6 +194,15 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             Some(Op::Insert { before: at.index(count + 1), role: *role, text: text.as_str().into() })
         }
     }
+}
+
+/// The results that have images, and how many texts and images each has.
+fn pictured(conversation: &Conversation, may: impl Fn(usize) -> bool) -> Vec<(PartId, usize, usize)> {
+    (0..conversation.messages.len())
+        .flat_map(|message| conversation.parts_of(message))
+        .map(|(id, part)| (id, part.leaves.len(), part.media().len()))
+        .filter(|(_, texts, images)| may(*texts) && *images > 0)
+        .collect()
 }
 
 fn has_calls(conversation: &Conversation, message: usize) -> bool {

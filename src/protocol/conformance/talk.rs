@@ -199,6 +199,7 @@ fn content(result: impl Strategy<Value = String> + Clone + 'static) -> impl Stra
         1 => Just(Content::Broken),
         8 => result.prop_map(Content::Text),
         5 => prop::collection::vec(block, 1..4).prop_map(Content::Blocks),
+        1 => prop::collection::vec(encoding().prop_map(Block::Image), 1..3).prop_map(Content::Blocks),
         3 => any::<Index>().prop_map(Content::Again),
     ]
 }

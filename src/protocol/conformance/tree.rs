@@ -261,16 +261,19 @@ fn mark_frame(root: &mut Tree, long: bool) {
     members.push(("cache_control".to_owned(), cache_control(long)));
 }
 
-/// Texts of a result get new words, and images, which are counted behind these, go.
+/// Texts of a result get new words, and images, which are counted behind these, go or give way to a text.
 fn result(subject: &dyn Subject, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
     let images = subject.take_images(&mut message.clone(), part, |_| true).len();
     let content =
         subject.results(message).into_iter().find(|(at, ..)| *at == part).map(|(.., content)| content);
     let texts = content.filter(|_| images > 0).map_or(usize::MAX, |content| subject.texts(&content));
-    let (said, gone): (Vec<_>, Vec<_>) = leaves.iter().cloned().partition(|(at, _)| (*at as usize) < texts);
-    subject.take_images(message, part, |at| gone.iter().any(|(gone, _)| *gone as usize == texts + at));
+    let (said, seen): (Vec<_>, Vec<_>) = leaves.iter().cloned().partition(|(at, _)| (*at as usize) < texts);
     if !said.is_empty() {
         subject.edit(message, part, &said);
+    }
+    let edit = |number: usize| seen.iter().find(|(at, _)| *at as usize == texts + number);
+    if !seen.is_empty() {
+        subject.edit_images(message, part, |number| edit(number).map(|(_, edit)| edit.clone()));
     }
 }
 

@@ -168,7 +168,8 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     Ok(part)
 }
 
-/// What stands beside a response; `None`: nothing. It goes as a whole, and only where the response cannot refer to it.
+/// What stands beside a response; `None`: nothing. It goes as a whole, and only where the response cannot refer to it. No
+/// text can stand there.
 fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
     let list = if beside.kind == Kind::Array { scan::items(bytes, beside.span)? } else { vec![beside] };
     let block = |(slot, item): (usize, &Value)| {
@@ -177,7 +178,7 @@ fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
     };
     let blocks: Option<Box<[Leaf]>> = list.iter().enumerate().map(block).collect();
     let slots = Slots { array: beside.span, items: list.iter().map(|item| item.span).collect() };
-    Ok((!list.is_empty()).then(|| Media { slots, blocks: blocks.unwrap_or_default() }))
+    Ok((!list.is_empty()).then(|| Media { slots, blocks: blocks.unwrap_or_default(), text: None }))
 }
 
 /// What encodes a part that is nothing else, and has no name.

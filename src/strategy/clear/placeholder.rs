@@ -5,20 +5,36 @@ use std::borrow::Cow;
 /// The longest name of a tool that is written out.
 const NAME: usize = 64;
 
-/// The text in place of a result: which tool's it was, what it said in a word, and where its text is now. Of `media`, how
-/// many images and documents it had.
-pub fn placeholder(tool: &str, texts: &[Cow<'_, str>], media: usize, is_error: bool, recall: &str) -> String {
+/// The text in place of a result: which tool's it was, what it said in a word, and where its text is now; `recall` is
+/// `None` where it had none. Of `media`, how many images and documents it had.
+pub fn placeholder(
+    tool: &str,
+    texts: &[Cow<'_, str>],
+    media: usize,
+    is_error: bool,
+    recall: Option<&str>,
+) -> String {
     let name: String = tool.chars().take(NAME).collect();
+    let failed = if is_error { "an error" } else { "" };
+    let lost = match media {
+        0 => String::new(),
+        1 => "an image or file is not kept".to_owned(),
+        _ => format!("{media} images or files are not kept"),
+    };
+    let said = if recall.is_some() { said(texts, failed) } else { failed.to_owned() };
+    let again =
+        if media > 1 { "run the tool again for new ones" } else { "run the tool again for a new one" };
+    let between = if said.is_empty() || lost.is_empty() { "" } else { "; " };
+    format!("[plimsoll: result of {name} cleared ({said}{between}{lost}); {}]", recall.unwrap_or(again))
+}
+
+/// How much texts say, and how it ended.
+fn said(texts: &[Cow<'_, str>], failed: &str) -> String {
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     let plural = if lines == 1 { "" } else { "s" };
     let ended = exit_status(texts).map(|status| format!(", exit status {status}")).unwrap_or_default();
-    let failed = if is_error { ", an error" } else { "" };
-    let lost = match media {
-        0 => String::new(),
-        1 => "; an image or file is not kept".to_owned(),
-        _ => format!("; {media} images or files are not kept"),
-    };
-    format!("[plimsoll: result of {name} cleared ({lines} line{plural}{ended}{failed}{lost}); {recall}]")
+    let before = if failed.is_empty() { "" } else { ", " };
+    format!("{lines} line{plural}{ended}{before}{failed}")
 }
 
 /// The exit status that a command's result states in one of its first or last lines.
@@ -65,13 +81,27 @@ mod tests {
             (&["the exit code is not known"], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
         ] {
             let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
-            assert_eq!(placeholder("Bash", &texts, 0, is_error, "WHERE"), expected);
+            assert_eq!(placeholder("Bash", &texts, 0, is_error, Some("WHERE")), expected);
         }
         for (media, expected) in [
             (1, "[plimsoll: result of shot cleared (1 line; an image or file is not kept); WHERE]"),
             (2, "[plimsoll: result of shot cleared (1 line; 2 images or files are not kept); WHERE]"),
         ] {
-            assert_eq!(placeholder("shot", &["a".into()], media, false, "WHERE"), expected);
+            assert_eq!(placeholder("shot", &["a".into()], media, false, Some("WHERE")), expected);
+        }
+        for (media, is_error, expected) in [
+            (
+                1,
+                false,
+                "[plimsoll: result of shot cleared (an image or file is not kept); run the tool again for a new one]",
+            ),
+            (
+                2,
+                true,
+                "[plimsoll: result of shot cleared (an error; 2 images or files are not kept); run the tool again for new ones]",
+            ),
+        ] {
+            assert_eq!(placeholder("shot", &[], media, is_error, None), expected);
         }
     }
 }

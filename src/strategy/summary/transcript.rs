@@ -79,7 +79,8 @@ fn show(
             let tool = conversation.tool_of(id).unwrap_or("a tool");
             let failed = if part.is_error { " (an error)" } else { "" };
             let text = texts(conversation, id, part, sent);
-            let media = if part.leaves.is_empty() { " (nothing that is text)" } else { "" };
+            let media =
+                if part.leaves.is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
             let text = shorten(text.trim_end(), result_bytes);
             writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
         }
@@ -96,11 +97,12 @@ fn show(
 pub(super) fn texts(conversation: &Conversation, id: PartId, part: &Part, sent: Sent<'_>) -> String {
     let edits = sent(id).unwrap_or_default();
     let mut out = String::new();
-    for leaf in 0..part.leaves.len() {
+    for leaf in 0..part.leaves.len() + part.media().len() {
         let edit = edits.iter().find(|(at, _)| *at as usize == leaf).map(|(_, edit)| edit);
         let text = match edit {
             Some(LeafEdit::Remove) => continue,
             Some(LeafEdit::Replace(text)) => Cow::Borrowed(&**text),
+            None if leaf >= part.leaves.len() => continue,
             None => conversation.text(id, leaf).unwrap_or_default(),
         };
         if !out.is_empty() {
