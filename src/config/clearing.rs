@@ -82,6 +82,7 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         policy,
         gate,
         protect: Protect { turns: number(section, "protect_turns", default.protect.turns), ..protect },
+        protect_images: number(section, "protect_images", default.protect_images),
         protect_together: section.value("protect_together", default.protect_together),
         within_step: section.value("within_step", default.within_step),
         protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),

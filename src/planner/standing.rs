@@ -390,9 +390,17 @@ impl Standing {
             && !settings.protected_tools.matches(named);
         let content = content(part);
         let weight = clear::weight(bytes, &action);
-        let is_error = part.is_error;
-        let result =
-            history::Outcome { action, content, is_error, tokens, clearable, weight, ..Default::default() };
+        let (is_error, has_media) = (part.is_error, !part.media().is_empty());
+        let result = history::Outcome {
+            action,
+            content,
+            is_error,
+            tokens,
+            has_media,
+            clearable,
+            weight,
+            ..Default::default()
+        };
         self.history.result(id, bytes, result);
     }
 }

@@ -97,6 +97,8 @@ pub struct Outcome {
     /// Tokens of it as it was sent first, by a fixed estimate: four UTF-16 units of its text each, or four bytes that its
     /// images and documents count for.
     pub tokens: u32,
+    /// Images or documents that may go stand in it.
+    pub has_media: bool,
     /// It may be replaced by a placeholder: it is text, or images that are known, or both, its call is known, and no rule
     /// protects it.
     pub clearable: bool,

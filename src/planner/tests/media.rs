@@ -47,6 +47,7 @@ fn talk(dialect: &str, contents: &[&str]) -> Conversation {
 fn policy() -> Policy {
     let mut policy = super::events::policy(Reason::Eager);
     policy.marks.marks = false;
+    policy.clear.protect_images = 0;
     policy
 }
 

@@ -51,7 +51,16 @@ pub fn candidates(
         let rent = history.rent(at)?;
         (!gone(at)).then(|| Candidate { item: at, frees: item.bytes.saturating_sub(PLACEHOLDER), rent })
     };
-    open.into_iter().filter_map(candidate).collect()
+    let stay = newest_images(history, gone, settings);
+    open.into_iter().filter(|at| !stay.contains(at)).filter_map(candidate).collect()
+}
+
+/// The places of the newest results with images that are still sent: who looks at a screen compares it with the last.
+fn newest_images(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<usize> {
+    let has_media =
+        |at: &usize| history.items()[*at].result.as_deref().is_some_and(|result| result.has_media);
+    let newest = history.results().iter().rev().copied().filter(has_media).filter(|at| !gone(*at));
+    newest.take(settings.protect_images as usize).collect()
 }
 
 /// What may go when the window is in reach, first what is to go first: everything but what is protected by

@@ -77,6 +77,8 @@ pub struct Settings {
     pub policy: Policy,
     /// The newest results, which stay.
     pub protect: Protect,
+    /// The newest results with images or documents, which stay unless the window demands their room.
+    pub protect_images: u32,
     /// Views and all else share one window, and each has its own limit in it.
     pub protect_together: bool,
     /// What counts as newest among the results of one request.
@@ -124,6 +126,7 @@ impl Default for Settings {
             enabled: true,
             policy: Policy::Worth,
             protect: Protect { view_tokens: 20_000, other_tokens: 1_000, turns: 0 },
+            protect_images: 3,
             protect_together: false,
             within_step: Within::Backward,
             protected_texts: vec!["DO_NOT_EVICT".to_owned()],

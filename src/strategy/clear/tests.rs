@@ -58,6 +58,7 @@ fn add(history: &mut History, id: PartId, short: &str) {
         action,
         content: u128::from(call),
         is_error: kind == "e",
+        has_media: kind == "i",
         tokens: tokens.parse().unwrap(),
         clearable: kind != "p",
         ..Outcome::default()
@@ -105,9 +106,16 @@ fn what_is_outside_of_the_newest() {
         ..usual.clone()
     };
     let expired = Settings { policy: Policy::TypeTtl, ttl_turns: 2, ..usual.clone() };
+    let of_images = |protect_images| Settings { protect_images, ..usual.clone() };
+    let (none, two) = (of_images(0), of_images(2));
+    const SCREENS: &str = "u i1=50000 i2=50000 r3=50000 i4=50000 a u a u";
     for (talk, settings, expected) in [
+        // Of images the newest stay, however large they are; what stands between them does not.
+        (SCREENS, &none, &[1, 2, 3, 4][..]),
+        (SCREENS, &two, &[1, 3]),
+        (SCREENS, &usual, &[3]),
         // The result that crosses the limit goes whole; which one it is depends on the direction in a step.
-        (TALK, &usual, &[1, 2][..]),
+        (TALK, &usual, &[1, 2]),
         (TALK, &forward, &[1, 3]),
         // The limit is strict.
         ("u r1=20000 a u r2=40000 a u a u", &usual, &[1]),
