@@ -7,7 +7,7 @@ use crate::conversation::{Conversation, Digest, Marks};
 use crate::lineage::Place;
 use crate::planner::Outcome;
 use crate::protocol;
-use crate::strategy::system::{EntryKey, Expected, Frame, Stable};
+use crate::strategy::system::{EntryKey, Expected, Frame, Source, Stable};
 use crate::usage::Usage;
 use crate::usage::cache_model::CacheKind;
 
@@ -18,19 +18,17 @@ impl Request<'_> {
     /// Learns from what stands before the messages, where the client sets no marks of its own.
     pub(super) fn learn(&self) -> Option<(Stable, EntryKey)> {
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
+        if self.conversation.continues.is_some() {
+            return None;
+        }
         self.conversation.frame_end.filter(|_| self.tuning.policy.marks.marks)?;
         let model = self.model()?;
         let kind = self.cache();
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
         let client = self.caller.client.as_deref().unwrap_or_default();
-        let sender = [
-            &self.principal.0,
-            client.as_bytes(),
-            b"\0",
-            model.as_bytes(),
-            b"\0",
-            self.asked.upstream.as_bytes(),
-        ];
+        let alike = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
+        let alike = Digest::of(&alike);
+        let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.principal.0]) };
         let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
@@ -40,7 +38,7 @@ impl Request<'_> {
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
         let now = (self.now(), kind.default_ttl_ms().unwrap_or(0));
-        self.core.systems().see(Digest::of(&sender), frame, least, now)
+        self.core.systems().see(from, frame, least, now)
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -63,22 +61,39 @@ impl Request<'_> {
 impl Core {
     /// A request is answered, or refused: the provider keeps what it marks now, or does not.
     pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
-        if let Some((key, _)) = facts.frame_mark {
+        if let Some(mark) = &facts.frame_mark {
             let now_ms = u64::try_from((self.now_ms)()).unwrap_or(0);
-            self.systems().answered(key, is_kept, now_ms);
+            self.systems().answered(mark.entry, is_kept, mark.writes(), now_ms);
         }
     }
 
-    /// A request is over: what was to be read at the beginning of a conversation was, or was not, if it was answered.
-    pub(super) fn frame_read(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
-        let Some((key, expected)) = facts.frame_mark else { return };
+    /// A request is over. Its usage tells whether what was to be read at the beginning of a conversation was.
+    pub(super) fn frame_told(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
+        let Some(mark) = &facts.frame_mark else { return };
         if !is_answered {
             self.frame_answered(facts, false);
         }
-        let is_first = facts.place.as_ref().is_some_and(|place| place.sent == 0);
-        let is_read = usage.filter(|_| is_first).map(|usage| usage.tokens.cache_read > 0);
-        if let Some(is_read) = is_read.filter(|is_read| *is_read || expected == Expected::Reads) {
-            self.systems().read(key, is_read);
+        if let Some(usage) = usage.filter(|usage| mark.is_first && !usage.prompt_is_unknown) {
+            let (has_read, has_written) = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
+            self.systems().told(mark.entry, has_read, has_written, mark.writes());
         }
+    }
+}
+
+/// A mark behind what stands before the messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrameMark {
+    /// What the provider is to keep.
+    pub(super) entry: EntryKey,
+    /// What the mark was to do.
+    pub(super) expected: Expected,
+    /// Its conversation begins with the request.
+    pub(super) is_first: bool,
+}
+
+impl FrameMark {
+    /// Whether it was let write the entry.
+    fn writes(&self) -> bool {
+        self.is_first && self.expected == Expected::Writes
     }
 }

@@ -129,11 +129,12 @@ impl Core {
         self.recover.enabled && !self.observes()
     }
 
-    /// Whether it plans, and changes nothing.
+    /// What is known of what stands before the messages.
     fn systems(&self) -> MutexGuard<'_, Systems> {
         self.systems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it plans, and changes nothing.
     fn observes(&self) -> bool {
         self.shadow.is_some()
     }

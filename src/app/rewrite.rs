@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::books::Reading;
 use super::context::RequestContext;
+use super::frame::FrameMark;
 use super::rewritten::{InForce, RequestFacts, Rewritten};
 use super::shadow::Track;
 use super::summaries::{Prospect, Seen};
@@ -423,7 +424,10 @@ impl<'a> Request<'a> {
     ) -> RequestFacts {
         let InForce { applied, fresh, kinds, splice, spliced, marks_frame } = decided;
         let is_marked = marks_frame && state == State::Edited;
-        let frame_mark = self.stable.filter(|_| is_marked).map(|(stable, key)| (key, stable.mark));
+        let is_first = place.as_ref().is_some_and(|place| place.sent == 0);
+        let frame_mark = self.stable.filter(|_| is_marked);
+        let frame_mark =
+            frame_mark.map(|(Stable { mark: expected, .. }, entry)| FrameMark { entry, expected, is_first });
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));

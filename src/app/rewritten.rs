@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::books::{Planned, Reading};
 use super::context::RequestContext;
+use super::frame::FrameMark;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
 use crate::conversation::Conversation;
@@ -16,7 +17,6 @@ use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::protocol::Leaving;
 use crate::server::Fault;
 use crate::strategy::compaction::Compaction;
-use crate::strategy::system::{EntryKey, Expected};
 use crate::usage::{self, Binding};
 
 /// What became of a request. It is handed on several times, so that what is large stands elsewhere.
@@ -62,8 +62,8 @@ pub(super) struct RequestFacts {
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
     pub(super) spliced: bool,
-    /// What stands before its messages is marked: this is what the provider is to keep, and whether it has it.
-    pub(super) frame_mark: Option<(EntryKey, Expected)>,
+    /// What stands before its messages is marked by the gateway.
+    pub(super) frame_mark: Option<FrameMark>,
     /// What the client does about its history.
     pub(super) compaction: Option<Compaction>,
     /// The change to old parts that this request carries.

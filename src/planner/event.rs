@@ -272,9 +272,7 @@ impl Before<'_> {
     /// Bytes of the request as it would be sent, as far as they are read as text.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        let drops = |at: &usize| self.splice.is_some_and(|splice| splice.drops(*at));
-        let dropped = (0..self.conversation.messages.len()).filter(drops);
-        let dropped: usize = dropped.map(|at| self.conversation.messages[at].read_len()).sum();
+        let dropped = self.splice.map_or(0, |splice| splice.read_len(self.conversation));
         let said = self.splice.map_or(0, |splice| splice.bytes_after);
         let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;
         (read as u64 + said).saturating_sub(spared)

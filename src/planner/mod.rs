@@ -292,7 +292,7 @@ pub fn plan(
     }
     old_parts(conversation, past, policy, facts, recall, &mut outcome);
     if !facts.caches_without_marks {
-        split::mark(conversation, known, policy, &mut outcome);
+        split::mark(conversation, known, (policy, facts), &mut outcome);
     }
     outcome.operate();
     outcome

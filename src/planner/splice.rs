@@ -84,6 +84,12 @@ impl Splice {
         }
     }
 
+    /// Bytes of the messages that are not sent, as far as they are read as text.
+    pub fn read_len(&self, conversation: &Conversation) -> usize {
+        let messages = conversation.messages.iter().enumerate();
+        messages.filter(|(at, _)| self.drops(*at)).map(|(_, message)| message.read_len()).sum()
+    }
+
     /// Bytes that each request with it carries less.
     pub fn bytes_spared(&self) -> u64 {
         self.bytes_before.saturating_sub(self.bytes_after)

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::conversation::{Conversation, Digest, Marks, PartId};
 use crate::plan::Op;
+use crate::strategy::system::Expected;
 
 use super::decision::{self, Applied, Decision};
-use super::{Outcome, Past, Policy, Stable};
-use crate::strategy::system::Expected;
+use super::{Facts, Outcome, Past, Policy, Stable};
 
 /// Parts with numbers from here on are no parts of a message.
 const FRAME: u32 = 1 << 31;
@@ -66,12 +66,15 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
 pub(super) fn mark(
     conversation: &Conversation,
     (sent, stable): (usize, Option<Stable>),
-    policy: &Policy,
+    (policy, facts): (&Policy, &Facts),
     outcome: &mut Outcome,
 ) {
     let Some(marks) = &conversation.marks else { return };
-    // What was divided is marked there or not at all; what is to be divided, and is not, was sent otherwise before.
-    let is_whole = || stable.is_some_and(|stable| stable.bytes.is_none()) && conversation.frame_end.is_some();
+    // What was divided is marked there or not at all; what is to be divided, and is not, was sent otherwise before. A text
+    // becomes a list for a mark: to what binds reasoning to it, that may be something else.
+    let may_change = conversation.system.is_none() || facts.bound.is_none();
+    let is_same = stable.is_some_and(|stable| stable.bytes.is_none());
+    let is_whole = || is_same && may_change && conversation.frame_end.is_some();
     let has_place = outcome.split.is_some() || is_whole();
     let is_worth_it = match stable.map(|stable| stable.mark) {
         Some(Expected::Reads) => true,
@@ -104,6 +107,7 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::plan::{self, Plan};
     use crate::protocol;
+    use crate::usage::Binding;
 
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
@@ -134,7 +138,7 @@ mod tests {
             let mut outcome = Outcome::default();
             decide_at(5, &talk, &mut outcome);
             let stable = Some(Stable { bytes: Some(5), mark: Expected::Reads });
-            mark(&talk, (1, stable), &Policy::default(), &mut outcome);
+            mark(&talk, (1, stable), (&Policy::default(), &Facts::default()), &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{body}");
             for mark in [None, Some(false), Some(true)] {
                 let op = Op::Split { bytes: 5, mark };
@@ -142,6 +146,24 @@ mod tests {
                 let is_short_again = mark == Some(true) && expected == Some(false) && !tools.contains(SHORT);
                 assert_eq!(is_fine, mark.is_none() || mark == expected || is_short_again, "{body} {mark:?}");
             }
+        }
+    }
+
+    /// What binds reasoning to what stands before it may bind it to the form of a text, too.
+    #[test]
+    fn texts_are_sent_as_they_came_to_models_that_bind() {
+        for (system, bound, expected) in [
+            (r#""same""#, None, Some(false)),
+            (r#""same""#, Some(Binding::Dropped), None),
+            (r#""same""#, Some(Binding::Refused), None),
+            (r#"[{"type":"text","text":"same"}]"#, Some(Binding::Refused), Some(false)),
+        ] {
+            let body = format!(r#"{{"system":{system},"messages":[{{"role":"user","content":"a"}}]}}"#);
+            let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+            let (mut outcome, facts) = (Outcome::default(), Facts { bound, ..Facts::default() });
+            let stable = Some(Stable { bytes: None, mark: Expected::Reads });
+            mark(&talk, (0, stable), (&Policy::default(), &facts), &mut outcome);
+            assert_eq!(outcome.marks.frame, expected, "{system} {bound:?}");
         }
     }
 

@@ -26,9 +26,12 @@ const MARGIN_MS: u64 = 20_000;
 const PATIENCE_MS: u64 = 60_000;
 /// An answer has begun after so many milliseconds, most likely.
 const SOON_MS: u64 = 5_000;
-/// Entries that a sender may have written for nothing.
+/// Entries that may have been written for nothing of those who send alike.
 const MOST_LOST: u32 = 4;
-/// What one that is read makes up for: reading saves nine tenths, and writing costs a quarter more.
+/// From so many entries in a row that were not there when they should have been, it is not assumed any more that what was
+/// not written would have been read.
+const MOST_MISSING: u32 = 2;
+/// What one that is read, or would be, makes up for: reading saves nine tenths, and writing costs a quarter more.
 const WORTH: u32 = 3;
 
 /// Where instructions can be divided.
@@ -63,9 +66,19 @@ pub struct Frame<'a> {
     pub text: &'a dyn Fn() -> Option<String>,
 }
 
+/// Who sends a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// All whose requests are alike, whatever their keys: a client, a model and an upstream.
+    pub kind: Digest,
+    /// The same, and whose key it is: nobody reads what others have in the cache.
+    pub sender: Digest,
+}
+
 /// An entry of the provider's cache: what ends at the place of a mark, and whose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntryKey {
+    kind: Digest,
     sender: Digest,
     hash: u64,
 }
@@ -73,21 +86,29 @@ pub struct EntryKey {
 /// The instructions of all senders.
 #[derive(Debug)]
 pub struct Systems {
-    senders: LruCache<Digest, Sender>,
+    senders: LruCache<Digest, Vec<Kind>>,
     entries: LruCache<EntryKey, Entry>,
+    /// What writing them has come to, by who sends alike.
+    outcomes: LruCache<Digest, Outcome>,
+}
+
+/// What writing entries has come to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outcome {
+    /// How many were written, have not been read, and are not made up for; [`MOST_LOST`] at most.
+    lost: u32,
+    /// How often in a row one was not there that should have been.
+    missing: u32,
 }
 
 impl Default for Systems {
     fn default() -> Self {
-        Self { senders: LruCache::new(SENDERS), entries: LruCache::new(ENTRIES) }
+        Self {
+            senders: LruCache::new(SENDERS),
+            entries: LruCache::new(ENTRIES),
+            outcomes: LruCache::new(SENDERS),
+        }
     }
-}
-
-#[derive(Debug, Default)]
-struct Sender {
-    kinds: Vec<Kind>,
-    /// Entries that were written and have not been read, and are not made up for.
-    lost: u32,
 }
 
 /// Instructions that begin alike.
@@ -112,7 +133,7 @@ struct Entry {
     kept: Option<u64>,
     /// When somebody began to write it who has had no answer.
     written: Option<u64>,
-    /// When nobody wrote it because what the sender writes is seldom read.
+    /// When nobody wrote it first because what is written is seldom read.
     held: Option<u64>,
 }
 
@@ -131,7 +152,7 @@ impl Systems {
     /// bytes. `ttl_ms` is how long the provider keeps what is not used.
     pub fn see(
         &mut self,
-        sender: Digest,
+        from: Source,
         frame: Frame<'_>,
         least: usize,
         (now_ms, ttl_ms): (u64, u64),
@@ -144,30 +165,34 @@ impl Systems {
         frame.rest.iter().for_each(|bytes| rest.update(bytes));
         let rest = rest.digest();
         let raw = xxh3_64(frame.instructions);
-        let of = self.senders.entry(sender).or_insert_with(Sender::default);
-        let known = of.kinds.iter().position(|kind| (kind.rest, kind.raw) == (rest, raw));
+        let kinds = self.senders.entry(from.sender).or_insert_with(Vec::new);
+        let known = kinds.iter().position(|kind| (kind.rest, kind.raw) == (rest, raw));
         let at = known.unwrap_or_else(|| {
             let least = least.saturating_sub(rest_bytes);
             let ends = (frame.text)().map(|text| ends(&text, least)).unwrap_or_default();
-            place(&mut of.kinds, (rest, raw), &ends)
+            place(kinds, (rest, raw), &ends)
         });
-        let kind = &mut of.kinds[at];
+        let kind = &mut kinds[at];
         let is_fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < ttl_ms;
         let is_warm = kind.seen_ms.is_some_and(is_fresh);
         kind.seen_ms = Some(now_ms);
         let (bytes, hash) = kind.end()?;
-        let key = EntryKey { sender, hash: hash ^ rest.rotate_left(1) };
+        let key = EntryKey { kind: from.kind, sender: from.sender, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
-        // Somebody would have read by now what was not written.
-        if entry.held.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms) {
-            of.lost = of.lost.saturating_sub(1);
-            entry.held = None;
+        let held = entry.held;
+        // Somebody would read now what was not written; what is written now, nobody may read who does not come as well.
+        let is_missed = held.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
+        entry.held = held.filter(|at| is_fresh(*at) && !is_missed);
+        if entry.held != held {
             self.entries.insert(key, entry);
+        }
+        if is_missed && self.outcome(key).missing < MOST_MISSING {
+            self.make_up(key, WORTH);
         }
         let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
         let mark = if entry.kept.is_some_and(is_fresh) {
             Expected::Reads
-        } else if is_warm && !is_written {
+        } else if is_warm && !is_written && !is_missed {
             Expected::Writes
         } else {
             Expected::Nothing
@@ -175,38 +200,68 @@ impl Systems {
         Some((Stable { bytes, mark }, key))
     }
 
-    /// Whether a request may write an entry: nobody else does, and what its sender has written was read often enough.
+    /// Whether a request may write an entry: nobody else does, and what was written was read often enough.
     pub fn may_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         if entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS) {
             return false;
         }
-        let of = self.senders.entry(key.sender).or_insert_with(Sender::default);
-        let may = of.lost < MOST_LOST;
+        let outcome = self.outcome(key);
+        let may = outcome.lost < MOST_LOST;
         if may {
-            of.lost += 1;
+            outcome.lost += 1;
             (entry.written, entry.held) = (Some(now_ms), None);
         } else {
-            entry.held = Some(now_ms);
+            entry.held.get_or_insert(now_ms);
         }
         self.entries.insert(key, entry);
         may
     }
 
-    /// A request that was marked so has been answered: the entry is there; or it has not.
-    pub fn answered(&mut self, key: EntryKey, is_kept: bool, now_ms: u64) {
+    /// A request that was marked so has been answered: the entry is there; or it has not. `writes`: it was let write it.
+    pub fn answered(&mut self, key: EntryKey, is_kept: bool, writes: bool, now_ms: u64) {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
-        entry.written = None;
         if is_kept {
             entry.kept = Some(now_ms);
         }
+        if writes {
+            entry.written = None;
+        }
         self.entries.insert(key, entry);
+        if writes && !is_kept {
+            self.make_up(key, 1);
+        }
     }
 
-    /// The first request of a conversation was to read an entry, and has, or has written it again.
-    pub fn read(&mut self, key: EntryKey, is_read: bool) {
-        let of = self.senders.entry(key.sender).or_insert_with(Sender::default);
-        of.lost = if is_read { of.lost.saturating_sub(WORTH) } else { of.lost.saturating_add(1) };
+    /// What the answer to the first request of a conversation tells, which was marked so: what it has read, and written.
+    /// `writes`: it was let write.
+    pub fn told(&mut self, key: EntryKey, has_read: bool, has_written: bool, writes: bool) {
+        if has_read {
+            self.outcome(key).missing = 0;
+            return self.make_up(key, WORTH);
+        }
+        // It was not there, or is too short to be kept.
+        if let Some(entry) = self.entries.get_mut(&key).filter(|_| !writes || !has_written) {
+            entry.kept = None;
+        }
+        match (writes, has_written) {
+            (true, false) => self.make_up(key, 1),
+            (false, true) => {
+                let outcome = self.outcome(key);
+                outcome.lost = (outcome.lost + 1).min(MOST_LOST);
+                outcome.missing = outcome.missing.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+
+    fn make_up(&mut self, key: EntryKey, for_lost: u32) {
+        let outcome = self.outcome(key);
+        outcome.lost = outcome.lost.saturating_sub(for_lost);
+    }
+
+    fn outcome(&mut self, key: EntryKey) -> &mut Outcome {
+        self.outcomes.entry(key.kind).or_insert_with(Outcome::default)
     }
 }
 
@@ -263,7 +318,11 @@ mod tests {
     fn see(systems: &mut Systems, sender: &[u8], text: &str, now_ms: u64) -> Option<(Stable, EntryKey)> {
         let decoded = || Some(text.to_owned());
         let frame = Frame { rest: &[], instructions: text.as_bytes(), text: &decoded };
-        systems.see(Digest::of(&[sender]), frame, 400, (now_ms, TTL_MS))
+        systems.see(source(sender), frame, 400, (now_ms, TTL_MS))
+    }
+
+    fn source(sender: &[u8]) -> Source {
+        Source { kind: Digest::of(&[b"client"]), sender: Digest::of(&[sender]) }
     }
 
     /// The instructions that come one after another, and what is known with the last of them.
@@ -303,7 +362,7 @@ mod tests {
         let mut see = |rest: &[&[u8]], text: &str, now_ms| {
             let decoded = || (!text.is_empty()).then(|| text.to_owned());
             let frame = Frame { rest, instructions: text.as_bytes(), text: &decoded };
-            systems.see(Digest::of(&[b"a"]), frame, 400, (now_ms, TTL_MS))
+            systems.see(source(b"a"), frame, 400, (now_ms, TTL_MS))
         };
         let (tools, long) = (&b"[1]"[..], &[b'x'; 400][..]);
         let key = |found: Option<(Stable, EntryKey)>| found.map(|(_, key)| key);
@@ -319,7 +378,7 @@ mod tests {
     }
 
     /// What happens to one text, and when, in seconds.
-    #[derive(Debug)]
+    #[derive(Debug, Clone, Copy)]
     enum Step {
         /// It comes, and this is expected; where it may be written and is, `Taken`.
         Sees(Expected),
@@ -328,9 +387,11 @@ mod tests {
         /// The request that is marked has been answered, or has failed.
         Kept,
         Failed,
-        /// The answer to the first request of a conversation tells that it was read, or not.
+        /// The answer to the first request of a conversation tells that it was read, or was written.
         Read,
-        Unread,
+        Written,
+        /// The request that was let write is answered, and nothing was kept: it is too short.
+        Short,
     }
 
     type Steps = Vec<(u64, Step)>;
@@ -351,8 +412,14 @@ mod tests {
                     let may = systems.may_write(key, now_ms);
                     assert_eq!(may, matches!(step, Step::Taken), "{name}: {at} s");
                 }
-                Step::Kept | Step::Failed => systems.answered(key, matches!(step, Step::Kept), now_ms),
-                Step::Read | Step::Unread => systems.read(key, matches!(step, Step::Read)),
+                Step::Kept | Step::Failed => systems.answered(key, matches!(step, Step::Kept), true, now_ms),
+                Step::Read | Step::Written => {
+                    systems.told(key, matches!(step, Step::Read), matches!(step, Step::Written), false);
+                }
+                Step::Short => {
+                    systems.answered(key, true, true, now_ms);
+                    systems.told(key, false, false, true);
+                }
             }
         }
     }
@@ -419,60 +486,84 @@ mod tests {
         }
     }
 
-    /// A sender whose entries come to nothing writes no more of them until one would have been read.
+    /// Who is let write entries that come to nothing writes no more of them until one would have been read.
     #[test]
     fn what_is_not_read_is_not_written() {
-        use Expected::{Nothing, Writes};
-        use Step::{Kept, Read, Refused, Sees, Taken, Unread};
+        use Expected::{Nothing, Reads, Writes};
+        use Step::{Failed, Kept, Read, Refused, Sees, Short, Taken, Written};
         let lost = |times: u64| {
             (0..times).flat_map(|at| {
                 let began = at * 1_000;
                 [(began, Sees(Nothing)), (began + 1, Sees(Writes)), (began + 1, Taken), (began + 2, Kept)]
             })
         };
+        let held = [(4_000, Sees(Nothing)), (4_001, Sees(Writes)), (4_001, Refused)];
+        let behind = |more: &[(u64, Step)]| lost(4).chain(held).chain(more.iter().copied()).collect();
         let rows: Vec<(&str, Steps)> = vec![
             (
-                "what is never read is written four times",
-                lost(4)
-                    .chain([
-                        (4_000, Sees(Nothing)),
-                        (4_001, Sees(Writes)),
-                        (4_001, Refused),
-                        (4_002, Sees(Writes)),
-                        (4_002, Refused),
-                        // It would have been read.
-                        (4_009, Sees(Writes)),
-                        (4_009, Taken),
-                    ])
-                    .collect(),
+                "written four times, and again when it would have been read, by who comes after that",
+                behind(&[
+                    (4_007, Sees(Nothing)),
+                    (4_008, Sees(Writes)),
+                    (4_008, Taken),
+                    (4_009, Kept),
+                    (4_010, Sees(Reads)),
+                ]),
+            ),
+            (
+                "also where they come close upon each other",
+                behind(&[
+                    (4_003, Sees(Writes)),
+                    (4_003, Refused),
+                    (4_005, Sees(Writes)),
+                    (4_005, Refused),
+                    (4_006, Sees(Nothing)),
+                    (4_007, Sees(Writes)),
+                    (4_007, Taken),
+                ]),
+            ),
+            (
+                "but not long after",
+                behind(&[(4_900, Sees(Nothing)), (4_901, Sees(Writes)), (4_901, Refused)]),
             ),
             (
                 "what is read makes up for it",
                 lost(3)
-                    .chain([
-                        (3_000, Sees(Nothing)),
-                        (3_001, Sees(Writes)),
-                        (3_001, Taken),
-                        (3_002, Kept),
-                        (3_003, Read),
-                    ])
+                    .chain([(3_000, Sees(Nothing)), (3_001, Sees(Writes)), (3_001, Taken), (3_002, Kept)])
+                    .chain([(3_003, Read)])
                     .chain(lost(3).map(|(at, step)| (at + 10_000, step)))
                     .collect(),
             ),
             (
-                "what the provider does not keep is lost",
+                "what the provider never keeps is lost for good",
                 vec![
                     (0, Sees(Nothing)),
                     (1, Sees(Writes)),
                     (1, Taken),
                     (2, Kept),
-                    (3, Unread),
-                    (4, Unread),
-                    (5, Unread),
-                    (900, Sees(Nothing)),
-                    (901, Sees(Writes)),
-                    (901, Refused),
+                    (3, Sees(Reads)),
+                    (3, Kept),
+                    (4, Written),
+                    (5, Sees(Writes)),
+                    (5, Taken),
+                    (6, Kept),
+                    (7, Sees(Reads)),
+                    (7, Written),
+                    (8, Sees(Writes)),
+                    (8, Refused),
+                    (20, Sees(Nothing)),
+                    (21, Sees(Writes)),
+                    (21, Refused),
                 ],
+            ),
+            (
+                "what has failed, or is too short, costs nothing",
+                (0..9)
+                    .flat_map(|at| {
+                        let (at, end) = (at * 1_000, if at % 2 == 0 { Failed } else { Short });
+                        [(at, Sees(Nothing)), (at + 1, Sees(Writes)), (at + 1, Taken), (at + 2, end)]
+                    })
+                    .collect(),
             ),
         ];
         for (name, steps) in rows {
@@ -486,10 +577,10 @@ mod tests {
         for at in 0..6000_u32 {
             let text = format!("{at}\n{}", "a rule\n".repeat(100));
             let (_, key) = see(&mut systems, &(at % 300).to_le_bytes(), &text, 0).unwrap();
-            systems.answered(key, true, 0);
+            systems.answered(key, true, true, 0);
         }
         // The newest may be one more.
         assert!(systems.senders.len() <= SENDERS + 1 && systems.entries.len() <= ENTRIES);
-        assert!(systems.senders.iter().all(|(_, of)| of.kinds.len() <= KINDS));
+        assert!(systems.senders.iter().all(|(_, kinds)| kinds.len() <= KINDS));
     }
 }

@@ -114,12 +114,14 @@ fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
         json!([{"name": "Read", "description": rules(), "input_schema": {}, "defer_loading": true}]);
     let blocks = json!([{"type": "text", "text": "You are an agent."}, {"type": "text", "text": rules()}]);
     let mark = json!({"type": "ephemeral"});
+    let thread = json!({"type": "continue", "previous_message_id": "m"});
     for (name, tools, system, place) in [
         ("a text", &tool, json!(rules()), Some("/system/0/cache_control")),
         ("blocks", &tool, blocks, Some("/system/1/cache_control")),
         ("tools", &large, Value::Null, Some("/tools/1/cache_control")),
         ("a tool that is loaded later", &deferred, Value::Null, None),
         ("too short", &tool, json!("You are an agent."), None),
+        ("a thread", &tool, json!(rules()), None),
     ] {
         // By itself; written, in vain; written; read.
         for (goal, is_marked) in
@@ -129,6 +131,9 @@ fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
                 "messages": [{"role": "user", "content": format!("{name} {goal}")}]});
             if !system.is_null() {
                 body["system"] = system.clone();
+            }
+            if name == "a thread" {
+                body["thread"] = thread.clone();
             }
             let status = gateway.post("/v1/messages", &[("x-api-key", name)], &body.to_string()).0;
             assert_eq!(status, if goal.ends_with("fail") { 529 } else { 200 });

@@ -325,7 +325,7 @@ impl Exchange for Follow {
         }
         self.tell(&answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
-        self.core.frame_read(&self.facts, self.status.is_some(), usage);
+        self.core.frame_told(&self.facts, self.status.is_some(), usage);
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }

@@ -65,7 +65,7 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
     if !is_of_files(kind) {
         return Vec::new();
     }
-    let named: Vec<String> = paths::spelled(&map).map(str::to_owned).collect();
+    let named = paths::edited(&map);
     if kind != Kind::Shell && !named.is_empty() {
         return named;
     }

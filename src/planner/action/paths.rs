@@ -29,14 +29,24 @@ pub(super) fn named(arguments: &Map<String, Value>) -> Vec<Box<str>> {
     spelled(arguments).map(normal).collect()
 }
 
-/// The same, as they are spelled.
-pub(super) fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
+/// What names them, as it is spelled.
+fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let named = KEYS.iter().filter_map(|key| arguments.get(*key)?.as_str());
     named.filter(|path| !path.is_empty())
 }
 
-/// What a line of a patch begins with that names a file.
-const CHANGES: [&str; 3] = ["*** Update File: ", "*** Add File: ", "*** Delete File: "];
+/// The file that an edit is of, as it is spelled. Beside another name, what is called a file is what it says.
+pub(super) fn edited(arguments: &Map<String, Value>) -> Vec<String> {
+    let named: Vec<&str> = spelled(arguments).filter(|path| !path.contains('\n')).collect();
+    let content = arguments.get("file").and_then(Value::as_str).filter(|_| named.len() > 1);
+    named.into_iter().filter(|path| Some(*path) != content).map(str::to_owned).collect()
+}
+
+/// The first line of a patch.
+const BEGIN: &str = "*** Begin Patch";
+/// What a line of one begins with that names a file.
+const CHANGES: [&str; 3] = ["*** Update File: ", "*** Add File: ", DELETE];
+const DELETE: &str = "*** Delete File: ";
 /// What one begins with that names another file for what the line before it names.
 const MOVE: &str = "*** Move to: ";
 
@@ -45,10 +55,11 @@ pub(super) fn patched(text: &str) -> Vec<Box<str>> {
     CHANGES.into_iter().flat_map(|verb| behind(text, verb)).map(normal).collect()
 }
 
-/// The same, and those that it moves files to, as they are spelled, in the order of the patch.
+/// The files that a patch leaves, as they are spelled, in its order.
 pub(super) fn patches(text: &str) -> Vec<String> {
-    let mut found: Vec<&str> =
-        CHANGES.into_iter().chain([MOVE]).flat_map(|verb| behind(text, verb)).collect();
+    let Some(begin) = text.find(BEGIN) else { return Vec::new() };
+    let verbs = CHANGES.into_iter().filter(|verb| *verb != DELETE).chain([MOVE]);
+    let mut found: Vec<&str> = verbs.flat_map(|verb| behind(&text[begin..], verb)).collect();
     found.sort_by_key(|path| path.as_ptr());
     found.into_iter().map(|path| path.trim_matches(['\'', '"']).to_owned()).collect()
 }

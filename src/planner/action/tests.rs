@@ -26,7 +26,13 @@ fn files_that_are_written() {
         ("apply_patch", &format!(r#"{{"input":"{patch}"}}"#), "src/B.rs, src/C.rs, a.rs"),
         ("shell", &format!(r#"{{"command":["apply_patch","{patch}"]}}"#), "src/B.rs, src/C.rs, a.rs"),
         ("exec", &format!(r#"await tools.exec_command({{cmd: "{patch}"}})"#), "src/B.rs, src/C.rs, a.rs"),
+        ("apply_patch", "*** Begin Patch\n*** Delete File: old.rs\n*** Add File: new.rs\n+x", "new.rs"),
         ("Bash", r#"{"command":"sed -i s/a/b/ src/a.rs","path":"x"}"#, ""),
+        // What is written is no name.
+        ("Bash", r#"{"command":"cat > notes <<E\n*** Add File: a secret\nE"}"#, ""),
+        ("create_file", r#"{"filename":"n.txt","file":"a secret"}"#, "n.txt"),
+        ("create_file", r#"{"file":"n.txt"}"#, "n.txt"),
+        ("create_file", r#"{"path":"n.txt","file":"a\nsecret"}"#, "n.txt"),
         ("Read", r#"{"file_path":"/w/a.rs"}"#, ""),
         ("Edit", r#"{"file_path":""}"#, ""),
         ("Edit", "", ""),

@@ -98,6 +98,7 @@ fn tokens(history: &History, candidate: &Candidate) -> u32 {
 #[test]
 fn what_is_outside_of_the_newest() {
     const TALK: &str = "u r1=30000 a u r2=25000+r3=20000 a u r4=10000 a u";
+    const SCREENS: &str = "u i1=50000 i2=50000 r3=50000 i4=50000 a u a u";
     let usual = forty_and_twenty();
     let forward = Settings { within_step: Within::Forward, ..usual.clone() };
     let apart = Settings { protect_together: false, ..usual.clone() };
@@ -108,7 +109,6 @@ fn what_is_outside_of_the_newest() {
     let expired = Settings { policy: Policy::TypeTtl, ttl_turns: 2, ..usual.clone() };
     let of_images = |protect_images| Settings { protect_images, ..usual.clone() };
     let (none, two) = (of_images(0), of_images(2));
-    const SCREENS: &str = "u i1=50000 i2=50000 r3=50000 i4=50000 a u a u";
     for (talk, settings, expected) in [
         // Of images the newest stay, however large they are; what stands between them does not.
         (SCREENS, &none, &[1, 2, 3, 4][..]),
