@@ -13,8 +13,7 @@ pub(super) fn can_go(part: &Part) -> bool {
     if place(part).is_none() {
         return false;
     }
-    let is_text = || part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len());
-    part.media.as_ref().map_or_else(is_text, |media| !media.blocks.is_empty())
+    part.media.as_ref().map_or_else(|| super::newborn::all_text(part), |media| !media.blocks.is_empty())
 }
 
 /// Where a placeholder stands: in a text, or, where there is none, in place of the first image or document, which are

@@ -60,7 +60,7 @@ pub(super) fn decide(
 }
 
 /// Whether a result is nothing but text: a pointer would hide an image.
-fn all_text(part: &Part) -> bool {
+pub(super) fn all_text(part: &Part) -> bool {
     part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
 }
 

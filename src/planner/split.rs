@@ -1,7 +1,8 @@
-//! Instructions as two texts: what is always the same, marked for the provider's cache, and the rest.
+//! The mark behind what stands before the messages, and instructions as two texts, where their end is not always the same:
+//! what is, marked for the provider's cache, and the rest.
 //!
-//! Decided with the first request of a conversation or never, stored under its first message, and carried out for as
-//! long as the instructions begin so. What the model reads is the same.
+//! How they are divided is decided with the first request of a conversation or never, stored under its first message, and
+//! carried out for as long as the instructions begin so. What the model reads is the same.
 
 use std::sync::Arc;
 
