@@ -28,8 +28,8 @@ const PATIENCE_MS: u64 = 60_000;
 const SOON_MS: u64 = 5_000;
 /// Entries that may have been written for nothing of those who send alike.
 const MOST_LOST: u32 = 4;
-/// From so many entries in a row that were not there when they should have been, it is not assumed any more that what was
-/// not written would have been read.
+/// From so many entries in a row that were not there when they should have been, it is not assumed any more that one is
+/// there, nor that what was not written would have been read.
 const MOST_MISSING: u32 = 2;
 /// What one that is read, or would be, makes up for: reading saves nine tenths, and writing costs a quarter more.
 const WORTH: u32 = 3;
@@ -186,11 +186,13 @@ impl Systems {
         if entry.held != held {
             self.entries.insert(key, entry);
         }
-        if is_missed && self.outcome(key).missing < MOST_MISSING {
+        let is_there = self.outcome(key).missing < MOST_MISSING;
+        if is_missed && is_there {
             self.make_up(key, WORTH);
         }
         let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
-        let mark = if entry.kept.is_some_and(is_fresh) {
+        // Conversations that go on mark it too, and tell nothing of whether it was there.
+        let mark = if is_there && entry.kept.is_some_and(is_fresh) {
             Expected::Reads
         } else if is_warm && !is_written && !is_missed {
             Expected::Writes
@@ -384,6 +386,8 @@ mod tests {
         Sees(Expected),
         Taken,
         Refused,
+        /// One in the middle of a conversation, which is marked anyway, has been answered.
+        Beside,
         /// The request that is marked has been answered, or has failed.
         Kept,
         Failed,
@@ -416,6 +420,7 @@ mod tests {
                 Step::Read | Step::Written => {
                     systems.told(key, matches!(step, Step::Read), matches!(step, Step::Written), false);
                 }
+                Step::Beside => systems.answered(key, true, false, now_ms),
                 Step::Short => {
                     systems.answered(key, true, true, now_ms);
                     systems.told(key, false, false, true);
@@ -486,17 +491,19 @@ mod tests {
         }
     }
 
+    /// So many entries that are written and never read.
+    fn lost(times: u64) -> impl Iterator<Item = (u64, Step)> {
+        (0..times).map(|at| at * 1_000).flat_map(|began| {
+            let [sees, writes] = [Expected::Nothing, Expected::Writes].map(Step::Sees);
+            [(began, sees), (began + 1, writes), (began + 1, Step::Taken), (began + 2, Step::Kept)]
+        })
+    }
+
     /// Who is let write entries that come to nothing writes no more of them until one would have been read.
     #[test]
     fn what_is_not_read_is_not_written() {
         use Expected::{Nothing, Reads, Writes};
-        use Step::{Failed, Kept, Read, Refused, Sees, Short, Taken, Written};
-        let lost = |times: u64| {
-            (0..times).flat_map(|at| {
-                let began = at * 1_000;
-                [(began, Sees(Nothing)), (began + 1, Sees(Writes)), (began + 1, Taken), (began + 2, Kept)]
-            })
-        };
+        use Step::{Beside, Failed, Kept, Read, Refused, Sees, Short, Taken, Written};
         let held = [(4_000, Sees(Nothing)), (4_001, Sees(Writes)), (4_001, Refused)];
         let behind = |more: &[(u64, Step)]| lost(4).chain(held).chain(more.iter().copied()).collect();
         let rows: Vec<(&str, Steps)> = vec![
@@ -554,6 +561,27 @@ mod tests {
                     (20, Sees(Nothing)),
                     (21, Sees(Writes)),
                     (21, Refused),
+                ],
+            ),
+            (
+                "also where conversations go on beside",
+                vec![
+                    (0, Sees(Nothing)),
+                    (1, Sees(Writes)),
+                    (1, Taken),
+                    (2, Kept),
+                    (3, Sees(Reads)),
+                    (3, Written),
+                    (4, Beside),
+                    (5, Sees(Reads)),
+                    (5, Written),
+                    (6, Beside),
+                    (7, Sees(Writes)),
+                    (7, Taken),
+                    (8, Kept),
+                    (9, Beside),
+                    (10, Sees(Writes)),
+                    (10, Refused),
                 ],
             ),
             (
