@@ -5,6 +5,7 @@
 //! answered by the first result.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::{Conversation, Part, PartId, PartKind, Role};
 
@@ -12,16 +13,30 @@ use super::{Conversation, Part, PartId, PartKind, Role};
 struct Named {
     /// Which answer it is.
     answer: usize,
-    /// Their places among all calls.
-    calls: Vec<usize>,
+    /// The place of the first among all calls.
+    first: usize,
+    /// Those of the others: few servers give two calls the same.
+    others: Vec<usize>,
     /// How many results have come since.
     results: usize,
+}
+
+impl Named {
+    /// The call that the next result answers.
+    fn next(&self) -> usize {
+        match self.results.checked_sub(1) {
+            None => self.first,
+            Some(other) => {
+                self.others.get(other).or_else(|| self.others.last()).copied().unwrap_or(self.first)
+            }
+        }
+    }
 }
 
 impl Conversation {
     /// All calls in order, each with its result if it has one: as [`Self::result_of`] says, in one pass.
     pub fn calls(&self) -> Vec<(PartId, Option<PartId>)> {
-        let (mut all, mut named) = (Vec::new(), HashMap::<&str, Named>::new());
+        let (mut all, mut named) = (Vec::new(), HashMap::<&str, Named>::with_capacity(self.messages.len()));
         let (mut answer, mut answering) = (0, false);
         for (at, message) in self.messages.iter().enumerate() {
             let is_answer = message.index.role == Role::Assistant;
@@ -31,18 +46,19 @@ impl Conversation {
                 let (part, id) = (found.0, found.1.call_id.as_deref());
                 if is_call(&found) {
                     all.push((part, None));
-                    let Some(id) = id else { continue };
-                    let fresh = || Named { answer, calls: Vec::new(), results: 0 };
-                    let same = named.entry(id).or_insert_with(fresh);
-                    if same.answer != answer {
-                        *same = fresh();
+                    let call = all.len() - 1;
+                    let fresh = || Named { answer, first: call, others: Vec::new(), results: 0 };
+                    match id.map(|id| named.entry(id)) {
+                        None => {}
+                        Some(Entry::Occupied(mut same)) if same.get().answer == answer => {
+                            same.get_mut().others.push(call);
+                        }
+                        Some(entry) => drop(entry.insert_entry(fresh())),
                     }
-                    same.calls.push(all.len() - 1);
                 } else if is_result(&found)
                     && let Some(same) = id.and_then(|id| named.get_mut(id))
-                    && let Some(last) = same.calls.last()
                 {
-                    let (_, result) = &mut all[*same.calls.get(same.results).unwrap_or(last)];
+                    let (_, result) = &mut all[same.next()];
                     result.get_or_insert(part);
                     same.results += 1;
                 }
