@@ -62,8 +62,7 @@ impl Core {
     /// A request is answered, or refused: the provider keeps what it marks now, or does not.
     pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
         if let Some(mark) = &facts.frame_mark {
-            let now_ms = u64::try_from((self.now_ms)()).unwrap_or(0);
-            self.systems().answered(mark.entry, is_kept, mark.writes(), now_ms);
+            self.systems().answered(mark.entry, is_kept, mark.writes(), self.unix_ms());
         }
     }
 
@@ -74,9 +73,13 @@ impl Core {
             self.frame_answered(facts, false);
         }
         if let Some(usage) = usage.filter(|usage| mark.is_first && !usage.prompt_is_unknown) {
-            let (has_read, has_written) = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
-            self.systems().told(mark.entry, has_read, has_written, mark.writes());
+            let told = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
+            self.systems().told(mark.entry, told, mark.writes(), self.unix_ms());
         }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        u64::try_from((self.now_ms)()).unwrap_or(0)
     }
 }
 

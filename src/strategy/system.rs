@@ -33,6 +33,8 @@ const MOST_LOST: u32 = 4;
 const MOST_MISSING: u32 = 2;
 /// What one that is read, or would be, makes up for: reading saves nine tenths, and writing costs a quarter more.
 const WORTH: u32 = 3;
+/// So many milliseconds after the last was lost, one more may be: also a provider that always keeps drops one by chance.
+const FORGIVEN_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Where instructions can be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,8 @@ struct Outcome {
     lost: u32,
     /// How often in a row one was not there that should have been.
     missing: u32,
+    /// When it was last that one was written, or was not there, in milliseconds.
+    lost_ms: u64,
 }
 
 impl Default for Systems {
@@ -186,9 +190,9 @@ impl Systems {
         if entry.held != held {
             self.entries.insert(key, entry);
         }
-        let is_there = self.outcome(key).missing < MOST_MISSING;
+        let is_there = self.outcome(key, now_ms).missing < MOST_MISSING;
         if is_missed && is_there {
-            self.make_up(key, WORTH);
+            self.make_up(key, WORTH, now_ms);
         }
         let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
         // Conversations that go on mark it too, and tell nothing of whether it was there.
@@ -208,10 +212,10 @@ impl Systems {
         if entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS) {
             return false;
         }
-        let outcome = self.outcome(key);
+        let outcome = self.outcome(key, now_ms);
         let may = outcome.lost < MOST_LOST;
         if may {
-            outcome.lost += 1;
+            (outcome.lost, outcome.lost_ms) = (outcome.lost + 1, now_ms);
             (entry.written, entry.held) = (Some(now_ms), None);
         } else {
             entry.held.get_or_insert(now_ms);
@@ -231,25 +235,26 @@ impl Systems {
         }
         self.entries.insert(key, entry);
         if writes && !is_kept {
-            self.make_up(key, 1);
+            self.make_up(key, 1, now_ms);
         }
     }
 
     /// What the answer to the first request of a conversation tells, which was marked so: what it has read, and written.
     /// `writes`: it was let write.
-    pub fn told(&mut self, key: EntryKey, has_read: bool, has_written: bool, writes: bool) {
+    pub fn told(&mut self, key: EntryKey, (has_read, has_written): (bool, bool), writes: bool, now_ms: u64) {
         if has_read {
-            self.outcome(key).missing = 0;
-            return self.make_up(key, WORTH);
+            self.outcome(key, now_ms).missing = 0;
+            return self.make_up(key, WORTH, now_ms);
         }
         // It was not there, or is too short to be kept.
         if let Some(entry) = self.entries.get_mut(&key).filter(|_| !writes || !has_written) {
             entry.kept = None;
         }
         match (writes, has_written) {
-            (true, false) => self.make_up(key, 1),
+            (true, false) => self.make_up(key, 1, now_ms),
             (false, true) => {
-                let outcome = self.outcome(key);
+                let outcome = self.outcome(key, now_ms);
+                outcome.lost_ms = now_ms;
                 outcome.lost = (outcome.lost + 1).min(MOST_LOST);
                 outcome.missing = outcome.missing.saturating_add(1);
             }
@@ -257,13 +262,18 @@ impl Systems {
         }
     }
 
-    fn make_up(&mut self, key: EntryKey, for_lost: u32) {
-        let outcome = self.outcome(key);
+    fn make_up(&mut self, key: EntryKey, for_lost: u32, now_ms: u64) {
+        let outcome = self.outcome(key, now_ms);
         outcome.lost = outcome.lost.saturating_sub(for_lost);
     }
 
-    fn outcome(&mut self, key: EntryKey) -> &mut Outcome {
-        self.outcomes.entry(key.kind).or_insert_with(Outcome::default)
+    fn outcome(&mut self, key: EntryKey, now_ms: u64) -> &mut Outcome {
+        let outcome = self.outcomes.entry(key.kind).or_insert_with(Outcome::default);
+        if outcome.lost_ms + FORGIVEN_MS <= now_ms {
+            outcome.lost = outcome.lost.min(MOST_LOST - 1);
+            outcome.missing = outcome.missing.min(MOST_MISSING - 1);
+        }
+        outcome
     }
 }
 
@@ -418,12 +428,13 @@ mod tests {
                 }
                 Step::Kept | Step::Failed => systems.answered(key, matches!(step, Step::Kept), true, now_ms),
                 Step::Read | Step::Written => {
-                    systems.told(key, matches!(step, Step::Read), matches!(step, Step::Written), false);
+                    let told = (matches!(step, Step::Read), matches!(step, Step::Written));
+                    systems.told(key, told, false, now_ms);
                 }
                 Step::Beside => systems.answered(key, true, false, now_ms),
                 Step::Short => {
                     systems.answered(key, true, true, now_ms);
-                    systems.told(key, false, false, true);
+                    systems.told(key, (false, false), true, now_ms);
                 }
             }
         }
@@ -503,7 +514,7 @@ mod tests {
     #[test]
     fn what_is_not_read_is_not_written() {
         use Expected::{Nothing, Reads, Writes};
-        use Step::{Beside, Failed, Kept, Read, Refused, Sees, Short, Taken, Written};
+        use Step::{Failed, Kept, Read, Refused, Sees, Short, Taken};
         let held = [(4_000, Sees(Nothing)), (4_001, Sees(Writes)), (4_001, Refused)];
         let behind = |more: &[(u64, Step)]| lost(4).chain(held).chain(more.iter().copied()).collect();
         let rows: Vec<(&str, Steps)> = vec![
@@ -542,7 +553,28 @@ mod tests {
                     .collect(),
             ),
             (
-                "what the provider never keeps is lost for good",
+                "what has failed, or is too short, costs nothing",
+                (0..9)
+                    .flat_map(|at| {
+                        let (at, end) = (at * 1_000, if at % 2 == 0 { Failed } else { Short });
+                        [(at, Sees(Nothing)), (at + 1, Sees(Writes)), (at + 1, Taken), (at + 2, end)]
+                    })
+                    .collect(),
+            ),
+        ];
+        for (name, steps) in rows {
+            check(name, steps);
+        }
+    }
+
+    /// A provider that keeps nothing is found out, and asked again a day later.
+    #[test]
+    fn what_is_not_there_is_not_counted_on() {
+        use Expected::{Nothing, Reads, Writes};
+        use Step::{Beside, Kept, Read, Refused, Sees, Taken, Written};
+        let rows: Vec<(&str, Steps)> = vec![
+            (
+                "what the provider never keeps is tried no more",
                 vec![
                     (0, Sees(Nothing)),
                     (1, Sees(Writes)),
@@ -561,7 +593,27 @@ mod tests {
                     (20, Sees(Nothing)),
                     (21, Sees(Writes)),
                     (21, Refused),
+                    (86_000, Sees(Nothing)),
+                    (86_001, Sees(Writes)),
+                    (86_001, Refused),
+                    // A day later one more is tried.
+                    (86_500, Sees(Nothing)),
+                    (86_501, Sees(Writes)),
+                    (86_501, Taken),
+                    (86_502, Kept),
+                    (86_503, Sees(Reads)),
+                    (86_504, Written),
+                    (86_505, Sees(Writes)),
+                    (86_505, Refused),
                 ],
+            ),
+            (
+                "and where it keeps again, as before",
+                lost(4)
+                    .chain([(90_000, Sees(Nothing)), (90_001, Sees(Writes)), (90_001, Taken), (90_002, Kept)])
+                    .chain([(90_003, Read)])
+                    .chain(lost(3).map(|(at, step)| (at + 100_000, step)))
+                    .collect(),
             ),
             (
                 "also where conversations go on beside",
@@ -583,15 +635,6 @@ mod tests {
                     (10, Sees(Writes)),
                     (10, Refused),
                 ],
-            ),
-            (
-                "what has failed, or is too short, costs nothing",
-                (0..9)
-                    .flat_map(|at| {
-                        let (at, end) = (at * 1_000, if at % 2 == 0 { Failed } else { Short });
-                        [(at, Sees(Nothing)), (at + 1, Sees(Writes)), (at + 1, Taken), (at + 2, end)]
-                    })
-                    .collect(),
             ),
         ];
         for (name, steps) in rows {
