@@ -42,6 +42,26 @@ pub fn begins_with_words(literal: &[u8]) -> bool {
     }
 }
 
+/// Whether the text of a literal begins with these words of ASCII, however they are spelled. What comes behind them is
+/// not looked at.
+pub fn begins_with(literal: &[u8], words: &str) -> bool {
+    let inner = literal.strip_prefix(b"\"").unwrap_or_default();
+    // No spelling of a character is longer than `\u0041`.
+    let head = &inner[..inner.len().min(words.len() * 6)];
+    let valid = std::str::from_utf8(head).map_or_else(|error| error.valid_up_to(), str::len);
+    let mut rest = std::str::from_utf8(&head[..valid]).unwrap_or_default();
+    let mut text = String::new();
+    while text.len() < words.len() {
+        let plain = memchr::memchr2(b'\\', b'"', rest.as_bytes()).unwrap_or(rest.len());
+        text.push_str(&rest[..plain]);
+        match rest[plain..].strip_prefix('\\').and_then(|escaped| escape(escaped, &mut text)) {
+            Some(behind) => rest = behind,
+            None => break,
+        }
+    }
+    text.starts_with(words)
+}
+
 /// Where in a literal the first so many bytes of its text end; `None` where there is no such place.
 pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     let inner = std::str::from_utf8(literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
@@ -172,6 +192,28 @@ mod tests {
         ] {
             assert_eq!(begins_with_words(literal.as_bytes()), expected, "{literal}");
         }
+    }
+
+    #[test]
+    fn beginnings_are_known_in_any_spelling() {
+        for (literal, expected) in [
+            (r#""data:image/png;base64,""#, true),
+            (r#""data:""#, true),
+            (r#""\u0064\u0061\u0074\u0061\u003a""#, true),
+            (r#""\u0064ata\u003a\x""#, true),
+            ("\"data:", true),
+            (r#""data""#, false),
+            (r#"" data:""#, false),
+            (r#""d\u0061t\u0061x:""#, false),
+            (r#""data\""#, false),
+            (r#""da"ta:""#, false),
+            ("data:", false),
+            ("\"", false),
+            ("", false),
+        ] {
+            assert_eq!(begins_with(literal.as_bytes(), "data:"), expected, "{literal}");
+        }
+        assert!(begins_with(b"\"data:\xff\"", "data:") && !begins_with(b"\"da\xffta:\"", "data:"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) struct Blocks {
 
 /// A member of a block, where it is a URL that holds what it leads to, and that is no text.
 pub(crate) fn data_url(block: &Object<'_>, member: &str) -> Option<Value> {
-    let holds = |url: &[u8]| url.starts_with(b"\"data:") && !url.starts_with(b"\"data:text/");
+    let holds = |url: &[u8]| string::begins_with(url, "data:") && !string::begins_with(url, "data:text/");
     block.of_kind(member, Kind::String).filter(|url| holds(url.span.of(block.bytes)))
 }
 

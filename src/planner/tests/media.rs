@@ -189,6 +189,17 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"image_url","image_url":{"url":"data:image/png;base64,IMAGE"}}]"#,
         Some(r#"[{"type":"text","text":"SEEN"}]"#),
     ),
+    // However its type is spelled.
+    (
+        "openai-chat",
+        r#"[{"type":"image_url","image_url":{"url":"dat\u0061:image\/png;base64,IMAGE"}}]"#,
+        Some(r#"[{"type":"text","text":"SEEN"}]"#),
+    ),
+    (
+        "openai-chat",
+        r#"[{"type":"text","text":"WORDS"},{"type":"file","file":{"file_data":"data:text\/plain;base64,IMAGE"}}]"#,
+        None,
+    ),
     ("openai-chat", r#"[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#, None),
     (
         "openai-responses",
