@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
@@ -19,6 +19,9 @@ use super::Ending;
 use super::action;
 use super::decision::{Applied, Decision};
 use super::splice::Splice;
+
+/// Bytes around what a result says, at most: its type, ids and names.
+const ENVELOPE: u32 = 512;
 
 /// What is known of a thread up to some message.
 #[derive(Debug, Clone, Default)]
@@ -397,6 +400,7 @@ impl Standing {
             is_error,
             tokens,
             has_media,
+            stays: stays(part),
             clearable,
             weight,
             ..Default::default()
@@ -408,6 +412,17 @@ impl Standing {
 /// What a result says, in short.
 fn content(part: &Part) -> u128 {
     part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
+}
+
+/// Bytes of a result that no placeholder stands for, where they are more than what stands around any text.
+fn stays(part: &Part) -> u32 {
+    let slot = |slot: u32| part.slots.as_ref().and_then(|slots| slots.items.get(slot as usize));
+    let texts = part.leaves.iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
+    let list = part.media.iter().flat_map(|media| &*media.slots.items);
+    let beside = part.media().iter().filter_map(|block| list.clone().nth(block.slot? as usize));
+    let media = beside.map(|item| item.len().min(MEDIA));
+    let stays = part.read_len().saturating_sub(texts.chain(media).sum());
+    u32::try_from(stays).unwrap_or(u32::MAX).saturating_sub(ENVELOPE)
 }
 
 /// Tokens of a result's text, as it was sent when it was new, and of the images and documents that may go with it.
@@ -428,4 +443,48 @@ fn spared(decision: &Decision) -> u32 {
         return 0;
     }
     u32::try_from(decision.bytes_spared()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    /// LONG stands for 5,000 bytes.
+    #[test]
+    fn data_beside_texts_stays() {
+        let anthropic = |content: &str| {
+            let part = format!(r#"{{"type":"tool_result","tool_use_id":"c","content":{content}}}"#);
+            ("anthropic", format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#))
+        };
+        let gemini = |members: &str| {
+            let part = format!(r#"{{"functionResponse":{{"name":"f",{members}}}}}"#);
+            ("gemini", format!(r#"{{"contents":[{{"role":"user","parts":[{part}]}}]}}"#))
+        };
+        let image = r#"{"type":"image","source":{"type":"base64","data":"LONG"}}"#;
+        for ((dialect, body), expected) in [
+            (anthropic(r#""LONG""#), 0),
+            (anthropic(r#"[{"type":"text","text":"LONG"},{"type":"text","text":"LONG"}]"#), 0),
+            (anthropic(&format!(r#"[{{"type":"text","text":"LONG"}},{image}]"#)), 0),
+            (anthropic(&format!("[{image},{image}]")), 0),
+            (gemini(r#""response":{"output":"LONG"}"#), 0),
+            (gemini(r#""response":{"output":"LONG"},"parts":[{"inlineData":{"data":"LONG"}}]"#), 0),
+            (gemini(r#""response":{"output":"LONG","n":{"rows":[1,2]}}"#), 0),
+            (gemini(r#""response":{"stderr":"warning","lines":["LONG"]}"#), 5_000),
+            (gemini(r#""response":{"content":[{"text":"LONG"}],"structuredContent":{"x":"LONG"}}"#), 5_000),
+            (gemini(r#""response":{"a":"x","b":["LONG"]},"parts":[{"inlineData":{"data":"LONG"}}]"#), 5_000),
+        ] {
+            let long = "text ".repeat(1_000);
+            let body = Bytes::from(body.replace("LONG", &long));
+            let conversation = protocol::named(dialect).unwrap().index(&body, &NoMemo).unwrap();
+            let found = stays(conversation.part(PartId { message: 0, part: 0 }).unwrap());
+            assert!(
+                found.abs_diff(expected) <= ENVELOPE && (found > 0) == (expected > 0),
+                "{body:?}: {found}"
+            );
+        }
+    }
 }

@@ -99,6 +99,8 @@ pub struct Outcome {
     pub tokens: u32,
     /// Images or documents that may go stand in it.
     pub has_media: bool,
+    /// Bytes of it that stay where a placeholder stands for the rest: data beside its texts.
+    pub stays: u32,
     /// It may be replaced by a placeholder: it is text, or images that are known, or both, its call is known, and no rule
     /// protects it.
     pub clearable: bool,
@@ -177,7 +179,7 @@ impl Item {
     /// the model thought.
     pub fn bytes_gone(&self) -> u32 {
         match (&self.result, self.long) {
-            (Some(_), _) => self.bytes.min(clear::PLACEHOLDER),
+            (Some(result), _) => self.bytes.min(clear::PLACEHOLDER.saturating_add(result.stays)),
             (None, 0) => 0,
             (None, long) => self.bytes.saturating_sub(long),
         }

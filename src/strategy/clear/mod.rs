@@ -5,7 +5,7 @@
 //! number of tokens.
 
 use super::gate::{Candidate, Rates, Reason};
-use super::history::{Class, History, Outcome};
+use super::history::{Class, History, Item, Outcome};
 
 mod placeholder;
 mod score;
@@ -21,6 +21,11 @@ pub const BYTES_PER_TOKEN: u64 = 4;
 /// Bytes of a placeholder, about.
 pub const PLACEHOLDER: u32 = 160;
 
+/// What clearing a result of so many bytes makes shorter.
+fn frees(bytes: u32, result: &Outcome) -> u32 {
+    bytes.saturating_sub(PLACEHOLDER).saturating_sub(result.stays)
+}
+
 /// Lets a request pass: what could go by now has cost once more what it costs to be read.
 ///
 /// Called once for every request of the thread, in order, whatever is cleared meanwhile.
@@ -30,7 +35,7 @@ pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     }
     for at in open(history, &|_| false, settings) {
         if let Some((bytes, result)) = history.result_mut(at) {
-            result.rent += rates.read * f64::from(bytes.saturating_sub(PLACEHOLDER));
+            result.rent += rates.read * f64::from(frees(bytes, result));
         }
     }
 }
@@ -47,12 +52,18 @@ pub fn candidates(
         _ => open(history, gone, settings),
     };
     let candidate = |at: usize| {
-        let item = &history.items()[at];
-        let rent = history.rent(at)?;
-        (!gone(at)).then(|| Candidate { item: at, frees: item.bytes.saturating_sub(PLACEHOLDER), rent })
+        let (item, rent) = (&history.items()[at], history.rent(at)?);
+        let result = item.result.as_deref().filter(|_| !gone(at))?;
+        Some(Candidate { item: at, frees: frees(item.bytes, result), rent })
     };
-    let stay = newest_images(history, gone, settings);
-    open.into_iter().filter(|at| !stay.contains(at)).filter_map(candidate).collect()
+    let images = newest_images(history, gone, settings);
+    let stays = |at: &usize| is_of_late(history, &history.items()[*at], settings) || images.contains(at);
+    open.into_iter().filter(|at| !stays(at)).filter_map(candidate).collect()
+}
+
+/// Whether a result is of the newest turns, whose results stay.
+fn is_of_late(history: &History, item: &Item, settings: &Settings) -> bool {
+    history.turn().saturating_sub(item.turn) < settings.protect.turns
 }
 
 /// The places of the newest results with images that are still sent: who looks at a screen compares it with the last.
@@ -70,7 +81,7 @@ pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Setting
     for (at, item) in history.items().iter().enumerate() {
         let Some(result) = item.result.as_deref() else { continue };
         if result.shown < history.step() && may_go(item.bytes, result, settings) && !gone(at) {
-            let frees = item.bytes.saturating_sub(PLACEHOLDER);
+            let frees = frees(item.bytes, result);
             let keep = score::keep(history, at, settings);
             all.push((keep, Candidate { item: at, frees, rent: history.rent(at).unwrap_or_default() }));
         }
@@ -89,7 +100,7 @@ pub fn allows(settings: &Settings, reason: Reason) -> bool {
 
 fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
     result.clearable
-        && bytes > settings.smallest_bytes()
+        && bytes.saturating_sub(result.stays) > settings.smallest_bytes()
         && (!result.is_error || result.superseded || settings.errors)
 }
 
@@ -101,8 +112,7 @@ fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) ->
     for at in walk(history, settings.within_step) {
         let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { continue };
-        let of_late = history.turn().saturating_sub(item.turn) < protect.turns;
-        if of_late || gone(at) || !may_go(item.bytes, result, settings) {
+        if is_of_late(history, item, settings) || gone(at) || !may_go(item.bytes, result, settings) {
             continue;
         }
         let (sum, limit) = match result.action.class {

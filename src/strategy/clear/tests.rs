@@ -109,11 +109,19 @@ fn what_is_outside_of_the_newest() {
     let expired = Settings { policy: Policy::TypeTtl, ttl_turns: 2, ..usual.clone() };
     let of_images = |protect_images| Settings { protect_images, ..usual.clone() };
     let (none, two) = (of_images(0), of_images(2));
+    let worth = Settings::default();
+    let of_turns = |turns| Settings { protect: Protect { turns, ..worth.protect }, ..worth.clone() };
+    let (four, five) = (of_turns(4), of_turns(5));
+    let long = format!("u r1=30000 {}u r2=30000 {}u a u a u a", "a ".repeat(40), "a ".repeat(40));
     for (talk, settings, expected) in [
         // Of images the newest stay, however large they are; what stands between them does not.
         (SCREENS, &none, &[1, 2, 3, 4][..]),
         (SCREENS, &two, &[1, 3]),
         (SCREENS, &usual, &[3]),
+        // Turns are protected whatever the policy.
+        (&*long, &worth, &[1, 2]),
+        (&*long, &four, &[1]),
+        (&*long, &five, &[]),
         // The result that crosses the limit goes whole; which one it is depends on the direction in a step.
         (TALK, &usual, &[1, 2]),
         (TALK, &forward, &[1, 3]),

@@ -14,7 +14,7 @@
 use std::sync::LazyLock;
 
 use super::settings::Settings;
-use super::{BYTES_PER_TOKEN, PLACEHOLDER, may_go};
+use super::{BYTES_PER_TOKEN, frees, may_go};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::{Action, Class, History, Outcome};
 
@@ -197,10 +197,11 @@ pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
 
 /// The rent of a result of so many bytes, as it is since the last of the requests that are in it.
 pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
-    let Some(passed) = passed.get(result.settled..).filter(|_| bytes > PLACEHOLDER) else {
+    let frees = frees(bytes, result);
+    let Some(passed) = passed.get(result.settled..).filter(|_| frees > 0) else {
         return result.rent;
     };
-    let (beyond, rating) = (f64::from(bytes - PLACEHOLDER), Rating::of(result));
+    let (beyond, rating) = (f64::from(frees), Rating::of(result));
     let old = passed.iter().filter(|now| result.shown < now.step);
     old.fold(result.rent, |rent, now| {
         let (quotes, _) = rating.at(now.step, now.busy);
@@ -217,7 +218,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
         let idle = f64::from(idle);
         // The rate, summed up over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
-        let frees = f64::from(item.bytes.saturating_sub(PLACEHOLDER));
+        let frees = f64::from(frees(item.bytes, result));
         frees * (rates.read * horizon + rates.rewrite()) > MARGIN * regret * quotes
     };
     let old = history.items().iter().enumerate().filter_map(|(at, item)| {
@@ -363,11 +364,12 @@ mod tests {
     fn added(history: &History, at: usize, rates: Rates, settings: &Settings) -> f64 {
         let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { return 0.0 };
-        if result.shown >= history.step() || item.bytes <= PLACEHOLDER {
+        let frees = frees(item.bytes, result);
+        if result.shown >= history.step() || frees == 0 {
             return 0.0;
         }
         let quotes = rate(result, history.step(), busy(history));
-        (rates.read * f64::from(item.bytes - PLACEHOLDER) - regret(rates, settings) * quotes).max(0.0)
+        (rates.read * f64::from(frees) - regret(rates, settings) * quotes).max(0.0)
     }
 
     proptest::proptest! {
