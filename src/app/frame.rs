@@ -3,7 +3,7 @@
 use super::Core;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
-use crate::conversation::{Conversation, Digest, Marks};
+use crate::conversation::{Conversation, Digest, Marks, Prelude};
 use crate::lineage::Place;
 use crate::planner::Outcome;
 use crate::protocol;
@@ -39,6 +39,14 @@ impl Request<'_> {
         let frame = Frame { rest: &rest, instructions, text: &text };
         let now = (self.now(), kind.default_ttl_ms().unwrap_or(0));
         self.core.systems().see(from, frame, least, now)
+    }
+
+    /// What stands before the messages, as far as what is kept of these is bound to it.
+    pub(super) fn prelude_for(&self, kind: CacheKind) -> Prelude {
+        if kind.is_automatic() {
+            return Prelude::default();
+        }
+        *self.prelude.get_or_init(|| protocol::prelude(self.protocol, &self.conversation))
     }
 
     pub(super) fn now(&self) -> u64 {

@@ -16,7 +16,7 @@ use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
 use super::{Core, clock, opening};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest};
+use crate::conversation::{Chain, Conversation, Digest, Prelude};
 use crate::ledger::words::State;
 use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
@@ -50,6 +50,8 @@ pub(super) struct Request<'a> {
     pub(super) stable: Option<(Stable, EntryKey)>,
     /// Whether it may write that.
     pub(super) may_write: OnceLock<bool>,
+    /// What stands before its messages, where the provider keeps prompts up to marks.
+    pub(super) prelude: OnceLock<Prelude>,
     /// What it is to begin with besides its own words, or why it cannot.
     pub(super) opening: Option<Result<String, Fault>>,
     pub(super) now_ms: i64,
@@ -146,6 +148,7 @@ impl<'a> Request<'a> {
             tuning,
             stable: None,
             may_write: OnceLock::new(),
+            prelude: OnceLock::new(),
             opening: None,
             now_ms,
         };
@@ -273,6 +276,7 @@ impl<'a> Request<'a> {
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),
             ttl_ms: ttl_ms.unwrap_or(0),
+            prelude: self.prelude_for(kind),
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
             seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),

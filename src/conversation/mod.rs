@@ -16,7 +16,7 @@ pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
 pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
-    Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Role,
-    Slots,
+    Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Prelude,
+    Role, Slots,
 };
 pub use name_patterns::NamePatterns;

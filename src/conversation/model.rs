@@ -305,6 +305,15 @@ impl Marks {
     }
 }
 
+/// What stands before the messages of a prompt, as far as the provider's cache is concerned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// A hash of it, and of what else a provider's entries of messages are bound to. Marks are no part of it.
+    pub key: u64,
+    /// Bytes of it behind the last of the client's marks there, if it has any.
+    pub unmarked: usize,
+}
+
 /// The index of one request body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -431,14 +440,14 @@ impl Conversation {
     }
 
     /// Bytes at the beginning of the body, its members around the messages among them, that the client's marks have the
-    /// provider keep from request to request, whatever else is marked.
-    pub fn kept_bytes(&self) -> usize {
+    /// provider keep from request to request, whatever else is marked; it begins like this.
+    pub fn kept_bytes(&self, prelude: Prelude) -> usize {
         let frame = self.body.len() - self.array.len();
         match (self.standing_mark(), &self.marks) {
             (Some(mark), _) => {
                 frame + self.messages[mark.message as usize].span.end as usize - self.array.start as usize
             }
-            (None, Some(marks)) if marks.frame > 0 => frame,
+            (None, Some(marks)) if marks.frame > 0 => frame.saturating_sub(prelude.unmarked),
             (None, _) => 0,
         }
     }

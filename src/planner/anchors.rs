@@ -2,7 +2,7 @@
 
 use crate::conversation::{Conversation, PartId};
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::{self, Chosen};
+use crate::strategy::marks::{self, Chosen, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -18,6 +18,8 @@ pub(super) struct Anchored<'a> {
     pub(super) ending: Ending,
     /// Where an event cuts it, or the next one may.
     pub(super) cut: Option<PartId>,
+    /// What was kept of the request before is gone by now.
+    pub(super) after_pause: bool,
 }
 
 /// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; and an
@@ -28,12 +30,14 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();
+    // The end of what is written anyway; the client's own mark is behind everything.
+    let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
     if !is_marked && policy.marks.marks {
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.ttl_ms));
-        let end = end.and_then(|end| within(request, (entry, end), standing));
-        chosen.add(conversation, end, &gone);
+        written = end.and_then(|end| within(request, (entry, end), standing));
+        chosen.add(conversation, written, &gone);
         chosen.add(conversation, entry, &gone);
     }
     let entries = standing.entries();
@@ -45,7 +49,8 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         } else {
             (cut.message as usize).checked_sub(1).and_then(|message| marks::end_of(conversation, message))
         };
-        // An event can only fall back to an entry that is there.
+        // An event can only fall back to an entry that is there, and no anchor is worth being written for itself.
+        let before = before.filter(|before| written.is_some_and(|end| *before <= end));
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
     if !is_marked && policy.marks.anchors && outcome.split.is_none() {
@@ -71,11 +76,12 @@ fn within(
     (entry, end): (Option<PartId>, PartId),
     standing: &mut Standing,
 ) -> Option<PartId> {
-    let Anchored { conversation, facts, rates, .. } = *request;
+    let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     // What the client has kept is neither written nor read because of this.
     let kept = conversation.standing_mark();
-    let frame = conversation.body.len() - conversation.array.len();
-    let frame = if conversation.kept_bytes() > 0 { 0.0 } else { frame as f64 };
+    let entry = entry.filter(|entry| kept.is_none_or(|kept| *entry > kept));
+    let frame = (conversation.body.len() - conversation.array.len()) as f64;
+    let frame = (frame - conversation.kept_bytes(facts.prelude) as f64).max(0.0);
     let items =
         standing.history().items().iter().skip_while(|item| kept.is_some_and(|kept| item.part <= kept));
     let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
@@ -83,8 +89,14 @@ fn within(
         let before = items.take_while(|item| item.part <= entry);
         frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
     });
-    let before = *standing.stake();
-    let waits = facts.seldom_goes_on && rates.write > 1.0 && entry.is_none() && before.is_untouched();
+    let mut before = *standing.stake();
+    let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
+    let wagered = before;
+    if gone_on {
+        before.goes_on(facts.prelude.key, now);
+    }
+    let is_vain = (facts.seldom_goes_on && before.is_untouched()) || before.is_vain(after_pause);
+    let waits = is_vain && rates.write > 1.0 && entry.is_none();
     let most = if waits { 0.0 } else { before.allows(read, rates) };
     let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
     for item in behind.take_while(|item| item.part <= end) {
@@ -96,12 +108,17 @@ fn within(
         found = Some(item.part);
     }
     let written = if found.is_some() { written } else { 0.0 };
+    let prelude = facts.prelude.key;
+    let tried = Tried { at_ms: facts.now_ms, prelude, after_pause, held: waits };
     let stake = standing.stake_mut();
+    *stake = before;
     stake.book(read, written, rates);
-    stake.held_ms = waits.then_some(facts.now_ms);
-    let gone_on = request.sent < conversation.messages.len();
-    let wager = before.wager(entry.is_some(), gone_on, stake, (facts.now_ms, facts.ttl_ms));
+    if gone_on {
+        stake.tried = (entry.is_none() && (waits || found.is_some())).then_some(tried);
+    }
+    let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
     standing.set_wager(wager);
+    standing.expect((1.0 - rates.read) * read);
     found
 }
 

@@ -6,8 +6,8 @@
 
 use crate::conversation::{Conversation, Marks};
 
+use super::Facts;
 use super::decision::Applied;
-use super::event::Facts;
 
 /// The most bytes that a token may have, and the fewest, where they have not been counted.
 const MOST_BYTES: f64 = 10.0;

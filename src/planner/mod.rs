@@ -12,6 +12,7 @@ mod cleared;
 pub mod cuts;
 pub mod decision;
 mod event;
+mod facts;
 mod level;
 mod message_limit;
 mod newborn;
@@ -37,7 +38,8 @@ use crate::strategy::{clear, ladder, window};
 pub use action::written as written_files;
 pub use cuts::Cut;
 pub use decision::{Applied, Decision, PartKey, Save};
-pub use event::{Event, Facts, Overflow};
+pub use event::Event;
+pub use facts::{Facts, Overflow};
 pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
 pub use reasoning::over_in as reasoning_is_over_in;
@@ -319,7 +321,7 @@ fn old_parts(
     let terms = standing::Terms { rates, settings: &policy.clear };
     let known = standing::Known { applied: &outcome.applied, sent: past.sent };
     let (is_first, is_forgotten) = (!standing.is_departed(), standing.messages() == 0);
-    standing.advance(conversation, known, facts.hidden_bytes, terms);
+    standing.advance(conversation, known, (facts.hidden_bytes, facts.prelude), terms);
     if past.ending == Ending::Branches && is_first {
         standing.branch(rates, is_forgotten);
     }
@@ -376,9 +378,11 @@ fn old_parts(
     } else {
         goes_on(conversation, past.sent)
     };
+    let after_pause = standing.was_paused(facts.now_ms, facts.ttl_ms);
     if is_due && !facts.caches_without_marks && facts.may_be_kept(conversation.body.len()) {
         let (sent, ending) = (past.sent, past.ending);
-        let request = anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut };
+        let request =
+            anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut, after_pause };
         outcome.marks = anchors::place(&request, outcome, &mut standing);
     }
     let client = conversation.marks.iter().flat_map(|marks| &marks.parts);

@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::{Entries, Stake, Wager};
+use crate::strategy::marks::{self, Entries, Stake, Wager};
 use crate::strategy::window::{Reading, Velocity};
 use crate::strategy::{Action, History, history};
 
@@ -41,8 +41,12 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
+    /// When its last request was made, in milliseconds since 1970; 0: none is known.
+    seen_ms: u64,
     /// What has become of it with this request.
     wager: Option<Wager>,
+    /// What reading an entry should have saved with the last request, in bytes of plain input.
+    credit: f64,
     /// Both as they were before the last request, as long as nobody knows that it was billed.
     unbilled: Option<(Entries, Stake)>,
     /// What the requests before this one would have cost as they came, where that is known from another history than
@@ -70,6 +74,8 @@ pub struct Standing {
 pub enum Fate {
     /// The provider has billed it.
     Billed,
+    /// The provider has billed it, and read nothing of it from its cache.
+    Uncached,
     /// The provider has refused it, and billed nothing.
     Refused,
     /// It may have been billed, or not.
@@ -186,7 +192,17 @@ impl Standing {
     /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
     /// cache; of one that may have been, what it may have spent counts.
     pub fn ended(&mut self, fate: Fate) {
-        let Some((entries, before)) = self.unbilled.take().filter(|_| fate != Fate::Billed) else { return };
+        let credit = std::mem::take(&mut self.credit);
+        match fate {
+            Fate::Uncached if credit > 0.0 => {
+                self.entries.clear();
+                self.stake.missed(credit);
+            }
+            Fate::Billed if credit > 0.0 => self.stake.missing = 0,
+            _ => {}
+        }
+        let is_billed = matches!(fate, Fate::Billed | Fate::Uncached);
+        let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
         let spent = self.stake.spent;
         self.entries = entries;
         self.stake = before;
@@ -194,6 +210,17 @@ impl Standing {
             self.stake.spent = before.spent.max(spent);
         }
         self.before = self.before.map(|_| before.plain);
+    }
+
+    /// Whether the request before was made too long ago for anything of it to be kept. This one is the last from now on.
+    pub(super) fn was_paused(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
+        let before = std::mem::replace(&mut self.seen_ms, now_ms);
+        before > 0 && !marks::is_there(before, now_ms, ttl_ms)
+    }
+
+    /// What reading an entry is to save with this request.
+    pub(super) fn expect(&mut self, credit: f64) {
+        self.credit = credit;
     }
 
     /// What stands at a part and behind it has changed.
@@ -209,8 +236,14 @@ impl Standing {
     #[must_use]
     pub fn departed(&self, messages: usize) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
-        let mut departed =
-            Self { entries, stake: self.stake, unbilled, before: Some(self.stake.plain), ..Self::default() };
+        let mut departed = Self {
+            entries,
+            stake: self.stake,
+            seen_ms: self.seen_ms,
+            unbilled,
+            before: Some(self.stake.plain),
+            ..Self::default()
+        };
         departed.cut(PartId { message: messages as u32, part: 0 });
         departed
     }
@@ -250,7 +283,7 @@ impl Standing {
         terms: Terms<'_>,
     ) {
         let mut anew = Self::default();
-        anew.advance(conversation, known, 0, terms);
+        anew.advance(conversation, known, (0, Prelude::default()), terms);
         self.history = anew.history;
         if let Some(splice) = splice {
             self.history.forget(|part| splice.drops(part.message as usize));
@@ -268,13 +301,14 @@ impl Standing {
         &mut self,
         conversation: &Conversation,
         known: Known<'_>,
-        hidden: u64,
+        (hidden, prelude): (u64, Prelude),
         terms: Terms<'_>,
     ) {
         let Known { applied, sent } = known;
-        self.recalls = 0;
+        (self.recalls, self.credit) = (0, 0.0);
+        self.entries.behind(prelude.key);
         let frame = (conversation.body.len() - conversation.array.len()) as u64;
-        self.framed = conversation.kept_bytes() as u64;
+        self.framed = conversation.kept_bytes(prelude) as u64;
         if self.messages == 0 {
             self.fresh = frame + hidden;
         }

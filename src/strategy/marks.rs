@@ -32,33 +32,62 @@ const MOST: usize = 64;
 /// An entry this much younger than the provider's time is taken to be there still, in milliseconds.
 const MARGIN_MS: u64 = 20_000;
 
-/// Entries of the provider's cache that a thread has written, as far as is known: the last part of each, and
-/// when it was marked last.
+/// Entries of the provider's cache that a thread has written, as far as is known. One can be read only behind the very
+/// prelude that it was written behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entries(Vec<(PartId, u64)>);
+pub struct Entries {
+    all: Vec<Entry>,
+    /// What names the prelude of the present request.
+    prelude: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    /// The last part of it.
+    part: PartId,
+    /// When it was marked last, in milliseconds since 1970.
+    at_ms: u64,
+    /// What names the prelude that it begins with.
+    prelude: u64,
+}
+
+/// Whether what was used then is there still.
+pub fn is_there(at_ms: u64, now_ms: u64, ttl_ms: u64) -> bool {
+    now_ms.saturating_sub(at_ms) + MARGIN_MS < ttl_ms
+}
 
 impl Entries {
+    /// The present request begins with this prelude.
+    pub fn behind(&mut self, prelude: u64) {
+        self.prelude = prelude;
+    }
+
     /// The longest entry before a part that is still there.
     pub fn before(&self, part: PartId, now_ms: u64, ttl_ms: u64) -> Option<PartId> {
-        let fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < ttl_ms;
-        let found = self.0.iter().filter(|(entry, at)| *entry < part && fresh(*at));
-        found.map(|(entry, _)| *entry).max()
+        let there = |entry: &&Entry| is_there(entry.at_ms, now_ms, ttl_ms);
+        let found = self.all.iter().filter(|entry| entry.prelude == self.prelude && entry.part < part);
+        found.filter(there).map(|entry| entry.part).max()
     }
 
     /// A request with these marks was sent.
     pub fn sent(&mut self, marks: impl Iterator<Item = PartId>, now_ms: u64) {
         for part in marks {
-            self.0.retain(|(entry, _)| *entry != part);
-            self.0.push((part, now_ms));
+            self.all.retain(|entry| (entry.part, entry.prelude) != (part, self.prelude));
+            self.all.push(Entry { part, at_ms: now_ms, prelude: self.prelude });
         }
-        if let Some(excess) = self.0.len().checked_sub(MOST) {
-            self.0.drain(..excess);
+        if let Some(excess) = self.all.len().checked_sub(MOST) {
+            self.all.drain(..excess);
         }
     }
 
     /// What stands at a part and behind it has changed.
     pub fn cut(&mut self, part: PartId) {
-        self.0.retain(|(entry, _)| *entry < part);
+        self.all.retain(|entry| entry.part < part);
+    }
+
+    /// None of them is there.
+    pub fn clear(&mut self) {
+        self.all.clear();
     }
 }
 
@@ -83,9 +112,30 @@ pub struct Stake {
     pub plain: f64,
     /// What marks have cost beyond that; what they have saved is taken off.
     pub spent: f64,
-    /// When nothing was written because threads seldom go on, in milliseconds since 1970.
-    pub held_ms: Option<u64>,
+    /// What was done with the last request, where nothing of the history could be read.
+    pub tried: Option<Tried>,
+    /// Whether it was for nothing when the whole history was written last, or would have been: with a request that came
+    /// soon, and with one that came after a pause.
+    pub vain: [bool; 2],
+    /// How often in a row the provider has read nothing where it should have.
+    pub missing: u32,
 }
+
+/// The history was written as a whole, or nothing of it as that would be for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What names the prelude.
+    pub prelude: u64,
+    /// The request before was too long ago for anything of it to be there.
+    pub after_pause: bool,
+    /// Nothing was written.
+    pub held: bool,
+}
+
+/// From so many times in a row on that nothing was read, a thread writes nothing that it would not have read.
+const MOST_MISSING: u32 = 2;
 
 impl Stake {
     /// How many bytes may be written to the cache with this request, which reads so many, should it be the last one.
@@ -106,6 +156,25 @@ impl Stake {
         self.spent == 0.0
     }
 
+    /// A request goes on from the last one, behind this prelude: it reads what that one wrote, or would have.
+    pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64)) {
+        if let Some(tried) = self.tried.take() {
+            let reads = tried.prelude == prelude && is_there(tried.at_ms, now_ms, ttl_ms);
+            self.vain[usize::from(tried.after_pause)] = !reads;
+        }
+    }
+
+    /// Whether it would most likely be for nothing to write the whole history now.
+    pub fn is_vain(&self, after_pause: bool) -> bool {
+        self.missing >= MOST_MISSING || self.vain[usize::from(after_pause)]
+    }
+
+    /// What was to be read was not there: it has saved nothing.
+    pub fn missed(&mut self, credit: f64) {
+        self.spent += credit;
+        (self.vain, self.missing) = ([true; 2], self.missing.saturating_add(1));
+    }
+
     /// What becomes of the first stake with a request that reads something, or not, and makes it `now`; one that has
     /// `gone_on` was not made before.
     pub fn wager(
@@ -115,8 +184,9 @@ impl Stake {
         now: &Self,
         (now_ms, ttl_ms): (u64, u64),
     ) -> Option<Wager> {
-        let would_read = self.held_ms.is_some_and(|at| now_ms.saturating_sub(at) < ttl_ms) && gone_on;
-        if would_read || (reads && self.spent > 0.0) {
+        let held = self.tried.filter(|tried| tried.held);
+        let would_read = held.is_some_and(|held| now_ms.saturating_sub(held.at_ms) < ttl_ms) && gone_on;
+        if (would_read && self.is_untouched()) || (reads && self.spent > 0.0) {
             return Some(Wager::Won);
         }
         (self.is_untouched() && now.spent > 0.0).then_some(Wager::Placed)
@@ -208,10 +278,23 @@ mod tests {
         assert_eq!(entries.before(at(20), 290_000, 300_000), Some(at(1)));
     }
 
+    /// A clock in the instructions leaves nothing of what stood behind the last hour's.
+    #[test]
+    fn entries_belong_to_an_prelude() {
+        let mut entries = Entries::default();
+        for (prelude, expected) in [(1, None), (2, None), (1, Some(at(3))), (3, None), (2, Some(at(3)))] {
+            entries.behind(prelude);
+            assert_eq!(entries.before(at(9), 0, 300_000), expected, "{prelude}");
+            entries.sent([at(3)].into_iter(), 0);
+        }
+        entries.cut(at(3));
+        assert_eq!(entries.all, []);
+    }
+
     #[test]
     fn entries_are_bounded() {
         let mut entries = Entries::default();
         entries.sent((0..200).map(at), 0);
-        assert_eq!((entries.0.len(), entries.before(at(300), 0, 300_000)), (MOST, Some(at(199))));
+        assert_eq!((entries.all.len(), entries.before(at(300), 0, 300_000)), (MOST, Some(at(199))));
     }
 }

@@ -13,7 +13,6 @@ use super::acceptance::TRIES;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::RequestFacts;
-use super::shadow::Shadow;
 use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
@@ -149,8 +148,12 @@ impl Follow {
     fn tell(&self, answer: &Answer) {
         let Some(place) = &self.facts.place else { return };
         let fate = fate(self.status, answer);
-        let lineages = [Some(&self.core.lineage), self.core.shadow.as_ref().map(Shadow::lineage)];
-        lineages.into_iter().flatten().for_each(|lineage| lineage.ended(place.head(), fate));
+        // What was not marked tells nothing of what marks would have kept.
+        let plain = if fate == Fate::Uncached { Fate::Billed } else { fate };
+        self.core.lineage.ended(place.head(), if self.is_unedited() { plain } else { fate });
+        if let Some(shadow) = &self.core.shadow {
+            shadow.lineage().ended(place.head(), plain);
+        }
     }
 
     /// Whether room could be made, and the request sent again. Where its place is not known it left before that was found,
@@ -345,7 +348,8 @@ impl Exchange for Follow {
 /// What has become of a request that was answered so.
 fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     let is_refusal = status.is_some_and(|status| !status.is_success()) || answer.error.is_some();
-    match answer.usage {
+    match &answer.usage {
+        Some(usage) if usage.tokens.cache_read == 0 && !usage.prompt_is_unknown => Fate::Uncached,
         Some(_) => Fate::Billed,
         None if is_refusal => Fate::Refused,
         None => Fate::Unknown,
@@ -373,10 +377,12 @@ mod tests {
         let start =
             r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
         let error = r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let read = r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"cache_read_input_tokens":9,"output_tokens":1}}}"#;
         let both = format!("{start}\n\n{error}");
         for (status, body, expected) in [
-            (Some(200), start, Fate::Billed),
-            (Some(200), &*both, Fate::Billed),
+            (Some(200), start, Fate::Uncached),
+            (Some(200), read, Fate::Billed),
+            (Some(200), &*both, Fate::Uncached),
             (Some(200), error, Fate::Refused),
             (Some(429), "", Fate::Refused),
             (Some(529), "busy", Fate::Refused),

@@ -20,11 +20,13 @@ const LOOKBACK: usize = 20;
 struct Provider {
     kept: HashMap<String, i64>,
     now: i64,
+    /// It bills what is written, and has nothing of it the next time.
+    forgets: bool,
 }
 
 impl Provider {
-    /// What a prompt costs now.
-    fn bill(&mut self, body: &[u8]) -> f64 {
+    /// What a prompt costs now, and whether any of it was read.
+    fn bill(&mut self, body: &[u8]) -> (f64, bool) {
         let mut body: Value = serde_json::from_slice(body).unwrap();
         let (mut prompts, mut marked) = (vec![String::new()], Vec::new());
         for message in body["messages"].as_array_mut().unwrap() {
@@ -32,7 +34,8 @@ impl Provider {
                 message["content"] = json!([{"type": "text", "text": text}]);
             }
         }
-        let mut blocks = body["system"].as_array().cloned().unwrap_or_default();
+        let whole = body["system"].as_str().map(|text| vec![json!({"type": "text", "text": text})]);
+        let mut blocks = body["system"].as_array().cloned().or(whole).unwrap_or_default();
         for message in body["messages"].as_array().unwrap() {
             blocks.extend_from_slice(message["content"].as_array().unwrap());
         }
@@ -45,14 +48,15 @@ impl Provider {
         let entry = marked
             .iter()
             .filter_map(|mark| (mark.saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
-            .max();
+            .max()
+            .filter(|_| !self.forgets);
         let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
         let (read, whole) = (len(entry), len(Some(prompts.len() - 1)));
         let written = len(marked.last().copied()).max(read);
         for at in marked.into_iter().chain(entry) {
             self.kept.insert(prompts[at].clone(), self.now);
         }
-        0.1 * read + 1.25 * (written - read) + whole - written
+        (0.1 * read + 1.25 * (written - read) + whole - written, read > 0.0)
     }
 }
 
@@ -62,10 +66,19 @@ type Answered<'a> = &'a dyn Fn(usize) -> bool;
 /// Requests of sessions, each after a pause, those that are not answered unpaid: the most that any beginning of them cost,
 /// and all of them, as shares of what they cost without marks.
 fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64, f64) {
+    shares_at(Provider::default(), requests, is_answered)
+}
+
+/// The same at such a provider.
+fn shares_at(
+    mut provider: Provider,
+    requests: &[(i64, String, Bytes)],
+    is_answered: Answered<'_>,
+) -> (f64, f64) {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
     let anthropic = protocol::named("anthropic").unwrap();
-    let (mut provider, mut direct) = (Provider::default(), Provider::default());
+    let mut direct = Provider { forgets: provider.forgets, ..Provider::default() };
     let (mut paid, mut plain, mut most) = (0.0, 0.0, 0.0_f64);
     for (at, (pause, session, body)) in requests.iter().enumerate() {
         wait(*pause);
@@ -76,13 +89,17 @@ fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64,
             core.lineage.ended(head, Fate::Refused);
             continue;
         }
-        core.lineage.ended(head, Fate::Billed);
-        paid += provider.bill(sent.body.as_ref().unwrap_or(body));
-        plain += direct.bill(body);
+        let (cost, reads) = provider.bill(sent.body.as_ref().unwrap_or(body));
+        core.lineage.ended(head, if reads { Fate::Billed } else { Fate::Uncached });
+        paid += cost;
+        plain += direct.bill(body).0;
         most = most.max(paid / plain);
     }
     (most, paid / plain)
 }
+
+/// The instructions of each request.
+type Instructions<'a> = &'a dyn Fn(usize) -> Value;
 
 /// A client's requests, of one session or each of its own.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
@@ -161,6 +178,57 @@ fn what_nobody_reads_is_seldom_written() {
             let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
             assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth} {tries}: {worst:.3} {all:.3}");
         }
+    }
+}
+
+/// Of a conversation that never reads what it has written one stake is lost, and not one with each request.
+#[test]
+fn what_was_not_read_is_not_written_again() {
+    let long = "Be brief. ".repeat(900);
+    let text = |text: String| json!({"type": "text", "text": text});
+    let said = |at: usize| {
+        let role = ["user", "assistant"][at % 2];
+        json!({"role": role, "content": format!("{at} {}", "words ".repeat(400))})
+    };
+    let request = |system: Value, minutes: f64, at: usize| {
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let body =
+            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+        ((MINUTE as f64 * minutes) as i64, "one".to_owned(), Bytes::from(body.to_string()))
+    };
+    let clock = |at: usize| json!(format!("{long}Now {at}."));
+    let blocks = |at: usize| json!([text(long.clone()), text(format!("Now {at}."))]);
+    let marked = |first: &str, behind: String| {
+        let mark = json!({"type": "ephemeral"});
+        json!([{"type": "text", "text": first, "cache_control": mark}, text(behind)])
+    };
+    let in_front = |at: usize| marked(&long, format!("Now {at}."));
+    let same = |_: usize| json!(long);
+    let few = |_: usize| marked("Be brief.", long.repeat(4));
+    let cases: [(&str, Instructions<'_>, f64, bool); 7] = [
+        ("a clock in the instructions", &clock, 1.0, false),
+        ("a clock in a block of its own", &blocks, 1.0, false),
+        ("a clock behind what the client marks", &in_front, 1.0, false),
+        ("each answer is read for long", &same, 7.0, false),
+        ("each answer is read for long, behind what is marked", &few, 7.0, false),
+        ("a provider that keeps nothing", &same, 1.0, true),
+        ("a provider that keeps nothing of what the client marks either", &in_front, 1.0, true),
+    ];
+    for (case, system, minutes, forgets) in cases {
+        let requests: Vec<_> = (0..30).map(|at| request(system(at), minutes, at)).collect();
+        let provider = Provider { forgets, ..Provider::default() };
+        let (worst, all) = shares_at(provider, &requests, &|_| true);
+        // What is there once more costs its premium once more, until the answer tells that it was not.
+        let bound = if forgets { 1.2 } else { 1.151 };
+        assert!(worst <= bound && all <= 1.03, "{case}: {worst:.3} {all:.3}");
+    }
+    // Of requests in pairs each second one reads; who is slow only at times loses little.
+    for (pauses, most) in
+        [(&[7.0, 1.0][..], 0.8), (&[1.0, 1.0, 7.0], 0.65), (&[7.0, 7.0, 1.0, 1.0, 1.0], 0.8)]
+    {
+        let requests: Vec<_> = (0..30).map(|at| request(same(at), pauses[at % pauses.len()], at)).collect();
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
     }
 }
 

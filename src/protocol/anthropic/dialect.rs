@@ -39,6 +39,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     keyed: &[],
     layout: Layout {
         before: &["tools", "system"],
+        binds: &["tool_choice", "thinking", "output_config", "speed"],
         marks: &["cache_control"],
         sealed: true,
         restarts: Some("compaction"),

@@ -45,6 +45,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     keyed: &[],
     layout: Layout {
         before: &["systemInstruction", "system_instruction", "tools"],
+        binds: &[],
         marks: &[],
         sealed: false,
         restarts: None,

@@ -30,6 +30,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     // Marks are not the provider's own here: its cache needs none.
     layout: Layout {
         before: &["tools"],
+        binds: &[],
         marks: &["cache_control", "prompt_cache_breakpoint"],
         sealed: false,
         restarts: None,

@@ -33,6 +33,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     keyed: openai::KEYED,
     layout: Layout {
         before: &["tools", "instructions"],
+        binds: &[],
         marks: &["prompt_cache_breakpoint", "cache_control"],
         sealed: true,
         restarts: None,
