@@ -56,6 +56,11 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
             "Records dropped because too many waited or the store failed",
             core.store.lost(),
         ),
+        (
+            "store_read_failures_total",
+            "Reads of the store that failed, for which a request may have left as it came",
+            core.store.unread(),
+        ),
     ] {
         page.plain(name, help, value);
     }

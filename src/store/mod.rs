@@ -8,6 +8,7 @@
 pub mod bodies;
 mod checkpoints;
 mod file_identity;
+mod health;
 mod idle;
 pub mod ledger;
 pub mod logs;
@@ -116,6 +117,11 @@ pub trait Store: Send + Sync {
     fn lost(&self) -> u64 {
         0
     }
+
+    /// Reads that failed since the process began.
+    fn unread(&self) -> u64 {
+        0
+    }
 }
 
 /// The store failed.
@@ -179,7 +185,7 @@ impl StoreError {
             Self::Database(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => UNWRITABLE,
                 Some(ErrorCode::DiskFull) => FULL,
-                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => NO_DATABASE,
+                _ if health::is_damage(error) => NO_DATABASE,
                 _ => "",
             },
             _ => "",

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
 
+use super::health::{self, Health};
 use super::outputs::{Outputs, create_private, create_private_file};
 use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
 use super::summaries::{self, Summary};
@@ -29,6 +30,7 @@ pub struct Sqlite {
     /// when it is the last to close.
     readers: Mutex<Vec<Connection>>,
     writer: Writer,
+    health: Arc<Health>,
 }
 
 impl Sqlite {
@@ -36,7 +38,7 @@ impl Sqlite {
     /// conversations' logs.
     ///
     /// # Errors
-    /// When the file cannot be opened, or was made by a newer version.
+    /// When the file cannot be opened, is found to be damaged, or was made by a newer version.
     pub fn open(path: &Path, outputs: Outputs, logs: PathBuf, queue: usize) -> Result<Self, StoreError> {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         create_private(dir)?;
@@ -48,11 +50,17 @@ impl Sqlite {
             return Err(StoreError::Newer);
         }
         drop(turn);
-        let writer = Writer::start(connection, path, outputs, logs, queue)?;
-        Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
+        health::look(&connection)?;
+        let health = Arc::new(Health::of(path));
+        let writer = Writer::start(connection, path, outputs, logs, (queue, Arc::clone(&health)))?;
+        Ok(Self { path: path.to_owned(), writer, readers: Mutex::default(), health })
     }
 
     fn read<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.health.note(self.ask(query))
+    }
+
+    fn ask<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.readers.lock().map(|mut readers| readers.pop()).unwrap_or_default();
         let connection = match idle {
             Some(connection) => connection,
@@ -189,6 +197,10 @@ impl Store for Sqlite {
 
     fn lost(&self) -> u64 {
         self.writer.lost()
+    }
+
+    fn unread(&self) -> u64 {
+        self.health.failed()
     }
 }
 

@@ -13,6 +13,7 @@ use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::file_identity::FileIdentity;
+use super::health::Health;
 use super::idle::forget_texts;
 use super::logs::Logs;
 use super::missing::Missing;
@@ -64,7 +65,7 @@ impl Writer {
         database: &Path,
         outputs: Outputs,
         logs: PathBuf,
-        queue: usize,
+        (queue, health): (usize, Arc<Health>),
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(FileIdentity::of(database)?);
@@ -78,6 +79,7 @@ impl Writer {
             logs: Logs::new(logs),
             sweep: Sweep::default(),
             missing: Arc::clone(&missing),
+            health,
         };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
@@ -128,6 +130,7 @@ struct Desk {
     sweep: Sweep,
     /// Records that were dropped: their number is written as soon as that is possible.
     missing: Arc<Missing>,
+    health: Arc<Health>,
 }
 
 impl Desk {
@@ -195,6 +198,7 @@ impl Desk {
                     stored.push(job.batch);
                 }
                 Err(error) => {
+                    self.health.heed(&error);
                     tell(&error);
                     self.missing.add(&job.batch);
                     refuse(&mut job, error);
@@ -394,11 +398,11 @@ fn text_of(connection: &Connection, stored: &StoredDecision) -> rusqlite::Result
 #[cfg(test)]
 mod tests {
     use tracing::Level;
-    use tracing::subscriber::with_default;
 
     use super::*;
     use crate::conversation::Chain;
     use crate::planner::Decision;
+    use crate::store::tests::logged;
 
     fn desk(home: &Path) -> Desk {
         let connection = Connection::open_in_memory().unwrap();
@@ -406,7 +410,8 @@ mod tests {
         let (outputs, logs) = (Outputs::new(home.join("outputs")), Logs::new(home.join("logs")));
         let unlogged = Unlogged::of(&connection);
         let (sweep, missing) = (Sweep::default(), Arc::default());
-        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing }
+        let health = Arc::new(Health::of(home));
+        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing, health }
     }
 
     fn job() -> (Job, Stored) {
@@ -470,11 +475,7 @@ mod tests {
             ),
             (StoreError::Full, Level::WARN, "a batch could not be stored"),
         ] {
-            let log = tempfile::NamedTempFile::new().unwrap();
-            let file = Arc::new(log.reopen().unwrap());
-            let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(file);
-            with_default(subscriber.finish(), || tell(&error));
-            let log = std::fs::read_to_string(log.path()).unwrap();
+            let log = logged(level, || tell(&error));
             assert!(log.contains(expected) && log.is_empty() == expected.is_empty(), "{level}: {log}");
         }
     }

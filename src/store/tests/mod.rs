@@ -48,6 +48,15 @@ impl Bench {
     }
 }
 
+/// What the log tells of what is done on this thread.
+pub(super) fn logged(level: tracing::Level, work: impl FnOnce()) -> String {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let file = Arc::new(log.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(file);
+    tracing::subscriber::with_default(subscriber.finish(), work);
+    std::fs::read_to_string(log.path()).unwrap()
+}
+
 fn wait(stored: Stored) -> Result<(), StoreError> {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored)
 }

@@ -12,6 +12,57 @@ fn what_is_no_database_is_an_error() {
     assert!(matches!(error, StoreError::Database(_)) && error.way_out() == NO_DATABASE, "{error}");
 }
 
+/// Writes over the tables of threads.
+fn damage(bench: &Bench) {
+    use std::os::unix::fs::FileExt as _;
+    let page = "SELECT rootpage FROM sqlite_master WHERE name = 'threads'";
+    let page: u64 = bench.database().query_row(page, [], |row| row.get(0)).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(bench.path()).unwrap();
+    file.write_all_at(&[0xa5; 8192], (page - 1) * 8192).unwrap();
+}
+
+#[test]
+fn a_damaged_page_is_found_at_the_start() {
+    let bench = Bench::new();
+    drop(bench.open());
+    damage(&bench);
+    let error = bench.try_open().err().unwrap();
+    assert_eq!(
+        (error.to_string().as_str(), error.way_out()),
+        ("database: database disk image is malformed", NO_DATABASE)
+    );
+}
+
+/// Whatever is damaged later is told once, as an error, and every read that fails is counted.
+#[test]
+fn damage_that_is_met_with_later_is_told() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let store = bench.open();
+    damage(&bench);
+    let log = logged(tracing::Level::WARN, || {
+        for _ in 0..3 {
+            assert!(store.thread("t").is_err());
+        }
+        assert!(store.decisions(&[chain("m")]).is_ok(), "what is whole is read");
+    });
+    assert_eq!(log.lines().count(), 1, "{log}");
+    let said = format!("ERROR plimsoll::store::health: the database {} is damaged", bench.path().display());
+    assert!(log.contains(&said) && log.contains("; hint: stop the gateway"), "{log}");
+    assert_eq!(store.unread(), 3);
+}
+
+#[test]
+fn reads_that_fail_otherwise_are_told_at_every_doubling() {
+    let health = health::Health::of(Path::new("db"));
+    let log = logged(tracing::Level::WARN, || {
+        (0..9).for_each(|_| assert!(health.note(Err::<(), _>(StoreError::Damaged)).is_err()));
+        health.note(Ok(())).unwrap();
+    });
+    let told = log.lines().map(|line| line.rsplit_once('=').unwrap().1);
+    assert_eq!((told.collect::<Vec<_>>(), health.failed()), (vec!["1", "2", "4", "8"], 9), "{log}");
+}
+
 #[test]
 fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
     let file = |kind: ErrorKind| StoreError::File(kind.into());
