@@ -33,7 +33,7 @@ mod writer;
 use std::io::ErrorKind;
 use std::ops::Range;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::conversation::Chain;
 use crate::planner::PartKey;
@@ -168,6 +168,8 @@ pub enum StoreError {
 // What to do about a store that cannot be opened.
 const UNWRITABLE: &str = "\n  hint: a gateway has to write there: let it, or name another `state.dir`";
 const FULL: &str = "\n  hint: the disk is full: make room, or name another `state.dir`";
+const UNWRITTEN: &str = "\n  hint: the disk may be full, or a file as large as it may be (`ulimit -f`): make room, or name another \
+                         `state.dir`";
 const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it away, with the `-wal` and the `-shm` beside it \
                            if they are there, and a new one is made; what was decided about conversations that go on is lost \
                            with it, and so are the books but for the logs of conversations";
@@ -180,17 +182,33 @@ impl StoreError {
             Self::File(error) => match error.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => UNWRITABLE,
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FULL,
+                ErrorKind::FileTooLarge => UNWRITTEN,
                 _ => "",
             },
             Self::Database(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => UNWRITABLE,
                 Some(ErrorCode::DiskFull) => FULL,
+                Some(ErrorCode::SystemIoFailure) if is_of_writing(error) => UNWRITTEN,
                 _ if health::is_damage(error) => NO_DATABASE,
                 _ => "",
             },
             _ => "",
         }
     }
+}
+
+/// Whether an error of the system's came of making a file longer. SQLite says no more of it where the file is its index.
+fn is_of_writing(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code.is_some_and(|code| {
+        [
+            ffi::SQLITE_IOERR_WRITE,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_IOERR_SHMSIZE,
+            ffi::SQLITE_IOERR_SHMMAP,
+        ]
+        .contains(&code)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The database's tables.
 
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 /// The version of the layout below. A store of a newer version is left alone.
 pub(super) const VERSION: i64 = 3;
@@ -104,7 +104,7 @@ CREATE TABLE IF NOT EXISTS unlogged (
 CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
 ";
 
-/// Makes the tables of a new store, and those that an older one lacks. WAL lets several gateways share one; a commit
+/// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL lets several gateways share one; a commit
 /// survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -119,6 +119,22 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
         return Ok(VERSION);
     }
+    if version == VERSION { write_again(connection) } else { Ok(version) }
+}
+
+/// Writes what stands there already: a disk that is full, or only to be read, is found now and not by the first request.
+/// Gives the version, which a newer gateway may have raised meanwhile.
+pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
+    let transaction = match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+        // Whoever holds the lock can write.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+            return version(connection);
+        }
+        begun => begun?,
+    };
+    let version = version(&transaction)?;
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.commit()?;
     Ok(version)
 }
 

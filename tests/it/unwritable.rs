@@ -138,6 +138,10 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
         return;
     }
     assert!(frozen.contents() == before);
+    // A gateway has to write there.
+    let found = read(home.path(), &["serve", "--listen", "127.0.0.1:0", "-c", "gateway.toml"]);
+    assert_eq!((found.code, found.out.as_str()), (Some(1), ""));
+    assert!(found.err.contains("hint: a gateway has to write there"), "{}", found.err);
     drop(frozen);
 
     // A copy that lacks the index, where none can be made: that is said, and nothing is passed off as all there is.

@@ -71,16 +71,44 @@ fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
         (file(ErrorKind::PermissionDenied), UNWRITABLE),
         (file(ErrorKind::ReadOnlyFilesystem), UNWRITABLE),
         (file(ErrorKind::StorageFull), FULL),
+        (file(ErrorKind::FileTooLarge), UNWRITTEN),
         (file(ErrorKind::NotFound), ""),
         (database(rusqlite::ffi::SQLITE_READONLY), UNWRITABLE),
         (database(rusqlite::ffi::SQLITE_CANTOPEN), UNWRITABLE),
         (database(rusqlite::ffi::SQLITE_FULL), FULL),
+        (database(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), UNWRITTEN),
+        (database(rusqlite::ffi::SQLITE_IOERR_WRITE), UNWRITTEN),
+        (database(rusqlite::ffi::SQLITE_IOERR_READ), ""),
         (database(rusqlite::ffi::SQLITE_CORRUPT), NO_DATABASE),
         (database(rusqlite::ffi::SQLITE_BUSY), ""),
         (StoreError::Newer, ""),
     ] {
         assert_eq!(error.way_out(), expected, "{error:?}");
     }
+}
+
+/// Pages that are there can be read, and what is to be written finds no room.
+#[test]
+fn a_store_that_nothing_can_be_written_to_is_refused() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let connection = bench.database();
+    for (can_write, expected) in [(true, Some(schema::VERSION)), (false, None)] {
+        connection.pragma_update(None, "query_only", !can_write).unwrap();
+        assert_eq!(schema::prepare(&connection).ok(), expected, "{can_write}");
+    }
+}
+
+/// Another gateway that is writing is waited for no longer than usual, and shows that it can be written to.
+#[test]
+fn a_store_that_another_gateway_writes_to_is_opened() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let (writes, connection) = (bench.database(), bench.database());
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    writes.execute_batch("BEGIN IMMEDIATE").unwrap();
+    connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    assert_eq!(schema::write_again(&connection).unwrap(), schema::VERSION);
 }
 
 #[test]
