@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
@@ -17,6 +17,7 @@ use super::health::Health;
 use super::idle::forget_texts;
 use super::logs::Logs;
 use super::missing::Missing;
+use super::outage::Outage;
 use super::outputs::Outputs;
 use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
@@ -80,6 +81,7 @@ impl Writer {
             sweep: Sweep::default(),
             missing: Arc::clone(&missing),
             health,
+            outages: Outages::default(),
         };
         let thread =
             std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
@@ -131,6 +133,39 @@ struct Desk {
     /// Records that were dropped: their number is written as soon as that is possible.
     missing: Arc<Missing>,
     health: Arc<Health>,
+    outages: Outages,
+}
+
+/// What a disk that is full keeps from being written, each told of once and not for every request.
+struct Outages {
+    texts: Outage,
+    batches: Outage,
+    missing: Outage,
+}
+
+impl Default for Outages {
+    fn default() -> Self {
+        Self {
+            texts: Outage::new("a full text could not be saved", "full texts are saved again"),
+            batches: Outage::new("a batch could not be stored", "batches are stored again"),
+            missing: Outage::new(
+                "how many records are missing could not be stored",
+                "how many records are missing is stored",
+            ),
+        }
+    }
+}
+
+impl Outages {
+    /// A batch was not stored. Only what nobody has an answer to is worth a warning.
+    fn tell(&mut self, error: &StoreError, now: Instant) {
+        match error {
+            StoreError::Raced => {
+                tracing::debug!("{error}: the request is planned again by what stands in the store");
+            }
+            _ => self.batches.begin(error, now),
+        }
+    }
 }
 
 impl Desk {
@@ -159,8 +194,9 @@ impl Desk {
     }
 
     fn note_missing(&mut self) {
-        if let Err(error) = self.missing.write(&mut self.connection) {
-            tracing::warn!(%error, "how many records are missing could not be stored");
+        match self.missing.write(&mut self.connection) {
+            Ok(()) => self.outages.missing.end(Instant::now()),
+            Err(error) => self.outages.missing.begin(&error, Instant::now()),
         }
     }
 
@@ -178,9 +214,13 @@ impl Desk {
     /// One transaction for all; if it fails, one for each, so that a bad batch harms only itself.
     fn write(&mut self, mut group: Vec<Job>) {
         for job in &mut group {
-            if let Err(error) = self.save(&job.batch) {
-                tracing::warn!(%error, "a full text could not be saved");
-                refuse(job, error.into());
+            match self.save(&job.batch) {
+                Ok(()) if job.batch.saves.is_empty() => {}
+                Ok(()) => self.outages.texts.end(Instant::now()),
+                Err(error) => {
+                    self.outages.texts.begin(&error, Instant::now());
+                    refuse(job, error.into());
+                }
             }
         }
         // Whoever waits no longer has been refused: nothing of that batch is stored.
@@ -194,12 +234,13 @@ impl Desk {
             };
             match done {
                 Ok(()) => {
+                    self.outages.batches.end(Instant::now());
                     self.tell_stored(&mut job);
                     stored.push(job.batch);
                 }
                 Err(error) => {
                     self.health.heed(&error);
-                    tell(&error);
+                    self.outages.tell(&error, Instant::now());
                     self.missing.add(&job.batch);
                     refuse(&mut job, error);
                 }
@@ -253,16 +294,6 @@ impl Desk {
         {
             tracing::warn!(%error, "what a request was not sent with could not be taken out of the store");
         }
-    }
-}
-
-/// Only what nobody has an answer to is worth a warning.
-fn tell(error: &StoreError) {
-    match error {
-        StoreError::Raced => {
-            tracing::debug!("{error}: the request is planned again by what stands in the store");
-        }
-        _ => tracing::warn!(%error, "a batch could not be stored"),
     }
 }
 
@@ -411,7 +442,8 @@ mod tests {
         let unlogged = Unlogged::of(&connection);
         let (sweep, missing) = (Sweep::default(), Arc::default());
         let health = Arc::new(Health::of(home));
-        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing, health }
+        let outages = Outages::default();
+        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing, health, outages }
     }
 
     fn job() -> (Job, Stored) {
@@ -475,7 +507,7 @@ mod tests {
             ),
             (StoreError::Full, Level::WARN, "a batch could not be stored"),
         ] {
-            let log = logged(level, || tell(&error));
+            let log = logged(level, || Outages::default().tell(&error, Instant::now()));
             assert!(log.contains(expected) && log.is_empty() == expected.is_empty(), "{level}: {log}");
         }
     }

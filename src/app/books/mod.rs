@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ use crate::planner::{Applied, Splice};
 use crate::protocol::Protocol;
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
-use crate::store::{Batch, Bodies, Store};
+use crate::store::{Batch, Bodies, Outage, Store};
 use crate::usage::{Catalogue, Usage, Vendor};
 
 use count::Counter;
@@ -148,7 +148,8 @@ impl Books {
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
         let (untouched, instructions) = (Untouched::new(means.observes), Instructions::default());
-        let desk = Desk { means, counter, untouched, instructions };
+        let bodies = Outage::new("a request's body could not be saved", "bodies of requests are saved again");
+        let desk = Desk { means, counter, untouched, instructions, bodies };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
@@ -214,6 +215,7 @@ struct Desk {
     counter: Option<Counter>,
     untouched: Untouched,
     instructions: Instructions,
+    bodies: Outage,
 }
 
 impl Desk {
@@ -256,13 +258,14 @@ impl Desk {
         }
     }
 
-    fn keep(&self, name: &Name, reading: &Reading, sent: Option<&Bytes>) {
+    fn keep(&mut self, name: &Name, reading: &Reading, sent: Option<&Bytes>) {
         let Some(bodies) = &self.means.bodies else { return };
         let forms = [(Form::Came, Some(&reading.conversation.body)), (Form::Sent, sent)];
         for (form, body) in forms {
             let saved = body.map_or(Ok(()), |body| bodies.save(&name.conversation, &name.id, form, body));
-            if let Err(error) = saved {
-                tracing::warn!(%error, record = name.id, "a request's body could not be saved");
+            match saved {
+                Ok(()) => self.bodies.end(Instant::now()),
+                Err(error) => self.bodies.begin(&error, Instant::now()),
             }
         }
     }

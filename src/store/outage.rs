@@ -1,0 +1,94 @@
+//! What fails again and again while a disk is full: told when it begins and at every doubling, and once when it is over.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+/// What has not failed for so long, and succeeds, works again. On a disk that is nearly full, some of it always does.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A thing that may fail.
+#[derive(Debug)]
+pub struct Outage {
+    /// What is told of a failure, and of the end.
+    fails: &'static str,
+    works: &'static str,
+    /// How often it failed since it worked, and when it did so last.
+    failed: u64,
+    last: Option<Instant>,
+}
+
+impl Outage {
+    /// One that works; what the log tells when it fails, and when it works again.
+    pub fn new(fails: &'static str, works: &'static str) -> Self {
+        Self { fails, works, failed: 0, last: None }
+    }
+
+    /// It has failed now.
+    pub fn begin(&mut self, error: &dyn Display, now: Instant) {
+        self.failed += 1;
+        self.last = Some(now);
+        if self.failed == 1 {
+            tracing::warn!(%error, "{}", self.fails);
+        } else if self.failed.is_power_of_two() {
+            tracing::warn!(%error, times = self.failed, "{}", self.fails);
+        }
+    }
+
+    /// It has succeeded now.
+    pub fn end(&mut self, now: Instant) {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= QUIET) {
+            tracing::info!(failed = self.failed, "{}", self.works);
+            (self.failed, self.last) = (0, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+    use crate::store::tests::logged;
+
+    /// What the log tells of failures (`!`) and successes (`.`), each so many seconds after the one before.
+    fn told(what: &[(char, u64)]) -> Vec<String> {
+        let log = logged(Level::INFO, || {
+            let (mut outage, mut now) = (Outage::new("fails", "works"), Instant::now());
+            for (kind, seconds) in what {
+                now += Duration::from_secs(*seconds);
+                if *kind == '!' { outage.begin(&"full", now) } else { outage.end(now) }
+            }
+        });
+        let told = |line: &str| line.split_once("outage: ").map_or("", |(_, told)| told).to_owned();
+        log.lines().map(told).collect()
+    }
+
+    #[test]
+    fn failures_are_told_at_every_doubling_and_their_end_once() {
+        let many = |kind, seconds, times| vec![(kind, seconds); times];
+        for (what, expected) in [
+            (many('.', 60, 3), &[][..]),
+            (many('!', 0, 1), &["fails error=full"]),
+            (
+                many('!', 60, 9),
+                &[
+                    "fails error=full",
+                    "fails error=full times=2",
+                    "fails error=full times=4",
+                    "fails error=full times=8",
+                ],
+            ),
+            (
+                // What succeeds now and then is not over.
+                [('!', 0), ('.', 9)].repeat(3),
+                &["fails error=full", "fails error=full times=2"],
+            ),
+            (
+                vec![('!', 0), ('.', 5), ('.', 5), ('.', 50), ('!', 0)],
+                &["fails error=full", "works failed=1", "fails error=full"],
+            ),
+        ] {
+            assert_eq!(told(&what), expected, "{what:?}");
+        }
+    }
+}
