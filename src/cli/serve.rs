@@ -10,7 +10,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::signals::Caught;
+use super::signals::{self, Caught};
 use super::{Failure, Serve, files, say};
 use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Mode};
@@ -36,6 +36,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     };
     telemetry::start(&config.log.level, format);
     make_room(&mut config.limits);
+    signals::outlive_file_limit().map_err(Failure::said)?;
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
         tracing::warn!(
             "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",

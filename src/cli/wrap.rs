@@ -16,7 +16,7 @@ use tokio::runtime;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
-use super::signals::Caught;
+use super::signals::{self, Caught};
 use super::table::{Table, printable};
 use super::{Failure, Run, books, files, serve};
 use crate::app::App;
@@ -48,6 +48,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     };
     let (mut config, addresses) = configured(options)?;
     serve::make_room(&mut config.limits);
+    signals::outlive_file_limit().map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
     for unusable in config.unusable_proxies() {
         tell(&format!("plimsoll: {unusable}"));

@@ -180,6 +180,14 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The binary, whose files may have no more blocks of 512 bytes than so many.
+pub(crate) fn limited(blocks: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -f {blocks} && exec \"$0\" \"$@\"")]);
+    command.arg(env!("CARGO_BIN_EXE_plimsoll"));
+    command
+}
+
 /// What a gateway says of itself, in its home.
 pub(crate) const LOG: &str = "gateway.log";
 
@@ -196,16 +204,25 @@ impl Gateway {
         Self::spawn(home, config, &["--upstream", upstream])
     }
 
+    /// The same, where no file may have more blocks of 512 bytes than so many.
+    pub(crate) fn limited(home: &Path, config: &str, upstream: &str, blocks: u32) -> Self {
+        Self::of(limited(blocks), home, config, &["--upstream", upstream])
+    }
+
     /// Starts the binary with the upstreams of its configuration.
     pub(crate) fn configured(home: &Path, config: &str) -> Self {
         Self::spawn(home, config, &[])
     }
 
     fn spawn(home: &Path, config: &str, arguments: &[&str]) -> Self {
+        Self::of(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home, config, arguments)
+    }
+
+    fn of(mut binary: Command, home: &Path, config: &str, arguments: &[&str]) -> Self {
         let file = home.join("gateway.toml");
         std::fs::write(&file, config).unwrap();
         let log = File::create(home.join(LOG)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        let mut child = binary
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .arg("--config")

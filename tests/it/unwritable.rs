@@ -1,4 +1,4 @@
-//! Books that lie where nothing can be written: mounted for reading, somebody else's, a copy.
+//! Books that lie where nothing can be written: mounted for reading, somebody else's, a copy, as large as they may be.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 use crate::cli::{Ran, done, json, plimsoll, ran, run};
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, limited, send};
 
 /// Drops what lets root write whatever the modes say.
 const BOUND: [&str; 3] = ["--bounding-set=-all", "--inh-caps=-all", "--"];
@@ -159,4 +159,54 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
     }
     drop(frozen);
     assert_eq!(run(home.path(), &report).code, Some(0));
+}
+
+/// The system would end a program that makes a file longer than it may be.
+#[test]
+fn a_limit_on_the_length_of_files_costs_records_and_no_request() {
+    const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
+    let home = tempfile::tempdir().expect("a directory for the test");
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let config = "[listen]\nadmin = '127.0.0.1:0'\n";
+    // What a new store has, and some records more.
+    let mut gateway = Gateway::limited(home.path(), config, &upstream.url(), 1000);
+    let admin = gateway.admin();
+    let lost = || {
+        let page = String::from_utf8(send(admin, "GET", "/metrics", &[], "").1).expect("text");
+        let lost = page.lines().find_map(|line| line.strip_prefix("plimsoll_records_lost_total "));
+        lost.and_then(|lost| lost.parse::<u64>().ok()).expect("a number")
+    };
+    for number in 0.. {
+        assert!(number < 1000, "all of them are stored");
+        let body = format!(
+            r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"user","content":"hello {number}"}}]}}"#
+        );
+        let answer = gateway.post("/v1/messages", &[("x-api-key", "k")], &body);
+        assert_eq!(answer, (200, ANSWER.as_bytes().to_vec()), "{number}");
+        if lost() > 0 {
+            break;
+        }
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_store_that_may_not_grow_is_refused_with_a_way_out() {
+    let home = tempfile::tempdir().expect("a directory for the test");
+    done(home.path(), &["demo", "--keep", "kept"]);
+    let mut command = limited(1);
+    command.args(["serve", "--listen", "127.0.0.1:0", "-c", "kept/gateway.toml"]).current_dir(home.path());
+    let found = ran(command);
+    assert_eq!((found.code, found.out.as_str()), (Some(1), ""), "{}", found.err);
+    assert!(found.err.contains("hint: the disk may be full"), "{}", found.err);
+}
+
+/// A limit ends the agent's own programs as it would without the gateway.
+#[test]
+fn an_agent_has_its_signals_as_they_were() {
+    const AGENT: &str = "ulimit -f 1; head -c 9999 /dev/zero > big; exit $?";
+    let home = tempfile::tempdir().expect("a directory for the test");
+    let mut direct = Command::new("sh");
+    direct.args(["-c", AGENT]).current_dir(home.path());
+    assert_eq!(run(home.path(), &["run", "--", "sh", "-c", AGENT]).code, ran(direct).code);
 }
