@@ -53,7 +53,7 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
         ),
         (
             "records_lost_total",
-            "Records dropped because too many waited or the store failed",
+            "Records dropped because too many waited, the store failed, or the gateway itself did",
             core.store.lost(),
         ),
         (

@@ -33,10 +33,14 @@ pub(super) struct Missing {
 impl Missing {
     /// A batch that was dropped.
     pub(super) fn add(&self, batch: &Batch) {
-        let records = batch.ledger.len() as u64;
+        self.add_records(batch.ledger.len() as u64, batch.at_ms);
+    }
+
+    /// Records that were dropped before they were in a batch.
+    pub(super) fn add_records(&self, records: u64, at_ms: i64) {
         if records > 0 {
             self.records.fetch_add(records, Ordering::Relaxed);
-            self.put_back(Gap { at_ms: batch.at_ms, records });
+            self.put_back(Gap { at_ms, records });
         }
     }
 

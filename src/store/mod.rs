@@ -115,7 +115,10 @@ pub trait Store: Send + Sync {
     #[must_use]
     fn later(&self, batch: Batch) -> bool;
 
-    /// Records that were dropped since the process began: the queue was full, or the store failed.
+    /// A record is lost that never came here, of a request that came then.
+    fn lose(&self, _at_ms: i64) {}
+
+    /// Records that were dropped since the process began: the queue was full, the store failed, or they never came here.
     fn lost(&self) -> u64 {
         0
     }

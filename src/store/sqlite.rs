@@ -195,6 +195,10 @@ impl Store for Sqlite {
         self.writer.later(batch)
     }
 
+    fn lose(&self, at_ms: i64) {
+        self.writer.lose(at_ms);
+    }
+
     fn lost(&self) -> u64 {
         self.writer.lost()
     }

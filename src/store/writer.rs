@@ -98,6 +98,11 @@ impl Writer {
         self.send(Job { batch, duty: None })
     }
 
+    /// A record was dropped before it came here. Its number is written with the next batch.
+    pub(super) fn lose(&self, at_ms: i64) {
+        self.missing.add_records(1, at_ms);
+    }
+
     /// Records that were dropped.
     pub(super) fn lost(&self) -> u64 {
         self.missing.records()

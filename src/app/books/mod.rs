@@ -232,11 +232,28 @@ impl Desk {
                 return;
             }
             for job in jobs.drain(..) {
-                let worked = catch_unwind(AssertUnwindSafe(|| self.work(job)));
-                if worked.is_err() {
-                    tracing::error!("a request could not be booked: a fault of the gateway's own");
-                }
+                self.attempt(job);
             }
+        }
+    }
+
+    /// Whatever becomes of one request, the others are booked.
+    fn attempt(&mut self, job: Job) {
+        let ended_ms = match &job {
+            Job::Left { .. } => None,
+            Job::Ended(ended) => Some(ended.at_ms),
+        };
+        if catch_unwind(AssertUnwindSafe(|| self.work(job))).is_ok() {
+            return;
+        }
+        match ended_ms {
+            Some(at_ms) => {
+                tracing::error!("a request could not be booked: a fault of the gateway's own");
+                self.means.store.lose(at_ms);
+            }
+            None => tracing::error!(
+                "a request could not be looked at for the books: a fault of the gateway's own"
+            ),
         }
     }
 

@@ -104,6 +104,14 @@ impl Store for Faulty {
         let later = || self.inner.later(batch);
         !self.is(&[3, 4]) && std::thread::scope(|scope| scope.spawn(later).join().expect("it is queued"))
     }
+
+    fn lose(&self, at_ms: i64) {
+        self.inner.lose(at_ms);
+    }
+
+    fn lost(&self) -> u64 {
+        self.inner.lost()
+    }
 }
 
 /// A dialect that carries plans out wrongly, or not at all.

@@ -2,6 +2,7 @@
 //! without sockets.
 
 mod client;
+mod fault;
 mod faulty;
 mod idle;
 mod late;

@@ -76,6 +76,11 @@ impl Rig {
         Arc::new(Sqlite::open(&self.home.path().join(file), outputs, logs, 1024).unwrap())
     }
 
+    /// Where the store with this name is.
+    pub(super) fn path(&self, file: &str) -> std::path::PathBuf {
+        self.home.path().join(file)
+    }
+
     /// What two gateways on one file have.
     pub(super) fn two_stores(&self, file: &str) -> [Arc<dyn Store>; 2] {
         [self.store(file), self.store(file)]

@@ -1,0 +1,34 @@
+//! A fault of the gateway's own while it books costs the record of one request, and is counted.
+
+use std::sync::Arc;
+
+use super::faulty::Faulty;
+use super::rig::{Rig, clock, policy, prices};
+use crate::app::books::Ended;
+use crate::ledger::Record;
+use crate::store::ledger::{Books, FILE_NAME};
+use crate::store::{LedgerFilter, Order, Store};
+
+#[test]
+fn a_record_that_is_lost_to_a_fault_is_counted() {
+    let rig = Rig::new();
+    let store = rig.store(FILE_NAME);
+    for (failure, lost) in [(0, 0), (6, 1), (0, 1)] {
+        let faulty = Arc::new(Faulty::new(Arc::clone(&store)));
+        let gateway = rig.core(Arc::clone(&faulty) as Arc<dyn Store>, policy(0), prices(0));
+        faulty.fail(failure);
+        gateway.books.ended(ended());
+        // It is booked to the end.
+        drop(gateway);
+        assert_eq!(store.lost(), lost, "{failure}");
+    }
+    drop(store);
+    let (mut booked, all) = (0, (LedgerFilter::default(), Order::OldestFirst));
+    let missing = Books::read(&rig.path(FILE_NAME), all, &mut |_| booked += 1).unwrap();
+    assert_eq!((booked, missing), (2, 1));
+}
+
+fn ended() -> Ended {
+    let record = Box::new(Record { id: uuid::Uuid::now_v7().to_string(), ..Record::default() });
+    Ended { record, at_ms: clock(), usage: None, vendor: None, window: None, slot: None, asked_again: false }
+}
