@@ -269,7 +269,7 @@ impl<'a> Request<'a> {
             rates: price
                 .and_then(|price| price.shares(requested_ttl_ms))
                 .map(|(read, write)| Rates { read, write }),
-            cold: place.sent > 0 && ttl_ms.is_some_and(|ttl| idle_ms > ttl),
+            cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: self.track.meter.measured(place.chains[place.sent]),

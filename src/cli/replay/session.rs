@@ -194,7 +194,8 @@ impl<'a> Session<'a> {
         let (requested_ttl_ms, price) = (original.requested_ttl_ms, self.price.as_deref());
         let (ttl_ms, rates) =
             (self.cache.ttl_ms(requested_ttl_ms), price.and_then(|price| price.shares(requested_ttl_ms)));
-        self.facts.cold = asked.sent > 0 && ttl_ms.is_some_and(|ttl| idle_ms > ttl);
+        let gone_ms = self.cache.gone_ms(requested_ttl_ms);
+        self.facts.cold = asked.sent > 0 && gone_ms.is_some_and(|gone| idle_ms > gone);
         self.facts.ttl_ms = ttl_ms.unwrap_or(0);
         self.facts.rates = rates.map(|(read, write)| Rates { read, write });
         self.facts.now_ms = asked.now_ms;

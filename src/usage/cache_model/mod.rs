@@ -105,6 +105,8 @@ pub enum Writes {
     Billed,
 }
 
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
 impl CacheKind {
     /// That of a model, by the dialect it is spoken to in and its price. Where reading costs what input costs,
     /// there is none to speak of. Others who speak Anthropic's dialect keep prompts without marks.
@@ -136,6 +138,13 @@ impl CacheKind {
             Self::Marked { .. } => Some(Ttl::FiveMinutes.millis()),
             Self::Automatic { ttl_ms, .. } => Some(ttl_ms),
         }
+    }
+
+    /// After how long nothing of a prompt that nobody uses is left, in milliseconds. What is kept without marks and without
+    /// a price may be there for longer than it is promised: `OpenAI` tells of five to ten minutes, and of an hour at most.
+    pub fn gone_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
+        let most = matches!(self, Self::Automatic { writes: Writes::Free, .. }).then_some(HOUR_MS);
+        self.ttl_ms(requested_ttl_ms).map(|ttl| ttl.max(most.unwrap_or(0)))
     }
 
     /// Whether prompts are kept without marks.

@@ -340,3 +340,23 @@ proptest! {
         }
     }
 }
+
+/// In minutes: how long a prompt is kept at least, and when nothing of it is left.
+#[test]
+fn what_is_not_promised_may_be_there_still() {
+    for (kind, requested, kept, gone) in [
+        (CacheKind::anthropic(1024), None, Some(5), Some(5)),
+        (CacheKind::anthropic(1024), Some(60), Some(60), Some(60)),
+        (CacheKind::openai(Writes::Billed), None, Some(30), Some(30)),
+        (CacheKind::openai(Writes::Billed), Some(720), Some(720), Some(720)),
+        (CacheKind::openai(Writes::Free), None, Some(10), Some(60)),
+        (CacheKind::openai(Writes::Free), Some(1440), Some(1440), Some(1440)),
+        (CacheKind::gemini(1024), None, Some(10), Some(60)),
+        (CacheKind::None, None, None, None),
+    ] {
+        const MINUTE: u64 = 60_000;
+        let requested = requested.map(|minutes: u64| minutes * MINUTE);
+        let found = [kind.ttl_ms(requested), kind.gone_ms(requested)];
+        assert_eq!(found.map(|ms| ms.map(|ms| ms / MINUTE)), [kept, gone], "{kind:?} {requested:?}");
+    }
+}
