@@ -172,12 +172,11 @@ pub(super) fn recover(section: &mut Section<'_, '_>) -> Recover {
 }
 
 pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> marks::Settings {
-    let marks = section.value("marks", default.marks);
     marks::Settings {
-        marks,
+        marks: section.value("marks", default.marks),
         anchors: section.value("anchors", default.anchors),
         keys: section.value("keys", default.keys),
-        split: section.value("split", default.split) && marks,
+        split: section.value("split", default.split),
     }
 }
 

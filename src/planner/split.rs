@@ -38,7 +38,8 @@ fn fits(conversation: &Conversation, decision: &Decision) -> bool {
 /// Divides the instructions of a conversation that begins, if it is known where, and the client sets no marks.
 fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
     let unmarked = conversation.marks.as_ref().is_some_and(|marks| marks.free() == Marks::MOST);
-    let wanted = policy.marks.split && unmarked && conversation.continues.is_none();
+    let is_wanted = policy.marks.split && policy.marks.marks;
+    let wanted = is_wanted && unmarked && conversation.continues.is_none();
     let stable = past.stable.and_then(|stable| stable.bytes);
     let (true, 0, Some(stable)) = (wanted, past.sent, stable) else { return };
     let text = conversation.instructions();

@@ -17,7 +17,8 @@ pub struct Settings {
     pub anchors: bool,
     /// Give requests a key of their conversation's own, where their upstream wants one.
     pub keys: bool,
-    /// Send instructions as two texts where they stop being the same from conversation to conversation.
+    /// Send instructions as two texts where they stop being the same from conversation to conversation. Without `marks`
+    /// they are left whole.
     pub split: bool,
 }
 

@@ -313,6 +313,24 @@ fn a_file_goes_before_its_preset() {
     assert!(!policy.clear.enabled && !policy.marks.anchors && policy.marks.marks);
 }
 
+/// Whether instructions are divided is said on its own: where marks are off in what a profile or a file goes before, they
+/// are divided again where these turn marks on.
+#[test]
+fn marks_that_are_off_say_nothing_about_dividing() {
+    let last = |config: Config| config.profiles.first().map_or(config.tuning, |own| own.tuning.clone());
+    for (text, marks, split) in [
+        ("", true, true),
+        ("cache.marks = false", false, true),
+        ("preset = 'passthrough'\ncache.marks = true", true, true),
+        ("preset = 'passthrough'\n[cache]\nmarks = true\nsplit = false", true, false),
+        ("cache.marks = false\n[profile.a]\nmatch.model = '*'\ncache.marks = true", true, true),
+        ("cache.split = false\n[profile.a]\nmatch.model = '*'\ncache.marks = true", true, false),
+    ] {
+        let own = last(good(text)).policy.marks;
+        assert_eq!((own.marks, own.split), (marks, split), "{text}");
+    }
+}
+
 /// The presets of systems that take old results out of their histories do it by those systems' figures.
 #[test]
 fn results_go_by_the_figures_of_their_systems() {
