@@ -60,7 +60,7 @@ use std::net::SocketAddr;
 use document::{Document, Source};
 use reader::Reader;
 use section::Section;
-use tuning::Around;
+use tuning::{Around, Layer};
 use value::Word;
 
 use crate::upstream::{BaseUrl, UnusableProxy, Variables};
@@ -233,8 +233,8 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let upstreams = upstream::read(root, (rules == Rules::AsItStands).then_some(&listen));
     let limits = root.section("limits", limits::read);
     let around = Around { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
-    let (base, _) = preset.tuning(root.environment(), around);
-    let tuning = Tuning::read(root, &base, around);
+    let (base, _) = preset.layer(root.environment(), around);
+    let file = Layer::read(root, &base, around);
     let budget = root.section("budget", budget::read);
     let recover = root.section("recover", clearing::recover);
     let outputs = root.section("outputs", |section| {
@@ -250,7 +250,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let lineage = root.section("lineage", state::lineage);
     let alerts = root.section("alerts", alerts::read);
     let log = root.section("log", log::read);
-    let profiles = profile::read(root, &tuning, Around { is_profile: true, ..around });
+    let profiles = profile::read(root, &file, Around { is_profile: true, ..around });
     Config {
         mode,
         preset,
@@ -259,7 +259,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         upstreams,
         proxies: upstream::proxies(root.environment()),
         limits,
-        tuning,
+        tuning: file.tuning,
         profiles,
         budget,
         recover,

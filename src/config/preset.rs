@@ -7,7 +7,7 @@ use super::document::{Document, Source};
 use super::environment::Environment;
 use super::problem::Problem;
 use super::reader::Reader;
-use super::tuning::{Around, Tuning};
+use super::tuning::{Around, Layer};
 use super::value::Word;
 
 /// A set of defaults.
@@ -99,10 +99,10 @@ impl Preset {
     }
 
     /// What it sets, on top of the defaults, and what is wrong with it.
-    pub(super) fn tuning(self, environment: &dyn Environment, around: Around<'_>) -> (Tuning, Vec<Problem>) {
+    pub(super) fn layer(self, environment: &dyn Environment, around: Around<'_>) -> (Layer, Vec<Problem>) {
         let source = Source::new(self.fragment());
         let document = Document::parse(&source);
-        let base = Tuning::default();
-        Reader::read(&document, environment, |root| Tuning::read(root, &base, around))
+        let base = Layer::default();
+        Reader::read(&document, environment, |root| Layer::read(root, &base, around))
     }
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use toml::de::DeValue;
 
 use super::section::Section;
-use super::tuning::{Around, Tuning};
+use super::tuning::{Around, Layer, Tuning};
 use super::upstream::Protocol;
 use super::value::{Fault, FromValue, bad_pattern};
 use super::{Preset, Upstreams};
@@ -70,18 +70,17 @@ impl Matcher {
 }
 
 /// The profiles of a file. What one leaves out is the preset's that it names, else the file's.
-pub(super) fn read(root: &mut Section<'_, '_>, file: &Tuning, around: Around<'_>) -> Vec<Profile> {
+pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
     root.entries("profile", "NAME", |name, section| {
         let matcher = section.section("match", |section| matcher(section, around.upstreams));
         section.require("match", "missing, a profile must say which requests it is for");
         let preset = section.optional::<Preset>("preset");
         let base = preset.map(|preset| {
-            let (mut tuning, _) =
-                preset.tuning(section.environment(), Around { is_profile: false, ..around });
-            tuning.summarize.written_as(&file.summarize);
-            tuning
+            let (mut layer, _) = preset.layer(section.environment(), Around { is_profile: false, ..around });
+            layer.tuning.summarize.written_as(&file.tuning.summarize);
+            layer
         });
-        let tuning = Tuning::read(section, base.as_ref().unwrap_or(file), around);
+        let Layer { tuning, .. } = Layer::read(section, base.as_ref().unwrap_or(file), around);
         Profile { name: name.to_owned(), matcher, preset, tuning }
     })
 }

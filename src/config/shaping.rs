@@ -2,15 +2,17 @@
 //!
 //! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
 
+use std::ops::RangeInclusive;
+
 use crate::shape::Settings;
 use crate::shape::settings::{Keep, NamePatterns, SHELLS, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
-use super::value::{Share, Word, bad_pattern};
+use super::value::{Ranged, Share, Word, bad_pattern};
 
 /// Which end is kept, in a word.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Head,
     Tail,
@@ -25,7 +27,8 @@ impl Word for End {
 const ONE: ByteSize = ByteSize::new(1);
 const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
 const MOST_LINES: usize = 1_000_000_000;
-const HALF: f64 = 0.5;
+/// In thousandths.
+const HALF: u16 = 500;
 /// What a marker may have filled in.
 const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
 
@@ -43,71 +46,163 @@ pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Setting
     }
 }
 
-pub(super) fn truncate(section: &mut Section<'_, '_>, default: Truncate) -> Truncate {
-    let base = rule(section, &default.base);
+/// The limits of `[truncate]`. Of a tool's only what was said: the rest is `[truncate]`'s, whichever file, preset or
+/// profile sets that in the end.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    base: Limit,
+    tools: Vec<(NamePatterns, Said)>,
+}
+
+/// Every field of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit {
+    lines: usize,
+    bytes: usize,
+    end: End,
+    /// Of both ends, so many thousandths are the first one. It stays what it is where one end is kept.
+    head: u16,
+}
+
+/// The fields that were set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    lines: Option<Lines>,
+    bytes: Option<usize>,
+    end: Option<End>,
+    head: Option<u16>,
+}
+
+/// A number of lines.
+#[derive(Debug, Clone, Copy)]
+enum Lines {
+    These(usize),
+    TwiceAsMany,
+}
+
+/// What the built-in entry says: both ends, and of each as many lines as others have of one.
+const BUILT_IN: Said =
+    Said { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None };
+
+impl Default for Limits {
+    fn default() -> Self {
+        let Truncate { base, tools, .. } = Settings::default().truncate;
+        let base = Limit::of(&base);
+        let tools = tools.into_iter().map(|(patterns, rule)| {
+            let said = Said::all_of(Limit::of(&rule)).or_built_in(&patterns, base);
+            (patterns, said)
+        });
+        Self { base, tools: tools.collect() }
+    }
+}
+
+impl Limit {
+    fn of(rule: &TruncateRule) -> Self {
+        let (end, head) = match rule.keep {
+            Keep::Head => (End::Head, HALF),
+            Keep::Tail => (End::Tail, HALF),
+            Keep::Both => (End::Both, HALF),
+            Keep::Parts(thousandths) => (End::Both, thousandths),
+        };
+        Self { lines: rule.max_lines, bytes: rule.max_bytes, end, head }
+    }
+
+    fn rule(self) -> TruncateRule {
+        let keep = match self.end {
+            End::Head => Keep::Head,
+            End::Tail => Keep::Tail,
+            End::Both if self.head == HALF => Keep::Both,
+            End::Both => Keep::Parts(self.head),
+        };
+        TruncateRule { max_lines: self.lines, max_bytes: self.bytes, keep }
+    }
+}
+
+impl Said {
+    const fn all_of(limit: Limit) -> Self {
+        let Limit { lines, bytes, end, head } = limit;
+        Self { lines: Some(Lines::These(lines)), bytes: Some(bytes), end: Some(end), head: Some(head) }
+    }
+
+    fn read(section: &mut Section<'_, '_>) -> Self {
+        let bytes = set(section, "max_bytes", ONE..=GIBIBYTE).map(ByteSize::bytes);
+        let head = set(section, "head_share", Share(0.0)..=Share(1.0));
+        Self {
+            lines: set(section, "max_lines", 1..=MOST_LINES).map(Lines::These),
+            bytes,
+            end: section.optional("keep"),
+            head: head.map(|share| (share.0 * 1000.0).round() as u16),
+        }
+    }
+
+    fn on(self, base: Limit) -> Limit {
+        let lines = match self.lines {
+            None => base.lines,
+            Some(Lines::These(lines)) => lines,
+            Some(Lines::TwiceAsMany) => base.lines.saturating_mul(2),
+        };
+        Limit {
+            lines,
+            bytes: self.bytes.unwrap_or(base.bytes),
+            end: self.end.unwrap_or(base.end),
+            head: self.head.unwrap_or(base.head),
+        }
+    }
+
+    /// The built-in entry, written out, is the built-in entry.
+    fn or_built_in(self, patterns: &NamePatterns, base: Limit) -> Self {
+        let is_it = patterns.patterns() == SHELLS && self.on(base) == BUILT_IN.on(base);
+        if is_it { BUILT_IN } else { self }
+    }
+}
+
+/// The section, on top of what is below it.
+pub(super) fn truncate(
+    section: &mut Section<'_, '_>,
+    default: Truncate,
+    below: &Limits,
+) -> (Truncate, Limits) {
+    let base = Said::read(section).on(below.base);
     let largest = ByteSize::new(default.error_max_bytes);
     let error_max_bytes = section.within("error_max_bytes", ONE..=GIBIBYTE, largest).bytes();
     let exempt = name_patterns(section, "exempt", default.exempt);
     let count_trailing_newline = section.value("count_trailing_newline", default.count_trailing_newline);
     let marker = marker(section, default.marker);
-    let own = section.entries("tool", "GLOB", |names, section| entry(names, section, &base));
+    let own = section.entries("tool", "GLOB", |names, section| entry(names, section, base));
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
-    // The entries that are there already stay, behind the section's own, unless it has the very same patterns. The
-    // shipped one follows the limits of the others: it has both ends, and of each end as many lines as they of one.
-    let shipped = shipped(&default.base);
-    let entries = default.tools.into_iter().map(|(patterns, rule)| {
-        let follows = patterns.patterns() == SHELLS && rule == shipped;
-        (patterns, if follows { self::shipped(&base) } else { rule })
-    });
-    for entry in entries {
+    // The entries that are there already stay, behind the section's own, unless it has the very same patterns.
+    for entry in &below.tools {
         if tools.iter().all(|(patterns, _)| *patterns != entry.0) {
-            tools.push(entry);
+            tools.push(entry.clone());
         }
     }
-    Truncate { base, tools, exempt, error_max_bytes, count_trailing_newline, marker }
+    let rules = tools.iter().map(|(patterns, said)| (patterns.clone(), said.on(base).rule())).collect();
+    let base_rule = base.rule();
+    let truncate =
+        Truncate { base: base_rule, tools: rules, exempt, error_max_bytes, count_trailing_newline, marker };
+    (truncate, Limits { base, tools })
 }
 
-fn rule(section: &mut Section<'_, '_>, default: &TruncateRule) -> TruncateRule {
-    let most = ByteSize::new(default.max_bytes);
-    TruncateRule {
-        max_lines: section.within("max_lines", 1..=MOST_LINES, default.max_lines),
-        max_bytes: section.within("max_bytes", ONE..=GIBIBYTE, most).bytes(),
-        keep: keep(section, default.keep),
-    }
-}
-
-/// `keep`, and how much of both ends is the first one.
-fn keep(section: &mut Section<'_, '_>, default: Keep) -> Keep {
-    let (end, share) = match default {
-        Keep::Head => (End::Head, HALF),
-        Keep::Tail => (End::Tail, HALF),
-        Keep::Both => (End::Both, HALF),
-        Keep::Parts(thousandths) => (End::Both, f64::from(thousandths) / 1000.0),
-    };
-    let end = section.value("keep", end);
-    let share = section.within("head_share", Share(0.0)..=Share(1.0), Share(share)).0;
-    match end {
-        End::Head => Keep::Head,
-        End::Tail => Keep::Tail,
-        End::Both if (share - HALF).abs() < 0.0005 => Keep::Both,
-        End::Both => Keep::Parts((share * 1000.0).round() as u16),
-    }
-}
-
-/// The rule of the shipped override.
-fn shipped(base: &TruncateRule) -> TruncateRule {
-    TruncateRule { keep: Keep::Both, max_lines: base.max_lines.saturating_mul(2), ..base.clone() }
+/// A value within a range, if it is set.
+fn set<T: Ranged + Copy>(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    range: RangeInclusive<T>,
+) -> Option<T> {
+    let low = *range.start();
+    let is_set = section.has(key);
+    let value = section.within(key, range, low);
+    is_set.then_some(value)
 }
 
 /// One override. Its name is a list of patterns, with commas between them.
-fn entry(
-    names: &str,
-    section: &mut Section<'_, '_>,
-    base: &TruncateRule,
-) -> Option<(NamePatterns, TruncateRule)> {
-    let rule = rule(section, base);
+fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(NamePatterns, Said)> {
+    let said = Said::read(section);
     match NamePatterns::new(patterns(names)) {
-        Ok(tools) => Some((tools, rule)),
+        Ok(tools) => {
+            let said = said.or_built_in(&tools, base);
+            Some((tools, said))
+        }
         Err(error) => {
             section.problem_here(bad_pattern(names, &error), None);
             None

@@ -19,6 +19,13 @@ pub struct Tuning {
     pub summarize: Summarize,
 }
 
+/// The sections as they were read, for others to be put on top of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layer {
+    pub(super) tuning: Tuning,
+    limits: shaping::Limits,
+}
+
 /// What the sections refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
@@ -28,19 +35,21 @@ pub(super) struct Around<'a> {
     pub(super) is_profile: bool,
 }
 
-impl Tuning {
+impl Layer {
     /// The sections of a table, on top of `base`.
     pub(super) fn read(section: &mut Section<'_, '_>, base: &Self, around: Around<'_>) -> Self {
-        let Policy { shape, clear, window, ladder, marks } = base.policy.clone();
+        let Policy { shape, clear, window, ladder, marks } = base.tuning.policy.clone();
         let mut shape = section.section("shape", |section| shaping::shape(section, shape));
-        shape.truncate = section.section("truncate", |section| shaping::truncate(section, shape.truncate));
+        let (truncate, limits) =
+            section.section("truncate", |section| shaping::truncate(section, shape.truncate, &base.limits));
+        shape.truncate = truncate;
         let window = section.section("window", |section| clearing::window(section, window));
         let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
         let ladder = section.section("ladder", |section| clearing::ladder(section, ladder));
         let marks = section.section("cache", |section| clearing::marks(section, marks));
         let policy = Policy { shape, clear, window, ladder, marks };
-        let summarize =
-            section.section("summarize", |section| summarize::read(section, &base.summarize, around));
-        Self { policy, summarize }
+        let below = &base.tuning.summarize;
+        let summarize = section.section("summarize", |section| summarize::read(section, below, around));
+        Self { tuning: Tuning { policy, summarize }, limits }
     }
 }

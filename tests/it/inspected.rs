@@ -175,7 +175,9 @@ fn zones_are_those_of_what_was_sent() {
 fn events_name_their_preset() {
     let room = "window.size = 13000\nclear.gate = ['window']\ntruncate.max_lines = 20\n";
     let profile = format!("[profile.p]\nmatch.model = '*'\npreset = 'pulse'\n{room}");
-    let base = format!("preset = 'opencode'\n[profile.p]\nmatch.model = '*'\n{room}");
+    // Of a command's output opencode keeps as many lines as of others, the default twice as many.
+    let lines = room.replace("max_lines = 20", "max_lines = 40");
+    let base = format!("preset = 'opencode'\n[profile.p]\nmatch.model = '*'\n{lines}");
     for (settings, preset) in [(room.to_owned(), "default"), (profile, "pulse"), (base, "opencode")] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);

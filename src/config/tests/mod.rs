@@ -261,6 +261,74 @@ fn tool_overrides() {
     assert_eq!(own[0].1.keep, Keep::Tail);
 }
 
+/// What an override leaves out is the value of `[truncate]`, whichever of preset, file and profile sets that.
+#[test]
+fn what_an_override_leaves_out_is_what_holds_in_the_end() {
+    const SHELL: &str = "bash";
+    let rule = |text: &str, tool: &str| {
+        let config = good(text);
+        let tuning = config.profiles.first().map_or(&config.tuning, |own| &own.tuning);
+        let truncate = &tuning.policy.shape.truncate;
+        let own = truncate.tools.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, rule)| rule);
+        let rule = own.unwrap_or(&truncate.base);
+        (rule.max_lines, rule.max_bytes, rule.keep)
+    };
+    let written_out = format!(
+        "[truncate.tool.'{}']\nkeep = 'both'\nmax_lines = 4000\n",
+        crate::shape::settings::SHELLS.join(", ")
+    );
+    let profile = "\n[profile.a]\nmatch.model = '*'\n";
+    let kib = 50 << 10;
+    for (text, tool, expected) in [
+        ("preset = 'opencode'\ntruncate.max_lines = 100", SHELL, (100, kib, Keep::Head)),
+        ("preset = 'codex'\ntruncate.max_bytes = 5000", SHELL, (1_000_000_000, 5000, Keep::Both)),
+        ("preset = 'openmanus'\ntruncate.max_bytes = 3000", SHELL, (1_000_000_000, 3000, Keep::Head)),
+        ("preset = 'open-interpreter'\ntruncate.max_lines = 9", SHELL, (9, 2800, Keep::Tail)),
+        // What an entry says goes before `[truncate]`, whoever says it.
+        ("preset = 'open-interpreter'\ntruncate.max_bytes = 1000", SHELL, (1_000_000_000, 2800, Keep::Tail)),
+        (
+            "[profile.a]\nmatch.model = '*'\npreset = 'opencode'\ntruncate.max_lines = 7",
+            SHELL,
+            (7, kib, Keep::Head),
+        ),
+        (
+            &format!("[truncate.tool.Foo]\nkeep = 'tail'{profile}truncate.max_lines = 100"),
+            "Foo",
+            (100, kib, Keep::Tail),
+        ),
+        (
+            &format!("[truncate.tool.Foo]\nmax_lines = 5{profile}truncate.keep = 'tail'"),
+            "Foo",
+            (5, kib, Keep::Tail),
+        ),
+        // The built-in entry follows, written out or not.
+        (&format!("{profile}truncate.max_lines = 100"), SHELL, (200, kib, Keep::Both)),
+        (&format!("{written_out}{profile}truncate.max_lines = 100"), SHELL, (200, kib, Keep::Both)),
+        // How much of both ends is the first one holds wherever both are kept.
+        (
+            "[truncate]\nkeep = 'head'\nhead_share = 0.2\ntool.Foo.keep = 'both'",
+            "Foo",
+            (2000, kib, Keep::Parts(200)),
+        ),
+        (
+            "[truncate]\nhead_share = 0.2\ntool.Foo = { keep = 'both', head_share = 0.5 }",
+            "Foo",
+            (2000, kib, Keep::Both),
+        ),
+        ("truncate.head_share = 0.2", "Foo", (2000, kib, Keep::Head)),
+        ("truncate.head_share = 0.2", SHELL, (4000, kib, Keep::Parts(200))),
+        (&format!("[truncate]\nhead_share = 0.2\n{written_out}"), SHELL, (4000, kib, Keep::Parts(200))),
+        (
+            &format!("truncate.head_share = 0.2{profile}truncate.keep = 'both'"),
+            "Foo",
+            (2000, kib, Keep::Parts(200)),
+        ),
+        ("preset = 'gemini'\ntruncate.head_share = 0.7", "mcp", (1_000_000_000, 40_000, Keep::Parts(200))),
+    ] {
+        assert_eq!(rule(text, tool), expected, "{text}");
+    }
+}
+
 #[test]
 fn price_overrides() {
     let config = good(
