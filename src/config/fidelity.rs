@@ -15,18 +15,8 @@ pub struct Fidelity {
 pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fidelity {
     let upstream = section.optional::<String>("upstream");
     let model = section.optional::<String>("model").filter(|model| !model.trim().is_empty());
-    if let Some(name) = &upstream {
-        match upstreams.named(name) {
-            None => section.problem("upstream", format!("there is no upstream `{name}`"), None),
-            Some(upstream) if upstream.protocols.is_empty() => {
-                section.problem(
-                    "upstream",
-                    format!("`upstream.{name}.protocols` is empty: it cannot be asked"),
-                    None,
-                );
-            }
-            Some(_) => {}
-        }
+    if let Some(wrong) = upstream.as_deref().and_then(|name| upstreams.cannot_be_asked(name)) {
+        section.problem("upstream", wrong, None);
     }
     if upstream.is_some() != model.is_some() {
         section.problem("model", "is set where `fidelity.upstream` is, and nowhere else", None);

@@ -107,8 +107,8 @@ const TOKENS: usize = 1_000_000_000;
 pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
     let settings = settings(section, base.settings.clone());
     let upstream = section.optional::<String>("upstream");
-    if let Some(name) = upstream.as_deref().filter(|name| around.upstreams.named(name).is_none()) {
-        section.problem("upstream", format!("there is no upstream `{name}`"), None);
+    if let Some(wrong) = upstream.as_deref().and_then(|name| around.upstreams.cannot_be_asked(name)) {
+        section.problem("upstream", wrong, None);
     }
     let upstream = upstream.or_else(|| base.upstream.clone());
     let model = section.optional::<String>("model").or_else(|| base.model.clone());

@@ -123,6 +123,17 @@ impl Upstreams {
         self.as_slice().iter().find(|upstream| upstream.name == name)
     }
 
+    /// Why the gateway cannot ask the upstream of that name anything of its own.
+    pub(super) fn cannot_be_asked(&self, name: &str) -> Option<String> {
+        match self.named(name) {
+            None => Some(format!("there is no upstream `{name}`")),
+            Some(upstream) if upstream.protocols.is_empty() => {
+                Some(format!("`upstream.{name}.protocols` is empty: it cannot be asked"))
+            }
+            Some(_) => None,
+        }
+    }
+
     /// Adds one more behind the others. It has no headers of another's: those may be keys.
     pub(super) fn add_like(&mut self, like: &str, name: &str, base_url: BaseUrl) {
         let Some(protocols) = self.named(like).map(|upstream| upstream.protocols.clone()) else { return };

@@ -248,6 +248,11 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.openai.headers.A`: set twice: the case of a header's name does not matter",
     ),
     ("upstream.openai.accept_invalid_certs = true", "1: `upstream.openai.accept_invalid_certs`: unknown key"),
+    // Who is asked by the gateway itself.
+    (
+        "upstream.x = { base_url = 'http://x', protocols = [] }\nsummarize = { upstream = 'x', model = 'm' }\nfidelity = { upstream = 'x', model = 'm' }\n[profile.a]\nmatch.model = 'm'\nsummarize.upstream = 'x'",
+        "2: `summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n3: `fidelity.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n6: `profile.a.summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked",
+    ),
     // Prices.
     (
         "prices.model.'x' = { input = -1, output = 1 }",
