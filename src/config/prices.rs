@@ -6,7 +6,7 @@ use glob::Pattern;
 use toml::de::DeValue;
 
 use super::section::Section;
-use super::value::{Fault, bad_pattern, number};
+use super::value::{Fault, bad_pattern, names_nothing, number};
 use crate::usage::{AmountError, Catalogue, Rate, Stated};
 
 /// Prices of the models whose names match a pattern, in place of the catalogue's.
@@ -32,6 +32,9 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
 }
 
 fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {
+    if let Some(reason) = names_nothing(pattern) {
+        section.problem_here(format!("names nothing: {reason}"), None);
+    }
     let compiled = Pattern::new(pattern);
     if let Err(error) = &compiled {
         section.problem_here(bad_pattern(pattern, error), None);

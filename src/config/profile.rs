@@ -71,9 +71,18 @@ impl Matcher {
 
 /// The profiles of a file. What one leaves out is the preset's that it names, else the file's.
 pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
+    let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
         let matcher = section.section("match", |section| matcher(section, around.upstreams));
         section.require("match", "missing, a profile must say which requests it is for");
+        if let Some((first, _)) = seen.iter().find(|(_, known)| *known == matcher)
+            && matcher != Matcher::default()
+        {
+            let message =
+                format!("never holds: `profile.{first}` is for the same requests, and stands before it");
+            section.problem("match", message, None);
+        }
+        seen.push((name.to_owned(), matcher.clone()));
         let preset = section.optional::<Preset>("preset");
         let base = preset.map(|preset| {
             let (mut layer, _) = preset.layer(section.environment(), Around { is_profile: false, ..around });
@@ -106,7 +115,28 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     one_of(section, "upstream", matcher.upstream.as_ref(), &names);
     let protocols: Vec<&str> = Protocol::all().map(Protocol::as_str).collect();
     one_of(section, "protocol", matcher.protocol.as_ref(), &protocols);
+    spoken(section, &matcher, upstreams);
     matcher
+}
+
+/// Reports that no upstream of these speaks one of these protocols, where there are some of both.
+fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstreams) {
+    let fits = |patterns: &Option<NamePatterns>, name: &str| {
+        patterns.as_ref().is_none_or(|patterns| patterns.matches(name))
+    };
+    let upstreams: Vec<_> =
+        upstreams.as_slice().iter().filter(|upstream| fits(&matcher.upstream, &upstream.name)).collect();
+    let protocols: Vec<_> =
+        Protocol::all().filter(|protocol| fits(&matcher.protocol, protocol.as_str())).collect();
+    if upstreams.is_empty() || protocols.is_empty() {
+        return;
+    }
+    if !upstreams.iter().any(|upstream| protocols.iter().any(|protocol| upstream.may_get(*protocol))) {
+        let key = if matcher.protocol.is_some() { "protocol" } else { "upstream" };
+        let names: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.name).collect();
+        let message = format!("never holds: no such request is read on its way to `{}`", names.join("`, `"));
+        section.problem(key, message, Some("`protocols` of an upstream says which are".to_owned()));
+    }
 }
 
 /// Reports patterns that none of the names there are can match.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::document::join;
 use super::environment::Environment;
@@ -193,6 +193,23 @@ impl<'r, 't> Section<'r, 't> {
         let line = self.find(key).map_or(self.line, |(line, _)| Some(line));
         let path = self.path.key(key).shown;
         self.reader.report(path, line, message, hint);
+    }
+
+    /// Reports something about a key of a table in this one: a rule that several tables can break together.
+    pub(super) fn problem_in(&mut self, table: &'static str, key: &'static str, message: String) {
+        let line = self.find_in(table, key).map(|name| self.reader.document.line(name.span().start));
+        let path = self.path.key(table).key(key).shown;
+        self.reader.report(path, line, message, None);
+    }
+
+    /// Whether the file has a key in a table of this one, be it right or wrong.
+    pub(super) fn has_in(&self, table: &str, key: &str) -> bool {
+        self.find_in(table, key).is_some()
+    }
+
+    fn find_in(&self, table: &str, key: &str) -> Option<&'t Spanned<DeString<'t>>> {
+        let (_, table) = self.find(table)?;
+        table.get_ref().as_table()?.get_key_value(key).map(|(name, _)| name)
     }
 
     /// Reports something about the section as a whole.

@@ -168,7 +168,11 @@ pub(super) fn truncate(
     let exempt = name_patterns(section, "exempt", default.exempt);
     let count_trailing_newline = section.value("count_trailing_newline", default.count_trailing_newline);
     let marker = marker(section, default.marker);
-    let own = section.entries("tool", "GLOB", |names, section| entry(names, section, base));
+    let mut seen = Vec::new();
+    let own = section.entries("tool", "GLOB", |names, section| {
+        told_apart(names, section, &mut seen);
+        entry(names, section, base)
+    });
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
     // The entries that are there already stay, behind the section's own, unless it has the very same patterns.
     for entry in &below.tools {
@@ -210,6 +214,18 @@ fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(Nam
     }
 }
 
+/// Reports an override that can hold for no tool. `seen` are the names of those before it.
+fn told_apart(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String, Vec<String>)>) {
+    let patterns: Vec<String> = patterns(names).into_iter().map(str::to_lowercase).collect();
+    if patterns.iter().all(String::is_empty) {
+        section.problem_here("names nothing: it is empty", None);
+    } else if let Some((first, _)) = seen.iter().find(|(_, known)| *known == patterns) {
+        section
+            .problem_here(format!("never holds: {first:?} stands before it, and case does not matter"), None);
+    }
+    seen.push((names.to_owned(), patterns));
+}
+
 /// The patterns of a list.
 fn patterns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).collect()
@@ -233,12 +249,18 @@ pub(super) fn name_patterns(
 
 fn marker(section: &mut Section<'_, '_>, default: String) -> String {
     let marker = section.value("marker", default);
-    let names = marker.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
-    let unknown: Vec<&str> = names.filter(|name| !PLACEHOLDERS.contains(name)).collect();
-    if let Some(name) = unknown.first() {
+    let begun = || marker.split('{').skip(1);
+    let mut names = begun().filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+    let unclosed = begun().filter(|rest| !rest.contains('}')).find_map(|rest| {
+        let end = rest.find(|next: char| !next.is_ascii_lowercase() && next != '_').unwrap_or(rest.len());
+        PLACEHOLDERS.contains(&&rest[..end]).then(|| &rest[..end])
+    });
+    if let Some(name) = names.find(|name| !PLACEHOLDERS.contains(name)) {
         let hint =
             "the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}".to_owned();
         section.problem("marker", format!("unknown placeholder {{{name}}}"), Some(hint));
+    } else if let Some(name) = unclosed {
+        section.problem("marker", format!("{{{name} is not closed"), Some(format!("write {{{name}}}")));
     } else if marker.trim().is_empty() {
         section.problem("marker", "a cut must be marked, got an empty text", None);
     }

@@ -45,6 +45,14 @@ impl Layer {
         shape.truncate = truncate;
         let window = section.section("window", |section| clearing::window(section, window));
         let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
+        // Where both stand, what is wrong is said of the trigger.
+        let is_raised = section.has_in("window", "target") && !section.has_in("clear", "trigger");
+        if let Some(trigger) = clear.trigger.filter(|trigger| is_raised && *trigger <= window.target)
+            && clear.enabled
+        {
+            let message = format!("must be below `clear.trigger`, which is {trigger}, got {}", window.target);
+            section.problem_in("window", "target", message);
+        }
         let ladder = section.section("ladder", |section| clearing::ladder(section, ladder));
         let marks = section.section("cache", |section| clearing::marks(section, marks));
         let policy = Policy { shape, clear, window, ladder, marks };

@@ -82,6 +82,18 @@ impl Upstream {
         }
     }
 
+    /// Whether requests of a protocol may be read on their way there: it speaks it, or one that is spoken by the same servers.
+    /// Clients send such dialects to each other's paths.
+    pub(super) fn may_get(&self, protocol: Protocol) -> bool {
+        let servers = protocol::servers();
+        let together = |one: Protocol, other: Protocol| {
+            let speaks =
+                |all: &[&dyn protocol::Protocol], it: Protocol| all.iter().any(|own| own.name() == it.0);
+            servers.iter().any(|(_, all)| speaks(all, one) && speaks(all, other))
+        };
+        self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
+    }
+
     /// The proxy on the way to it, where the environment says that of proxies and the gateway listens there.
     ///
     /// # Errors

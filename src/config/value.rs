@@ -260,7 +260,26 @@ impl FromValue for NamePatterns {
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
         let text = text(value)?;
+        if let Some(reason) = names_nothing(text) {
+            return Err(Fault::Said(format!("{} names nothing: {reason}", describe(value))));
+        }
         Self::new([text]).map_err(|error| Fault::Said(bad_pattern(text, &error)))
+    }
+}
+
+/// Why no name is like a pattern, where that is easy to see.
+pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
+    // What stands in brackets is one character, which may be a comma.
+    let outside = pattern.split('[').enumerate().map(|(at, piece)| match piece.split_once(']') {
+        Some((_, behind)) if at > 0 => behind,
+        _ => piece,
+    });
+    if pattern.trim().is_empty() {
+        Some("it is empty")
+    } else if outside.into_iter().any(|piece| piece.contains(',')) {
+        Some("one pattern each, not several with commas between them")
+    } else {
+        None
     }
 }
 

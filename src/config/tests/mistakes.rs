@@ -248,6 +248,58 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.openai.headers.A`: set twice: the case of a header's name does not matter",
     ),
     ("upstream.openai.accept_invalid_certs = true", "1: `upstream.openai.accept_invalid_certs`: unknown key"),
+    // Profiles that cannot hold.
+    (
+        "[profile.a]\nmatch.model = 'x'\n[profile.b]\nmatch.model = 'y'\n[profile.c]\nmatch.model = 'x'",
+        "6: `profile.c.match`: never holds: `profile.a` is for the same requests, and stands before it",
+    ),
+    (
+        "[profile.a.match]\nupstream = 'openai'\nprotocol = 'anthropic'",
+        "3: `profile.a.match.protocol`: never holds: no such request is read on its way to `openai`\n  hint: `protocols` of an upstream says which are",
+    ),
+    (
+        "upstream.x = { base_url = 'http://x', protocols = [] }\nprofile.a.match.upstream = 'x'",
+        "2: `profile.a.match.upstream`: never holds: no such request is read on its way to `x`\n  hint: `protocols` of an upstream says which are",
+    ),
+    // Clients send Responses to the path of Chat.
+    (
+        "upstream.x = { base_url = 'http://x', protocols = ['openai-chat'] }\nprofile.a.match = { upstream = 'x', protocol = 'openai-responses' }",
+        "",
+    ),
+    // The window, and what clearing has to do with it.
+    ("window.trigger = 0.5\nwindow.target = 0.5", "2: `window.target`: must be below `window.trigger`"),
+    (
+        "clear.trigger = 0.7\n[profile.a]\nmatch.model = 'x'\nwindow.target = 0.75\n[profile.b]\nmatch.model = 'y'\nwindow.target = 0.65",
+        "4: `profile.a.window.target`: must be below `clear.trigger`, which is 0.7, got 0.75",
+    ),
+    (
+        "preset = 'window-manager'\nwindow.target = 0.8",
+        "2: `window.target`: must be below `clear.trigger`, which is 0.75, got 0.8",
+    ),
+    ("preset = 'window-manager'\nwindow.target = 0.8\nclear.enabled = false", ""),
+    (
+        "window.target = 0.7\nclear.trigger = 0.7\n[profile.a]\nmatch.model = 'x'\nclear.settle = 2",
+        "2: `clear.trigger`: must be above `window.target`",
+    ),
+    // Patterns that no name is like.
+    (
+        "truncate.exempt = ['Foo, Bar', '[,a]*', '']\nclear.protected_tools = ['a,b']\nshape.views = ['x', 'y,']",
+        "1: `truncate.exempt[0]`: \"Foo, Bar\" names nothing: one pattern each, not several with commas between them\n1: `truncate.exempt[2]`: \"\" names nothing: it is empty\n2: `clear.protected_tools[0]`: \"a,b\" names nothing: one pattern each, not several with commas between them\n3: `shape.views[1]`: \"y,\" names nothing: one pattern each, not several with commas between them",
+    ),
+    (
+        "[prices.model.'foo, bar']\ninput = 1\noutput = 1",
+        "1: `prices.model.\"foo, bar\"`: names nothing: one pattern each, not several with commas between them",
+    ),
+    ("[truncate.tool.'']\nmax_lines = 5", "1: `truncate.tool.\"\"`: names nothing: it is empty"),
+    (
+        "[truncate.tool.'a, B']\nmax_lines = 5\n[truncate.tool.b]\nmax_lines = 4\n[truncate.tool.'A,b']\nmax_lines = 3",
+        "5: `truncate.tool.\"A,b\"`: never holds: \"a, B\" stands before it, and case does not matter",
+    ),
+    (
+        "truncate.marker = 'cut here: {removed'",
+        "1: `truncate.marker`: {removed is not closed\n  hint: write {removed}",
+    ),
+    ("truncate.marker = '{ {removed} bytes are gone {'", ""),
     // Who is asked by the gateway itself.
     (
         "upstream.x = { base_url = 'http://x', protocols = [] }\nsummarize = { upstream = 'x', model = 'm' }\nfidelity = { upstream = 'x', model = 'm' }\n[profile.a]\nmatch.model = 'm'\nsummarize.upstream = 'x'",
