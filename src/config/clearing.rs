@@ -134,9 +134,13 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     let mut share =
         |key: &'static str, default: f64| section.within(key, Share(0.05)..=Share(1.0), Share(default)).0;
     let (trigger, target) = (share("trigger", default.trigger), share("target", default.target));
-    let is_here = section.has("trigger") || section.has("target");
-    if is_here && target >= trigger {
+    if section.has("target") && target >= trigger {
         section.problem("target", "must be below `window.trigger`", None);
+    } else if section.has("trigger") && target >= trigger {
+        let message = format!("must be above `window.target`, which is {target}, got {trigger}");
+        let is_default = (target - window::Settings::default().target).abs() < f64::EPSILON;
+        let whose = if is_default { "that is the default" } else { "it is not set here" };
+        section.problem("trigger", message, Some(format!("{whose}: set `window.target`, too")));
     }
     window::Settings {
         trigger,

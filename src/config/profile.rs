@@ -73,8 +73,17 @@ impl Matcher {
 pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
     let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
+        if let Some(nameless) = nameless(name, section) {
+            section
+                .problem_here(nameless, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
+            if name == "match" {
+                // Its keys are known: they are not wrong as well.
+                matcher(section, around.upstreams);
+            }
+        } else {
+            section.require("match", "missing, a profile must say which requests it is for");
+        }
         let matcher = section.section("match", |section| matcher(section, around.upstreams));
-        section.require("match", "missing, a profile must say which requests it is for");
         if let Some((first, _)) = seen.iter().find(|(_, known)| *known == matcher)
             && matcher != Matcher::default()
         {
@@ -93,6 +102,15 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>)
         Profile { name: name.to_owned(), matcher, preset, tuning }
     })
 }
+
+/// What is said where a section of a profile stands where its name should be.
+fn nameless(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
+    let is_section = name == "match" || SECTIONS.contains(&name);
+    (is_section && !section.has("match")).then_some("a profile needs a name, and this is one of its sections")
+}
+
+/// The sections of a profile, besides `match`.
+const SECTIONS: [&str; 7] = ["shape", "truncate", "clear", "window", "ladder", "cache", "summarize"];
 
 /// What a matcher may have.
 const KEYS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];

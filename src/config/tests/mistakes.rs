@@ -266,7 +266,24 @@ const MISTAKES: &[(&str, &str)] = &[
         "upstream.x = { base_url = 'http://x', protocols = ['openai-chat'] }\nprofile.a.match = { upstream = 'x', protocol = 'openai-responses' }",
         "",
     ),
+    (
+        "[profile]\nmatch.model = 'x'",
+        "2: `profile.match`: a profile needs a name, and this is one of its sections\n  hint: write `[profile.NAME]`, with a name of your own",
+    ),
+    (
+        "[profile.truncate]\nmax_lines = 5",
+        "1: `profile.truncate`: a profile needs a name, and this is one of its sections\n  hint: write `[profile.NAME]`, with a name of your own\n2: `profile.truncate.max_lines`: unknown key\n  hint: did you mean `truncate.max_lines`?",
+    ),
+    ("profile.match.match.model = 'x'", ""),
     // The window, and what clearing has to do with it.
+    (
+        "[log]\n[window]\ntrigger = 0.5",
+        "3: `window.trigger`: must be above `window.target`, which is 0.6, got 0.5\n  hint: that is the default: set `window.target`, too",
+    ),
+    (
+        "window.target = 0.5\nprofile.a = { match.model = 'x', window.trigger = 0.4 }",
+        "2: `profile.a.window.trigger`: must be above `window.target`, which is 0.5, got 0.4\n  hint: it is not set here: set `window.target`, too",
+    ),
     ("window.trigger = 0.5\nwindow.target = 0.5", "2: `window.target`: must be below `window.trigger`"),
     (
         "clear.trigger = 0.7\n[profile.a]\nmatch.model = 'x'\nwindow.target = 0.75\n[profile.b]\nmatch.model = 'y'\nwindow.target = 0.65",
