@@ -43,7 +43,7 @@ pub struct Truncate {
     ///
     /// It comes on top of the limits if it can be recognised when it is seen again: if it begins with text of its
     /// own, has eight letters or more, what was removed once, and the others at most once, all of them apart. Any
-    /// other one is paid for out of the limits.
+    /// other one is paid for out of the limits, and stands alone where they have room for no more.
     pub marker: String,
 }
 

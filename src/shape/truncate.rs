@@ -100,12 +100,13 @@ impl Truncation<'_> {
         if self.template.is_recognisable() {
             return Some(self.budget);
         }
-        let longest = self.template.fill(total, total, self.recall).len() + 2 * GAP.len();
-        let lines = self.template.newlines + 3;
-        Some(Size {
-            lines: self.budget.lines.checked_sub(lines)?,
-            bytes: self.budget.bytes.checked_sub(longest)?,
-        })
+        let marker = self.template.fill(total, total, self.recall);
+        let beside = Size { lines: self.template.newlines + 3, bytes: marker.len() + 2 * GAP.len() };
+        if beside.fits(self.budget) {
+            return Some(self.budget.minus(beside));
+        }
+        // It stands alone where there is room for no more.
+        self.lines.size(&marker).fits(self.budget).then_some(Size { lines: 0, bytes: 0 })
     }
 }
 

@@ -162,6 +162,27 @@ fn both_ends_are_kept() {
     check(&text, &limits(0, 51_200, Keep::Both), Some(&marker("60,000", "60,000")));
 }
 
+/// A marker that cannot be told from other text is part of the limits: of few lines or bytes it is all that is left.
+#[test]
+fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
+    let text = lines(1..=3000);
+    for (mark, max_lines, max_bytes, expected) in [
+        ("[cut]", 3, 51_200, Some("[cut]")),
+        ("[cut]", 2, 51_200, Some("[cut]")),
+        ("[cut]", 1, 51_200, Some("[cut]")),
+        ("[cut]", 2000, 5, Some("[cut]")),
+        // It would not fit itself.
+        ("[cut]", 2000, 4, None),
+        ("[cut]\nhere", 1, 51_200, None),
+    ] {
+        for keep in [Keep::Head, Keep::Tail, Keep::Both] {
+            let mut rule = limits(max_lines, max_bytes, keep);
+            rule.truncate.marker = mark.to_owned();
+            check(&text, &rule, expected);
+        }
+    }
+}
+
 #[test]
 fn a_counted_final_line_takes_its_place() {
     let text = lines(1..=3000);
