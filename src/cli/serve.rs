@@ -29,12 +29,15 @@ struct Stop {
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
-    let mut config = configured(options)?;
+    let (mut config, unused) = configured(options)?;
     let format = match config.log.format {
         LogFormat::Text => telemetry::Format::Text,
         LogFormat::Json => telemetry::Format::Json,
     };
     telemetry::start(&config.log.level, format);
+    if let Some(unused) = unused {
+        tracing::warn!("{unused}");
+    }
     make_room(&mut config.limits);
     signals::outlive_file_limit().map_err(Failure::said)?;
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
@@ -72,27 +75,32 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-fn configured(options: &Serve) -> Result<Config, Failure> {
+/// The configuration, and what is to be said of what it does not use.
+fn configured(options: &Serve) -> Result<(Config, Option<String>), Failure> {
+    let mut unused = None;
     let mut config = files::load(&options.gateway.source)?;
     if let Some(address) = options.listen {
         config.listen.address = address;
     }
     if let Some(url) = &options.gateway.upstream {
-        config = to_single(config, url)?;
+        (config, unused) = to_single(config, url)?;
     }
     if options.gateway.observe {
         config.mode = Mode::Observe;
     }
     no_loop(&config, options)?;
-    Ok(config)
+    Ok((config, unused))
 }
 
-/// The same, with everything going to one server.
-pub(super) fn to_single(config: Config, url: &str) -> Result<Config, Failure> {
+/// The same, with everything going to one server, and what is to be said of what the file says of others.
+pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<String>), Failure> {
     // What may hold a password or a key is not said again.
     let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
     let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
-    Ok(config.with_single_upstream(base))
+    let keys = config.unused_with_single_upstream();
+    let unused = (!keys.is_empty())
+        .then(|| format!("everything goes to `--upstream`, without `{}` of the file", keys.join("`, `")));
+    Ok((config.with_single_upstream(base), unused))
 }
 
 /// No upstream may be the gateway itself, which would ask itself without end.

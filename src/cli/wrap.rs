@@ -46,10 +46,13 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
         return Err(Failure::Usage("no agent was named".to_owned()));
     };
-    let (mut config, addresses) = configured(options)?;
+    let (mut config, addresses, unused) = configured(options)?;
     serve::make_room(&mut config.limits);
     signals::outlive_file_limit().map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
+    if let Some(unused) = unused {
+        tell(&format!("plimsoll: {unused}"));
+    }
     for unusable in config.unusable_proxies() {
         tell(&format!("plimsoll: {unusable}"));
     }
@@ -77,8 +80,9 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, and what the agent is told in which variable.
-fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
+/// The configuration, what the agent is told in which variable, and what is to be said of what is not used.
+fn configured(options: &Run) -> Result<(Config, Addresses, Option<String>), Failure> {
+    let mut unused = None;
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     if let Some(admin) = &mut config.listen.admin {
@@ -88,7 +92,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         config.mode = Mode::Observe;
     }
     if let Some(url) = &options.gateway.upstream {
-        config = serve::to_single(config, url)?;
+        (config, unused) = serve::to_single(config, url)?;
     }
     let mut addresses = Addresses::new();
     let servers = protocol::servers();
@@ -109,7 +113,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses), Failure> {
         };
         addresses.push((variable, path));
     }
-    Ok((config, addresses))
+    Ok((config, addresses, unused))
 }
 
 /// Prints a line. Standard output is the agent's.

@@ -170,6 +170,11 @@ impl Config {
         Self::from_toml("", environment)
     }
 
+    /// What of the file does not hold where every request goes to one address: the keys of upstreams.
+    pub fn unused_with_single_upstream(&self) -> Vec<String> {
+        self.upstreams.said()
+    }
+
     /// The same, with every request going to one address, whatever its path or protocol.
     #[must_use]
     pub fn with_single_upstream(self, base_url: BaseUrl) -> Self {

@@ -15,6 +15,7 @@ use super::Listen;
 use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, FromValue, Word, alternatives, chosen};
+use crate::protocol::dialect::Server;
 use crate::protocol::{self, Dialect};
 use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, UnusableProxy, Variables};
 
@@ -94,6 +95,22 @@ impl Upstream {
         self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
     }
 
+    /// The keys in which it differs from another one, `base_url` apart.
+    fn changed(&self, other: &Self) -> Vec<&'static str> {
+        let keys = [
+            ("protocols", self.protocols != other.protocols),
+            ("headers", self.headers != other.headers),
+            ("connect_timeout", self.connect_timeout != other.connect_timeout),
+            ("idle_timeout", self.idle_timeout != other.idle_timeout),
+            ("response_timeout", self.response_timeout != response_timeout(self.idle_timeout)),
+            ("include_usage", self.include_usage != other.include_usage),
+            ("cache_key", self.cache_key != usual_key(&self.base_url)),
+            ("ca_file", self.ca_file != other.ca_file),
+            ("proxy", self.proxy != other.proxy),
+        ];
+        keys.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
+    }
+
     /// The proxy on the way to it, where the environment says that of proxies and the gateway listens there.
     ///
     /// # Errors
@@ -144,6 +161,23 @@ impl Upstreams {
             }
             Some(_) => None,
         }
+    }
+
+    /// What a file says of them besides where the built-in ones are, by its keys: what does not hold where everything goes
+    /// to one address.
+    pub(super) fn said(&self) -> Vec<String> {
+        let servers = protocol::servers();
+        let keys = |upstream: &Upstream| {
+            let name = &upstream.name;
+            match servers.iter().find(|(server, _)| server.name == *name) {
+                None => vec![format!("upstream.{name}")],
+                Some((server, protocols)) => {
+                    let keys = upstream.changed(&Entry::default().at(server, protocols)).into_iter();
+                    keys.map(|key| format!("upstream.{name}.{key}")).collect()
+                }
+            }
+        };
+        self.as_slice().iter().flat_map(keys).collect()
     }
 
     /// Adds one more behind the others. It has no headers of another's: those may be keys.
@@ -226,6 +260,13 @@ struct Entry {
 }
 
 impl Entry {
+    /// On top of a server that is built in.
+    fn at(self, server: &Server, protocols: &[&dyn protocol::Protocol]) -> Upstream {
+        let base_url = server.base_url.parse().expect("the built-in base URLs are URLs");
+        let protocols = protocols.iter().map(|protocol| Protocol(protocol.name())).collect();
+        self.resolve(server.name, base_url, protocols)
+    }
+
     fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
         let base_url = self.base_url.unwrap_or(base_url);
         let usual = Timeouts::default();
@@ -261,9 +302,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstr
     for (server, protocols) in protocol::servers() {
         let at = written.iter().position(|(written, _)| written == server.name);
         let entry = at.map(|at| written.remove(at).1).unwrap_or_default();
-        let base_url = server.base_url.parse().expect("the built-in base URLs are URLs");
-        let protocols = protocols.iter().map(|protocol| Protocol(protocol.name())).collect();
-        list.push(entry.resolve(server.name, base_url, protocols));
+        list.push(entry.at(server, &protocols));
     }
     for (name, mut entry) in written {
         // Without a base URL a problem is on record, and the list is not used.

@@ -637,13 +637,7 @@ fn a_configuration_holds_where_it_is_given() {
         let mut command = plimsoll(home.path(), &["serve", "--listen", "127.0.0.1:0"]);
         command.args(option.iter().flat_map(|file| ["-c", *file]));
         command.envs(variable.map(|file| ("PLIMSOLL_CONFIG", file)));
-        let log = fs::File::create(home.path().join("log")).expect("a file");
-        let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
-        let mut running = Running(child);
-        let mut line = String::new();
-        BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        assert_eq!(terminate(running).code(), Some(0));
-        let log = fs::read_to_string(home.path().join("log")).expect("a log");
+        let log = log_of(command, home.path());
         assert_eq!(log.contains(WARNING), warns, "{option:?} {variable:?}\n{log}");
         let elsewhere = home.path().join("elsewhere").exists();
         assert_eq!(
@@ -651,6 +645,42 @@ fn a_configuration_holds_where_it_is_given() {
             option.or(variable).is_some_and(|file| !file.is_empty()),
             "{option:?} {variable:?}"
         );
+    }
+}
+
+/// What a gateway logs from its start to its end.
+fn log_of(mut command: Command, home: &Path) -> String {
+    let log = fs::File::create(home.join("log")).expect("a file");
+    let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+    let mut running = Running(child);
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(terminate(running).code(), Some(0));
+    fs::read_to_string(home.join("log")).expect("a log")
+}
+
+/// Where everything goes to one upstream, what the file says of others is not used, and that is said.
+#[test]
+fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
+    for (upstream, expected) in [
+        (None, None),
+        (
+            Some("http://127.0.0.1:9"),
+            Some(
+                "everything goes to `--upstream`, without `upstream.openai.headers`, `upstream.own` of the file",
+            ),
+        ),
+    ] {
+        let home = home();
+        let config = "[listen]\naddress = '127.0.0.1:0'\nadmin = 'off'\n[upstream.openai]\nheaders = { a = 'secret' }\n\
+                      [upstream.own]\nbase_url = 'http://x'\nprotocols = []\n";
+        fs::write(home.path().join("some.toml"), config).expect("written");
+        let mut command = plimsoll(home.path(), &["serve", "-c", "some.toml"]);
+        command.args(upstream.iter().flat_map(|url| ["--upstream", url]));
+        let log = log_of(command, home.path());
+        let warning = log.split_once("everything goes to").is_some();
+        assert_eq!(warning, expected.is_some(), "{log}");
+        assert!(expected.is_none_or(|expected| log.contains(expected)) && !log.contains("secret"), "{log}");
     }
 }
 

@@ -186,6 +186,30 @@ fn a_single_upstream_takes_every_protocol() {
 }
 
 #[test]
+fn what_a_single_upstream_leaves_unused_is_known() {
+    let unused = |text: &str| good(text).unused_with_single_upstream().join(" ");
+    for (text, expected) in [
+        ("", ""),
+        (SHIPPED, ""),
+        ("upstream.openai.base_url = 'http://x'", ""),
+        ("upstream.openai = { base_url = 'http://x', cache_key = 'none' }", ""),
+        (
+            "upstream.anthropic = { headers = { a = 'b' }, idle_timeout = '5m', cache_key = 'shared' }",
+            "upstream.anthropic.headers upstream.anthropic.idle_timeout upstream.anthropic.cache_key",
+        ),
+        (
+            "upstream.gemini = { protocols = [], connect_timeout = '1s', response_timeout = '1s', proxy = 'none' }\n\
+             upstream.own = { base_url = 'http://x', protocols = [] }\nupstream.openai.include_usage = true",
+            "upstream.openai.include_usage upstream.gemini.protocols upstream.gemini.connect_timeout \
+             upstream.gemini.response_timeout upstream.gemini.proxy upstream.own",
+        ),
+        ("upstream.openai.ca_file = '~/ca.pem'", "upstream.openai.ca_file"),
+    ] {
+        assert_eq!(unused(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn proxies_are_those_of_the_environment_until_others_are_named() {
     for (text, expected) in [
         ("", "ByEnvironment"),
