@@ -147,7 +147,7 @@ impl Config {
     }
 
     /// Reads a configuration file that is to hold as it stands, with nothing said beside it: where it listens is where
-    /// no upstream of its own may be.
+    /// no upstream of its own may be, and at the same place each time if URLs lead there.
     ///
     /// # Errors
     /// As [`Config::from_toml`].
@@ -246,6 +246,14 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
             section.problem("recall", "the URLs are served by `listen.admin`, which is off", None);
+        }
+        // What a command line or the system chooses holds until the gateway ends, and histories hold the URLs for longer.
+        let is_free = listen.admin.is_some_and(|admin| admin.port() == 0);
+        if rules == Rules::AsItStands && outputs.recall == Recall::Http && is_free {
+            let hint = "give it a port of its own".to_owned();
+            let message =
+                "the URLs die with the gateway: `listen.admin` has port 0, another one at each start";
+            section.problem("recall", message, Some(hint));
         }
         outputs
     });

@@ -373,6 +373,21 @@ fn price_overrides() {
     }
 }
 
+/// Only a file that is to hold as it stands has to have a place for the URLs of full texts.
+#[test]
+fn urls_of_full_texts_need_a_port_that_stays() {
+    for (admin, recall, wrong) in
+        [("127.0.0.1:0", "http", true), ("127.0.0.1:0", "path", false), ("0.0.0.0:9", "http", false)]
+    {
+        let text = format!("listen.admin = '{admin}'\noutputs.recall = '{recall}'");
+        good(&text);
+        let checked = Config::checked(&text, &at_home).err().map(|problems| problems.to_string());
+        let expected = "gateway.toml:2: `outputs.recall`: the URLs die with the gateway: `listen.admin` has port 0, another one at \
+                        each start\n  hint: give it a port of its own";
+        assert_eq!(checked.as_deref(), wrong.then_some(expected), "{text}");
+    }
+}
+
 /// Every preset can be read, says something, and every name is one.
 #[test]
 fn presets_are_right_and_say_something() {
