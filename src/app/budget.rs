@@ -19,6 +19,8 @@ use crate::usage::Money;
 
 /// Conversations whose spending is kept in memory.
 const CONVERSATIONS: u64 = 4096;
+/// Models that are remembered.
+const MODELS: u64 = 256;
 /// Milliseconds of a day. Days begin at midnight UTC.
 const DAY_MS: i64 = 86_400_000;
 
@@ -32,6 +34,8 @@ pub(super) struct Budget {
     store: Arc<dyn Store>,
     conversations: Recent<String, Arc<Mutex<Account>>>,
     today: Today,
+    /// Models whose price is not known, as far as the log has named them.
+    unpriced: Recent<String, ()>,
 }
 
 /// What was used up on a day.
@@ -65,8 +69,8 @@ pub(super) struct Reached {
 
 impl Budget {
     pub(super) fn new(settings: Settings, store: Arc<dyn Store>) -> Self {
-        let conversations = Recent::of_entries(CONVERSATIONS);
-        Self { settings, store, conversations, today: Today::default() }
+        let (conversations, unpriced) = (Recent::of_entries(CONVERSATIONS), Recent::of_entries(MODELS));
+        Self { settings, store, conversations, today: Today::default(), unpriced }
     }
 
     /// Sums up the day so far, so that no request waits for it.
@@ -108,6 +112,9 @@ impl Budget {
         let tokens = record.tokens.map_or(0, |tokens| tokens.prompt().saturating_add(tokens.output));
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
+        if let Some(model) = self.uncounted(record) {
+            tracing::warn!(model, "the price of a model is not known: budgets in dollars do not count it");
+        }
         if self.settings.day != Limits::default() {
             self.with_day(at_ms, |account| self.add(account, more, self.settings.day, OF_DAYS, "today"));
         }
@@ -117,6 +124,20 @@ impl Budget {
                 self.add(account, more, limits, OF_CONVERSATIONS, &record.conversation);
             });
         }
+    }
+
+    /// The model of a record that should count towards a limit in dollars, and does not for want of a price; each once.
+    fn uncounted<'r>(&self, record: &'r Record) -> Option<&'r str> {
+        let in_dollars =
+            [self.settings.day, self.settings.conversation].iter().any(|limits| limits.usd.is_some());
+        let is_unpriced = record.tokens.is_some() && record.cost.is_none() && !record.lacks_figures();
+        if !is_unpriced || !in_dollars || !self.refuses() {
+            return None;
+        }
+        let model = record.model.as_deref().or(record.model_asked.as_deref())?;
+        let is_known = self.unpriced.get(model).is_some();
+        self.unpriced.get_or_insert(model.to_owned(), ());
+        (!is_known).then_some(model)
     }
 
     fn add(&self, account: &mut Account, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
@@ -290,6 +311,28 @@ mod tests {
             let spent = expected.and_then(|text| text.strip_prefix("spent "));
             let says = spent.map(|spent| format!("the gateway's own budget is spent: {spent}; raise `budget.day_usd` or wait for midnight UTC"));
             assert_eq!(refused.map(|fault| fault.message.into_owned()), says);
+        }
+    }
+
+    #[test]
+    fn models_without_a_price_are_named_once_where_dollars_are_to_be_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let tokens = Limits { usd: None, tokens: Some(1000) };
+        for (own, on_exceeded, expected) in [
+            (usd(10), OnExceeded::Refuse, vec!["m", "n"]),
+            (usd(10), OnExceeded::Record, vec![]),
+            (tokens, OnExceeded::Refuse, vec![]),
+            (Limits::default(), OnExceeded::Refuse, vec![]),
+        ] {
+            let settings = Settings { on_exceeded, ..settings(own, Limits::default()) };
+            let budget = Budget::new(settings, store(home.path()));
+            let of =
+                |model: &str, dollars| Record { model: Some(model.to_owned()), ..record("a", dollars, 9) };
+            let lacking = Record { prompt_is_unknown: true, ..of("o", None) };
+            let asked = Record { model: None, model_asked: Some("n".to_owned()), ..of("", None) };
+            let records = [of("p", Some(1)), of("m", None), lacking, asked, of("m", None), of("n", None)];
+            let named: Vec<_> = records.iter().filter_map(|record| budget.uncounted(record)).collect();
+            assert_eq!(named, expected);
         }
     }
 

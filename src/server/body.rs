@@ -112,6 +112,11 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         matches!(self.rest, Rest::Nothing).then_some(&self.read)
     }
 
+    /// Whether there is more than was read.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.rest, Rest::Open(_))
+    }
+
     /// What was read and not sent yet.
     pub(super) fn read(&self) -> &Bytes {
         &self.read

@@ -138,6 +138,11 @@ impl<G: Gateway> Handler<G> {
         if body.is_broken() {
             return Err(Abandoned);
         }
+        if body.is_open() && self.stats.large_bodies.begins() {
+            let max_body = self.settings.max_body;
+            let what = "a request is longer than `limits.max_body`: such go through unread, unrecorded and past budgets";
+            tracing::warn!(max_body, "{what}, and whole, whatever was sent before");
+        }
         let Some((original, plain)) = self.decode(coding, &body).await else {
             self.stats.unread_bodies.increment();
             let outgoing = Outgoing::streamed(body, spelling);

@@ -19,6 +19,8 @@ pub struct Stats {
     pub refusals: Counter,
     /// Bodies of interest that went through unread: too large, or in an encoding that is not understood.
     pub unread_bodies: Counter,
+    /// Those of them that were too large.
+    pub large_bodies: Counter,
     /// Requests that went out edited.
     pub edited: Counter,
     /// Edited requests that were rejected and whose original was sent.
@@ -53,6 +55,11 @@ impl Counter {
 
     pub(super) fn increment(&self) {
         self.add(1);
+    }
+
+    /// Counts one more, and says whether it is the first.
+    pub(super) fn begins(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     pub(super) fn add(&self, n: u64) {

@@ -649,12 +649,18 @@ fn a_configuration_holds_where_it_is_given() {
 }
 
 /// What a gateway logs from its start to its end.
-fn log_of(mut command: Command, home: &Path) -> String {
+fn log_of(command: Command, home: &Path) -> String {
+    log_while(command, home, || ())
+}
+
+/// What it logs, where something is done to it meanwhile.
+fn log_while(mut command: Command, home: &Path, then: impl FnOnce()) -> String {
     let log = fs::File::create(home.join("log")).expect("a file");
     let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
     let mut running = Running(child);
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    then();
     assert_eq!(terminate(running).code(), Some(0));
     fs::read_to_string(home.join("log")).expect("a log")
 }
@@ -681,6 +687,35 @@ fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
         let warning = log.split_once("everything goes to").is_some();
         assert_eq!(warning, expected.is_some(), "{log}");
         assert!(expected.is_none_or(|expected| log.contains(expected)) && !log.contains("secret"), "{log}");
+    }
+}
+
+/// What is longer than a request may be to be read, and what has no price where dollars may be refused, is told once.
+#[test]
+fn what_passes_budgets_is_told_once() {
+    const ANSWER: &str = concat!(
+        r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"#,
+        r#""stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#
+    );
+    let home = home();
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let config =
+        "limits.max_body = '1KiB'\n[budget]\nday_usd = 5\non_exceeded = 'refuse'\n[listen]\nadmin = 'off'\n";
+    fs::write(home.path().join("some.toml"), config).expect("written");
+    let mut command = plimsoll(home.path(), &["serve", "-c", "some.toml", "--listen", "127.0.0.1:0"]);
+    command.args(["--upstream", &upstream.url(), "--port-file", "port"]);
+    let log = log_while(command, home.path(), || {
+        let port = fs::read_to_string(home.path().join("port")).expect("a port");
+        let address = format!("127.0.0.1:{port}").parse().expect("a port");
+        for text in ["hello", "hello again", &"word ".repeat(1000), &"more ".repeat(1000)] {
+            let body = format!(
+                r#"{{"model":"nobodys-model","max_tokens":1,"messages":[{{"role":"user","content":"{text}"}}]}}"#
+            );
+            assert_eq!(send(address, "POST", "/v1/messages", &[], &body).0, 200);
+        }
+    });
+    for warning in ["longer than `limits.max_body`", "budgets in dollars do not count it"] {
+        assert_eq!(log.matches(warning).count(), 1, "{warning}\n{log}");
     }
 }
 
