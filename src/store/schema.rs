@@ -104,8 +104,8 @@ CREATE TABLE IF NOT EXISTS unlogged (
 CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
 ";
 
-/// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL lets several gateways share one; a commit
-/// survives the process.
+/// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL
+/// lets several gateways share one; a commit survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     // A store that is there keeps the size it was made with.
