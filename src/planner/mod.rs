@@ -42,7 +42,7 @@ pub use event::Event;
 pub use facts::{Facts, Overflow};
 pub use level::Level;
 pub use opening::has_place as has_place_for_opening;
-pub use reasoning::over_in as reasoning_is_over_in;
+pub use reasoning::{over_in as reasoning_is_over_in, turn_in_progress};
 pub use splice::{Layout, Splice};
 pub use standing::{Fate, Standing};
 pub use transcript::left_out;

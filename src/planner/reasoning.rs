@@ -155,7 +155,7 @@ pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>)
 
 /// The message that the turn in progress begins with, as providers see it. They take what one side says in several
 /// messages for one: what the user says right behind results goes on with the turn that these belong to.
-pub(super) fn turn_in_progress(conversation: &Conversation) -> usize {
+pub fn turn_in_progress(conversation: &Conversation) -> usize {
     let messages = &conversation.messages;
     let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
     let mut end = messages.len();

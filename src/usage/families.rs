@@ -46,6 +46,11 @@ pub fn reads_old_reasoning(model: &str) -> bool {
     behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS, CLAUDE_OTHER_READS))
 }
 
+/// Whether the provider leaves out of the prompt, and of its bill, what a model has thought in earlier turns.
+pub fn drops_old_reasoning(model: &str) -> bool {
+    behind_claude(&model.to_ascii_lowercase()).is_some() && !reads_old_reasoning(model)
+}
+
 /// Whether a prompt is refused that leaves less room in the window than the answer may have. Newer Claudes' answers end
 /// where the window does, and Gemini's have one of their own.
 pub fn counts_output(model: &str) -> bool {
@@ -204,6 +209,8 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(reads_old_reasoning(model), reads, "{model}");
+            let drops = model.contains("claude") && !reads;
+            assert_eq!(drops_old_reasoning(model), drops, "{model}");
         }
     }
 }

@@ -9,8 +9,9 @@ use super::{Planned, Reading};
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::ledger::{Calls, Shares};
 use crate::planner;
-use crate::protocol::{Prompt, Scale, Share};
+use crate::protocol::{Prompt, Protocol, Scale, Share};
 use crate::strategy::doom::{self, DoomLoop};
+use crate::usage;
 
 /// Results whose tools are looked for.
 const RESULTS: usize = 64;
@@ -58,11 +59,11 @@ pub(super) fn measure(
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = place(conversation);
     let doom_loop = doom::of(conversation);
-    let (mut original, prior) = (protocol.prompt(conversation), *prior as u32);
+    let (mut original, prior) = (prompt(*protocol, conversation), *prior as u32);
     let instructions = known.read(&original, conversation);
-    let mut sent = edited.as_ref().map(|edited| protocol.prompt(edited));
+    let mut sent = edited.as_ref().map(|edited| prompt(*protocol, edited));
     let form = planned.as_ref().and_then(Planned::edited);
-    let mut would = form.map(|form| protocol.prompt(form));
+    let mut would = form.map(|form| prompt(*protocol, form));
     if let Some(counter) = counter {
         counter.count(&mut original, &conversation.body);
         if let (Some(sent), Some(edited)) = (&mut sent, edited) {
@@ -93,6 +94,15 @@ pub(super) fn measure(
         calls_sent,
         files,
     }
+}
+
+/// The prompt of a request as its model reads it.
+fn prompt(protocol: &dyn Protocol, conversation: &Conversation) -> Prompt {
+    let mut prompt = protocol.prompt(conversation);
+    if conversation.model.as_deref().is_some_and(usage::drops_old_reasoning) {
+        prompt.forget_reasoning(planner::turn_in_progress(conversation));
+    }
+    prompt
 }
 
 /// Calls, each with its result if it has one.
@@ -242,5 +252,36 @@ mod tests {
         assert_eq!(all, Calls { pending: 1, completed: 1, cleared: 1, ..Calls::default() });
         let rest = states(&conversation, &calls, |call| call.message > 0, &HashSet::new());
         assert_eq!(rest, Calls { pending: 1, completed: 1, ..Calls::default() });
+    }
+
+    #[test]
+    fn what_was_thought_in_earlier_turns_is_read_by_some_models() {
+        let talk = json!([
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+            ]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "b"}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "so", "signature": "s"},
+                {"type": "text", "text": "c"}
+            ]},
+            {"role": "user", "content": "d"}
+        ]);
+        let anthropic = protocol::named("anthropic").unwrap();
+        for (model, messages, expected) in [
+            ("claude-opus-4-8", 5, 2),
+            ("claude-sonnet-4-5", 5, 0),
+            // The turn goes on.
+            ("claude-sonnet-4-5", 3, 1),
+            ("glm-5", 5, 2),
+        ] {
+            let messages = &talk.as_array().unwrap()[..messages];
+            let body = Bytes::from(json!({"model": model, "messages": messages}).to_string());
+            let prompt = prompt(anthropic, &anthropic.index(&body, &NoMemo).unwrap());
+            let thoughts = prompt.blocks.iter().filter(|block| block.share == Share::Reasoning);
+            assert_eq!(thoughts.count(), expected, "{model}");
+        }
     }
 }
