@@ -39,7 +39,6 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         tracing::warn!("{unused}");
     }
     make_room(&mut config.limits);
-    signals::outlive_file_limit().map_err(Failure::said)?;
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
         tracing::warn!(
             "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",
@@ -49,6 +48,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     // Signals are caught before the first client can connect: a stop is never abrupt.
     let mut stop = runtime.block_on(async { Stop::catch() }).map_err(Failure::said)?;
+    signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
     if let Some(file) = &options.port_file {
         write_port(file, app.address().port())

@@ -3,7 +3,7 @@
 use std::{fs, future, io};
 
 use rustix::process;
-use tokio::runtime;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A signal that is caught, unless the process was started with it ignored: whoever starts it with `nohup`, or in the
@@ -27,8 +27,7 @@ impl Caught {
 
 /// Has what would make a file longer than the system lets it be (`ulimit -f`) fail, as on a disk that is full, instead of
 /// ending the process. Programs that it starts have that signal as it was before: no handler outlives the start of one.
-pub(super) fn outlive_file_limit() -> io::Result<()> {
-    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+pub(super) fn outlive_file_limit(runtime: &Runtime) -> io::Result<()> {
     // Once there is a handler, it stays.
     let exceeded = SignalKind::from_raw(process::Signal::XFSZ.as_raw());
     runtime.block_on(async { Caught::new(exceeded) }).map(drop)

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
@@ -48,7 +48,8 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     };
     let (mut config, addresses, unused) = configured(options)?;
     serve::make_room(&mut config.limits);
-    signals::outlive_file_limit().map_err(Failure::said)?;
+    let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
+    signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
     if let Some(unused) = unused {
         tell(&format!("plimsoll: {unused}"));
@@ -65,7 +66,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
         let all = others.map_or_else(|| HERE.to_owned(), |others| format!("{others},{HERE}"));
         command.env(variable, all);
     }
-    let ended = attend(&mut command).map_err(|error| Failure::Unrun {
+    let ended = attend(&runtime, &mut command).map_err(|error| Failure::Unrun {
         code: if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN },
         said: format!("cannot run {}: {error}", program.to_string_lossy()),
     });
@@ -131,8 +132,7 @@ fn pointed(argument: &OsString, url: &str) -> OsString {
 
 /// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. What
 /// is sent to this process alone is passed on. What was ignored from the start stays so, for the agent too.
-fn attend(command: &mut Command) -> io::Result<ExitStatus> {
-    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+fn attend(runtime: &Runtime, command: &mut Command) -> io::Result<ExitStatus> {
     runtime.block_on(async {
         let mut interrupt = Caught::new(SignalKind::interrupt())?;
         let mut quit = Caught::new(SignalKind::quit())?;

@@ -45,12 +45,15 @@ impl Sqlite {
         let turn = wait_for_turn(dir);
         // The files beside it are given its mode.
         create_private_file(path)?;
+        let is_new = std::fs::metadata(path)?.len() == 0;
         let connection = Connection::open(path)?;
         if schema::prepare(&connection)? > schema::VERSION {
             return Err(StoreError::Newer);
         }
         drop(turn);
-        health::look(&connection)?;
+        if !is_new {
+            health::look(&connection)?;
+        }
         let health = Arc::new(Health::of(path));
         let writer = Writer::start(connection, path, outputs, logs, (queue, Arc::clone(&health)))?;
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default(), health })

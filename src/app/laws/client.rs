@@ -49,7 +49,7 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => ("[a-z]{1,9}", way()).prop_map(|(text, way)| Event::Interrupt(text, way)),
         2 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
         1 => Just(Event::Switch),
-        1 => (1_u8..120).prop_map(Event::Pause),
+        1 => (1_u8..240).prop_map(Event::Pause),
     ];
     prop::collection::vec(event, 4..18)
 }
@@ -61,7 +61,7 @@ pub(super) fn quiet_events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Retry(Way::Through(0))),
         1 => Just(Event::Next(Way::Through(1))),
         1 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
-        3 => (1_u8..120).prop_map(Event::Pause),
+        3 => (1_u8..240).prop_map(Event::Pause),
     ];
     prop::collection::vec(event, 6..28)
 }
