@@ -74,7 +74,7 @@ pub struct Standing {
 pub enum Fate {
     /// The provider has billed it.
     Billed,
-    /// The provider has billed it, and read nothing of it from its cache.
+    /// The provider has billed it, and has written to its cache, and read nothing from it.
     Uncached,
     /// The provider has refused it, and billed nothing.
     Refused,

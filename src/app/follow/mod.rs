@@ -349,7 +349,8 @@ impl Exchange for Follow {
 fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     let is_refusal = status.is_some_and(|status| !status.is_success()) || answer.error.is_some();
     match &answer.usage {
-        Some(usage) if usage.tokens.cache_read == 0 && !usage.prompt_is_unknown => Fate::Uncached,
+        // Not all who read tell of it; who tells what is written does.
+        Some(usage) if usage.tokens.cache_read == 0 && usage.tokens.cache_write() > 0 => Fate::Uncached,
         Some(_) => Fate::Billed,
         None if is_refusal => Fate::Refused,
         None => Fate::Unknown,
@@ -377,12 +378,15 @@ mod tests {
         let start =
             r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
         let error = r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-        let read = r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"cache_read_input_tokens":9,"output_tokens":1}}}"#;
+        let written =
+            r#"data: {"type":"message_start","message":{"usage":{"cache_creation_input_tokens":9}}}"#;
+        let read = r#"data: {"type":"message_start","message":{"usage":{"cache_creation_input_tokens":9,"cache_read_input_tokens":9}}}"#;
         let both = format!("{start}\n\n{error}");
         for (status, body, expected) in [
-            (Some(200), start, Fate::Uncached),
+            (Some(200), start, Fate::Billed),
+            (Some(200), written, Fate::Uncached),
             (Some(200), read, Fate::Billed),
-            (Some(200), &*both, Fate::Uncached),
+            (Some(200), &*both, Fate::Billed),
             (Some(200), error, Fate::Refused),
             (Some(429), "", Fate::Refused),
             (Some(529), "busy", Fate::Refused),
