@@ -30,14 +30,15 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();
-    // The end of what is written anyway; the client's own mark is behind everything.
+    // The end of what is written or read anyway; the client's own mark is behind everything.
     let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
     if !is_marked && policy.marks.marks {
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.ttl_ms));
-        written = end.and_then(|end| within(request, (entry, end), standing));
-        chosen.add(conversation, written, &gone);
+        let end = end.and_then(|end| within(request, (entry, end), standing));
+        written = end.max(entry);
+        chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
     }
     let entries = standing.entries();
@@ -109,12 +110,13 @@ fn within(
     }
     let written = if found.is_some() { written } else { 0.0 };
     let prelude = facts.prelude.key;
-    let tried = Tried { at_ms: facts.now_ms, prelude, after_pause, held: waits };
+    let is_whole = entry.is_none() && (waits || found.is_some());
+    let tried = Tried { at_ms: facts.now_ms, prelude, after_pause, is_whole, held: waits };
     let stake = standing.stake_mut();
     *stake = before;
     stake.book(read, written, rates);
     if gone_on {
-        stake.tried = (entry.is_none() && (waits || found.is_some())).then_some(tried);
+        stake.note(tried);
     }
     let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
     standing.set_wager(wager);

@@ -195,8 +195,8 @@ impl Standing {
         let credit = std::mem::take(&mut self.credit);
         match fate {
             Fate::Uncached if credit > 0.0 => {
-                self.entries.clear();
-                self.stake.missed(credit);
+                let is_kept = self.stake.missed(credit);
+                self.entries.missed(is_kept);
             }
             Fate::Billed if credit > 0.0 => self.stake.missing = 0,
             _ => {}

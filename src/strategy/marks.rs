@@ -86,9 +86,10 @@ impl Entries {
         self.all.retain(|entry| entry.part < part);
     }
 
-    /// None of them is there.
-    pub fn clear(&mut self) {
-        self.all.clear();
+    /// None of them was there: what the last request was marked with is now, unless nothing is kept.
+    pub fn missed(&mut self, is_kept: bool) {
+        let last = self.all.iter().map(|entry| entry.at_ms).max();
+        self.all.retain(|entry| is_kept && Some(entry.at_ms) == last);
     }
 }
 
@@ -113,16 +114,22 @@ pub struct Stake {
     pub plain: f64,
     /// What marks have cost beyond that; what they have saved is taken off.
     pub spent: f64,
-    /// What was done with the last request, where nothing of the history could be read.
-    pub tried: Option<Tried>,
+    /// What was done with the last requests, the newest first.
+    pub tried: [Option<Tried>; TRIED],
     /// Whether it was for nothing when the whole history was written last, or would have been: with a request that came
     /// soon, and with one that came after a pause.
     pub vain: [bool; 2],
     /// How often in a row the provider has read nothing where it should have.
     pub missing: u32,
+    /// With so many more requests nothing is written, because of that.
+    pub rests: u32,
 }
 
-/// The history was written as a whole, or nothing of it as that would be for nothing.
+/// Requests that are remembered: those of clients that change between two or three sets of tools go on from one before
+/// the last.
+const TRIED: usize = 4;
+
+/// What was done with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tried {
     /// When, in milliseconds since 1970.
@@ -131,12 +138,17 @@ pub struct Tried {
     pub prelude: u64,
     /// The request before was too long ago for anything of it to be there.
     pub after_pause: bool,
+    /// Nothing of the history could be read: it was written as a whole, or nothing of it.
+    pub is_whole: bool,
     /// Nothing was written.
     pub held: bool,
 }
 
-/// From so many times in a row on that nothing was read, a thread writes nothing that it would not have read.
+/// From so many times in a row on that nothing was read, nothing is written for twice as many requests each time, from
+/// four on.
 const MOST_MISSING: u32 = 2;
+/// The most times that count.
+const MOST_RESTS: u32 = 8;
 
 impl Stake {
     /// How many bytes may be written to the cache with this request, which reads so many, should it be the last one.
@@ -157,23 +169,38 @@ impl Stake {
         self.spent == 0.0
     }
 
-    /// A request goes on from the last one, behind this prelude: it reads what that one wrote, or would have.
+    /// A request goes on from the last one, behind this prelude: it reads what one before wrote, or would have, or that was
+    /// for nothing.
     pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64)) {
-        if let Some(tried) = self.tried.take() {
-            let reads = tried.prelude == prelude && is_there(tried.at_ms, now_ms, ttl_ms);
-            self.vain[usize::from(tried.after_pause)] = !reads;
+        let is_same = |tried: &Tried| tried.prelude == prelude && now_ms.saturating_sub(tried.at_ms) < ttl_ms;
+        let read = self.tried.into_iter().flatten().find(is_same);
+        let judged = read.or(self.tried[0]).filter(|tried| tried.is_whole);
+        if let Some(judged) = judged {
+            self.vain[usize::from(judged.after_pause)] = read.is_none();
         }
+        self.rests = self.rests.saturating_sub(1);
+    }
+
+    /// Takes note of a request.
+    pub fn note(&mut self, tried: Tried) {
+        self.tried.rotate_right(1);
+        self.tried[0] = Some(tried);
     }
 
     /// Whether it would most likely be for nothing to write the whole history now.
     pub fn is_vain(&self, after_pause: bool) -> bool {
-        self.missing >= MOST_MISSING || self.vain[usize::from(after_pause)]
+        self.rests > 0 || self.vain[usize::from(after_pause)]
     }
 
-    /// What was to be read was not there: it has saved nothing.
-    pub fn missed(&mut self, credit: f64) {
+    /// What was to be read was not there: it has saved nothing. Tells whether the provider may keep anything: drops by
+    /// chance are few.
+    pub fn missed(&mut self, credit: f64) -> bool {
         self.spent += credit;
-        (self.vain, self.missing) = ([true; 2], self.missing.saturating_add(1));
+        self.missing = self.missing.saturating_add(1);
+        if self.missing >= MOST_MISSING {
+            (self.vain, self.rests) = ([true; 2], 1 << self.missing.min(MOST_RESTS));
+        }
+        self.rests == 0
     }
 
     /// What becomes of the first stake with a request that reads something, or not, and makes it `now`; one that has
@@ -185,7 +212,7 @@ impl Stake {
         now: &Self,
         (now_ms, ttl_ms): (u64, u64),
     ) -> Option<Wager> {
-        let held = self.tried.filter(|tried| tried.held);
+        let held = self.tried[0].filter(|tried| tried.held);
         let would_read = held.is_some_and(|held| now_ms.saturating_sub(held.at_ms) < ttl_ms) && gone_on;
         if (would_read && self.is_untouched()) || (reads && self.spent > 0.0) {
             return Some(Wager::Won);
@@ -281,7 +308,7 @@ mod tests {
 
     /// A clock in the instructions leaves nothing of what stood behind the last hour's.
     #[test]
-    fn entries_belong_to_an_prelude() {
+    fn entries_belong_to_a_prelude() {
         let mut entries = Entries::default();
         for (prelude, expected) in [(1, None), (2, None), (1, Some(at(3))), (3, None), (2, Some(at(3)))] {
             entries.behind(prelude);
