@@ -1,6 +1,7 @@
 //! What stands for a result that is cleared.
 
-use crate::conversation::{Conversation, Part, PartId};
+use crate::conversation::{Conversation, MEDIA, Part, PartId};
+use crate::json::string;
 use crate::shape::Leaf;
 use crate::strategy::clear;
 
@@ -24,6 +25,16 @@ fn place(part: &Part) -> Option<usize> {
     part.leaves.iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
 }
 
+/// Bytes that the images and documents of a result count for, however their encodings are spelled.
+fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
+    let length = |literal: &[u8]| match literal.len() {
+        // No spelling of a character is longer than six bytes.
+        raw if raw > 6 * MEDIA => MEDIA,
+        _ => string::utf16_len(literal).saturating_add(2).min(MEDIA),
+    };
+    part.media().iter().map(|block| length(conversation.bytes_of(id.message, block.span))).sum()
+}
+
 /// The decision that a result is sent as a placeholder, and its full text, if it has one; unless that would be longer than
 /// what is sent now: its text, or the `sent` bytes that a decision has left of it.
 pub(super) fn decide(
@@ -41,7 +52,7 @@ pub(super) fn decide(
     let texts = conversation.texts(id)?;
     let tool = conversation.tool_of(id).unwrap_or("a tool");
     let said: usize = texts.iter().map(|text| text.len()).sum();
-    let media = part.media_len();
+    let media = media_len(conversation, id, part);
     let save = (said > 0).then(|| Save::of(&texts));
     let recall = save.as_ref().map(|save| recall(&save.id));
     let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, recall.as_deref());

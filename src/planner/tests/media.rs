@@ -200,6 +200,12 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"text","text":"WORDS"},{"type":"file","file":{"file_data":"data:text\/plain;base64,IMAGE"}}]"#,
         None,
     ),
+    // And however long a spelling makes it.
+    (
+        "openai-chat",
+        r#"[{"type":"image_url","image_url":{"url":"\u0064\u0061\u0074\u0061\u003a\u0069\u006d\u0061\u0067\u0065\u002f\u0070\u006e\u0067\u003b\u0062\u0061\u0073\u0065\u0036\u0034\u002c\u0041\u0041\u0041\u0041"}}]"#,
+        None,
+    ),
     ("openai-chat", r#"[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#, None),
     (
         "openai-responses",
