@@ -30,7 +30,7 @@ fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     let length = |literal: &[u8]| match literal.len() {
         // No spelling of a character is longer than six bytes.
         raw if raw > 6 * MEDIA => MEDIA,
-        _ => string::utf16_len(literal).saturating_add(2).min(MEDIA),
+        _ => string::utf16_len(literal).min(MEDIA),
     };
     part.media().iter().map(|block| length(conversation.bytes_of(id.message, block.span))).sum()
 }
