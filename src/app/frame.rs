@@ -43,7 +43,7 @@ impl Request<'_> {
 
     /// What stands before the messages, as far as what is kept of these is bound to it.
     pub(super) fn prelude_for(&self, kind: CacheKind) -> Prelude {
-        if kind.is_automatic() {
+        if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
         }
         *self.prelude.get_or_init(|| protocol::prelude(self.protocol, &self.conversation))
