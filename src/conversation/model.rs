@@ -299,6 +299,11 @@ impl Marks {
         Self::MOST.saturating_sub(self.frame + self.parts.len())
     }
 
+    /// Whether any stands before the messages: the one that the provider sets itself counts as outside, and does not.
+    pub fn are_before_messages(&self) -> bool {
+        self.frame > usize::from(self.end.is_some())
+    }
+
     /// Whether any of the messages is kept because of them.
     pub fn are_in_history(&self) -> bool {
         self.end.is_some() || !self.parts.is_empty()

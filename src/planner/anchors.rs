@@ -54,20 +54,24 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         let before = before.filter(|before| written.is_some_and(|end| *before <= end));
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
     }
-    if !is_marked && policy.marks.anchors && outcome.split.is_none() {
-        chosen.add(conversation, base(request, &chosen), &gone);
+    // A client that marks its history and nothing in front of it has nothing else to fall back to either.
+    let is_bare = conversation.marks.as_ref().is_some_and(|marks| !marks.are_before_messages());
+    if (!is_marked || is_bare) && policy.marks.anchors && outcome.split.is_none() {
+        let added = chosen.parts().iter().map(|(part, _)| *part).max();
+        let end = if is_marked { marks::of_client(conversation, &gone).max() } else { added };
+        chosen.add(conversation, end.and_then(|end| base(request, end)), &gone);
     }
     chosen
 }
 
 /// What an event can fall back to that changes all of the history: the instructions and the first message, which are
-/// written with what is marked behind them.
-fn base(request: &Anchored<'_>, chosen: &Chosen) -> Option<PartId> {
+/// written with what is marked up to the `end`, behind them.
+fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
     let first = conversation.messages.first()?.span.len();
     let frame = conversation.body.len() - conversation.array.len();
-    let end = marks::end_of(conversation, 0).filter(|_| facts.may_be_kept(frame + first))?;
-    chosen.parts().iter().any(|(part, _)| *part > end).then_some(end)
+    let first = marks::end_of(conversation, 0).filter(|_| facts.may_be_kept(frame + first))?;
+    (first < end).then_some(first)
 }
 
 /// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no
@@ -179,11 +183,14 @@ mod tests {
             (["", "", SHORT, "", ""], [vec![2], vec![4, 2]]),
             (["", LONG, SHORT, "", ""], [vec![2], vec![4, 2]]),
             ([SHORT, SHORT, SHORT, "", ""], [vec![2], vec![4]]),
-            (["", "", "", SHORT, ""], [vec![], vec![]]),
+            // The first message, where nothing else is marked that an event leaves alone.
+            (["", "", "", SHORT, ""], [vec![0], vec![0]]),
             (["", "", SHORT, SHORT, ""], [vec![], vec![]]),
             (["", SHORT, "", SHORT, ""], [vec![], vec![]]),
             (["", SHORT, "", "", SHORT], [vec![], vec![]]),
-            (["", "", "", "", SHORT], [vec![], vec![]]),
+            (["", "", "", "", SHORT], [vec![0], vec![0]]),
+            (["", "", "", LONG, ""], [vec![0], vec![0]]),
+            ([SHORT, "", "", "", SHORT], [vec![], vec![]]),
         ] {
             assert_eq!(marked(marks), expected, "{marks:?}");
         }

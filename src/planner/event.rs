@@ -73,6 +73,8 @@ pub(super) struct Before<'a> {
     pub(super) rates: Rates,
     /// A cut falls back to the nearest entry of the provider's cache, and there is a mark left to reach it by.
     pub(super) anchored: bool,
+    /// What stands before the messages has an entry of its own there.
+    pub(super) keeps_frame: bool,
 }
 
 /// What an event does.

@@ -32,7 +32,7 @@ use crate::plan::{Op, Plan};
 use crate::shape::Settings;
 use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
-use crate::strategy::system::Stable;
+use crate::strategy::system::{Expected, Stable};
 use crate::strategy::{clear, ladder, window};
 
 pub use action::written as written_files;
@@ -330,6 +330,7 @@ fn old_parts(
     }
     let bound = reasoning::bound(conversation, past.bound);
     let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
+    let has_frame = outcome.split.is_some() || marks.is_none_or(Marks::are_before_messages);
     let before = event::Before {
         conversation,
         standing: &standing,
@@ -340,6 +341,10 @@ fn old_parts(
         facts,
         rates,
         anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
+        // Where nothing is marked nothing is lost.
+        keeps_frame: !is_marked
+            || has_frame
+            || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
     };
     let mut level = before.level(&policy.window);
     level.clearable_bytes = before.clearable_bytes(policy, &level);
@@ -385,10 +390,9 @@ fn old_parts(
             anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut, after_pause };
         outcome.marks = anchors::place(&request, outcome, &mut standing);
     }
-    let client = conversation.marks.iter().flat_map(|marks| &marks.parts);
-    let client = client.filter(|(part, _)| !outcome.drops(part.message as usize));
-    let all: Vec<PartId> = client.chain(outcome.marks.parts()).map(|(part, _)| *part).collect();
-    standing.entries_mut().sent(all.into_iter(), facts.now_ms);
+    let gone = |message: usize| outcome.drops(message);
+    let added = outcome.marks.parts().iter().map(|(part, _)| *part);
+    standing.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
     outcome.level = Some(level);
     outcome.standing = Some(standing);
 }

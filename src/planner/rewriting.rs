@@ -9,15 +9,16 @@ use super::PartId;
 use super::event::Before;
 
 impl Before<'_> {
-    /// The item from which on the provider writes again after a cut before `item`.
-    fn fallback(&self, item: usize) -> usize {
+    /// The item from which on the provider writes again after a cut before `item`; `None`: all of the prompt.
+    fn fallback(&self, item: usize) -> Option<usize> {
         if self.conversation.marks.is_none() {
-            return item;
+            return Some(item);
         }
         let items = self.history().items();
         let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
         let entry = self.standing.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
-        entry.map_or(0, |entry| items.partition_point(|item| item.part <= entry))
+        let kept = entry.map(|entry| items.partition_point(|item| item.part <= entry));
+        kept.or_else(|| self.keeps_frame.then_some(0))
     }
 
     /// Bytes of what was sent before that the provider writes again after a cut before an item: what stands before it
@@ -25,8 +26,8 @@ impl Before<'_> {
     pub(super) fn written_again(&self, item: usize, tails: &[u64]) -> u64 {
         let body = self.conversation.body.len() - self.conversation.array.len();
         let whole = tails[0] + body as u64 + self.facts.hidden_bytes;
-        let behind = tails[self.fallback(item)];
-        if whole - behind < self.least_bytes() { whole } else { behind }
+        let behind = self.fallback(item).map(|item| tails[item]);
+        behind.filter(|behind| whole - behind >= self.least_bytes()).unwrap_or(whole)
     }
 
     /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no

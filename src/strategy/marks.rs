@@ -272,6 +272,19 @@ fn markable(conversation: &Conversation, part: PartId, gone: &dyn Fn(usize) -> b
     found.map(|(id, _)| id)
 }
 
+/// The parts up to which a client's own marks have the provider keep the history. `gone` tells which messages are not
+/// sent.
+pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> impl Iterator<Item = PartId> {
+    let marks = conversation.marks.iter();
+    let parts = marks.clone().flat_map(|marks| &marks.parts).map(|(part, _)| *part);
+    let parts = parts.filter(|part| !gone(part.message as usize));
+    let last = marks.filter(|marks| marks.end.is_some()).filter_map(|_| {
+        let end = end_of(conversation, conversation.messages.len().checked_sub(1)?)?;
+        markable(conversation, end, gone)
+    });
+    parts.chain(last)
+}
+
 /// The last part of a message, or of one before it.
 pub fn end_of(conversation: &Conversation, message: usize) -> Option<PartId> {
     (0..=message).rev().find_map(|message| conversation.parts_of(message).last().map(|(id, _)| id))
@@ -280,9 +293,39 @@ pub fn end_of(conversation: &Conversation, message: usize) -> Option<PartId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::NoMemo;
 
     const fn at(message: u32) -> PartId {
         PartId { message, part: 0 }
+    }
+
+    /// What the provider marks itself is the last block that can carry a mark, of those that are sent.
+    #[test]
+    fn clients_mark_the_end_in_two_ways() {
+        const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+        let text = |mark: &str| format!(r#"{{"type":"text","text":"a"{mark}}}"#);
+        let thinking = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+        for (last, top, dropped, expected) in [
+            (format!("[{},{}]", text(""), text("")), "", None, vec![]),
+            (format!("[{},{}]", text(MARK), text("")), "", None, vec![(2, 0)]),
+            (format!("[{},{}]", text(""), text("")), MARK, None, vec![(2, 1)]),
+            (format!("[{},{}]", text(MARK), text("")), MARK, None, vec![(2, 0), (2, 1)]),
+            (format!("[{},{thinking}]", text("")), MARK, None, vec![(2, 0)]),
+            (format!("[{thinking}]"), MARK, None, vec![(1, 0)]),
+            (format!("[{}]", text(MARK)), MARK, Some(2), vec![(1, 0)]),
+        ] {
+            let body = format!(
+                r#"{{"model":"m","messages":[{{"role":"user","content":[{}]}},{{"role":"assistant","content":[{}]}},{{"role":"user","content":{last}}}]{top}}}"#,
+                text(""),
+                text("")
+            );
+            let body = bytes::Bytes::from(body);
+            let talk = crate::protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
+            let found: Vec<_> = of_client(&talk, &|message| Some(message) == dropped)
+                .map(|id| (id.message, id.part))
+                .collect();
+            assert_eq!(found, expected, "{body:?}");
+        }
     }
 
     #[test]
