@@ -51,8 +51,9 @@ const OVERHEAD: usize = 256;
 pub struct Memory {
     sent: Recent<Chain, Sent, Hashed>,
     threads: Recent<String, Known>,
-    /// When those were that were set aside. They stay so, also where a request goes on that had found one before.
-    aside: Recent<String, i64>,
+    /// Those that were set aside, and since which history. They stay so, also where a request goes on that had found one
+    /// before.
+    aside: Recent<String, Option<Chain>>,
     /// Which thread an answer was given in.
     answers: Recent<Digest, String, Hashed>,
     standings: Recent<Chain, Left, Hashed>,
@@ -91,7 +92,7 @@ impl Memory {
     /// A thread as it is now.
     pub(super) fn know(&self, known: Known) {
         if known.thread.observe {
-            self.aside.insert(known.thread.id.clone(), known.thread.at_ms);
+            self.aside.insert(known.thread.id.clone(), known.thread.refused);
         }
         self.threads.insert(known.thread.id.clone(), known);
     }
@@ -184,7 +185,9 @@ impl Memory {
 
     pub(super) fn thread(&self, id: &str) -> Option<Known> {
         let mut known = self.threads.get(id)?;
-        known.thread.observe |= self.aside.get(id).is_some();
+        if let Some(refused) = self.aside.get(id) {
+            (known.thread.observe, known.thread.refused) = (true, refused);
+        }
         Some(known)
     }
 }

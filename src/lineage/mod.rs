@@ -27,6 +27,7 @@ pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
 use memory::{Decided, Known, Senders};
+use threads::Found;
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
 const MOST_LAST_WORDS: usize = 4;
@@ -219,7 +220,8 @@ impl Lineage {
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
         let answered = answered(&conversation.messages);
-        let (known, relation) = self.thread_of(threads, &chains, (sent, answered), sender)?;
+        let found = Found { sent, answered, is_edited: !applied.is_empty() || splice.is_some() };
+        let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
         // What a thread shares with the one that it branches from is its own when that is gone.
@@ -383,7 +385,8 @@ impl Lineage {
     /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
-        let thread = Thread { head: place.head(), observe: true, at_ms: now_ms, ..place.thread.clone() };
+        let aside = Thread { observe: true, refused: Some(place.since(0)), ..place.thread.clone() };
+        let thread = Thread { head: place.head(), at_ms: now_ms, ..aside };
         self.memory.know(Known::of(thread.clone()));
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() })
     }

@@ -40,6 +40,13 @@ const TABLES: &[Table] = &[
         keep: None,
     },
     Table {
+        key: "thread",
+        name: "refusals",
+        remove: "DELETE FROM refusals WHERE thread > ?1 AND thread <= ?2
+                 AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = refusals.thread AND threads.at_ms >= ?3)",
+        keep: None,
+    },
+    Table {
         key: "chain",
         name: "decisions",
         remove: "DELETE FROM decisions WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3

@@ -21,6 +21,9 @@ pub struct Thread {
     pub head: Chain,
     /// Nothing of it is edited any more: an edit of it was refused.
     pub observe: bool,
+    /// The shortest history that was refused with that edit, where it is set aside and that is known: what is shorter was
+    /// taken as it was sent.
+    pub refused: Option<Chain>,
     /// When its newest request came, in milliseconds since 1970.
     pub at_ms: i64,
 }

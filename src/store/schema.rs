@@ -101,6 +101,10 @@ CREATE TABLE IF NOT EXISTS unlogged (
   conversation TEXT NOT NULL,
   line TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS refusals (
+  thread TEXT PRIMARY KEY,
+  since BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
 ";
 
@@ -141,7 +145,11 @@ pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
 /// Whether the tables are there that stores of this version may lack: gateways that know nothing of them go on with one
 /// that has them.
 fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
-    Ok(connection.table_exists(None, "uses")? && connection.table_exists(None, "unlogged")?)
+    let mut has_all = true;
+    for table in ["uses", "unlogged", "refusals"] {
+        has_all &= connection.table_exists(None, table)?;
+    }
+    Ok(has_all)
 }
 
 /// The version of a store; 0 for an empty file.

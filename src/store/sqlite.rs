@@ -163,7 +163,8 @@ impl Store for Sqlite {
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT id, conversation, session, parent, head, observe, at_ms FROM threads WHERE id = ?1",
+                "SELECT id, conversation, session, parent, head, observe, at_ms, since
+                 FROM threads LEFT JOIN refusals ON thread = id WHERE id = ?1",
             )?;
             statement.query_row([id], |row| Ok(thread(row))).optional()?.transpose()
         })
@@ -172,7 +173,8 @@ impl Store for Sqlite {
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT id, conversation, session, parent, head, observe, at_ms FROM threads
+                "SELECT id, conversation, session, parent, head, observe, at_ms, since
+                 FROM threads LEFT JOIN refusals ON thread = id
                  WHERE session = :session ORDER BY at_ms DESC LIMIT 1",
             )?;
             statement
@@ -213,6 +215,7 @@ impl Store for Sqlite {
 
 fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {
     let head: Vec<u8> = row.get(4)?;
+    let refused: Option<Vec<u8>> = row.get(7)?;
     Ok(Thread {
         id: row.get(0)?,
         conversation: row.get(1)?,
@@ -220,6 +223,7 @@ fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {
         parent: row.get(3)?,
         head: digest(&head).map(Chain).ok_or(StoreError::Damaged)?,
         observe: row.get(5)?,
+        refused: refused.and_then(|since| digest(&since)).map(Chain),
         at_ms: row.get(6)?,
     })
 }

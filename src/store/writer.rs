@@ -331,6 +331,11 @@ fn put<'c>(
                 thread.observe,
                 thread.at_ms
             ])?;
+        if let Some(since) = thread.refused {
+            connection
+                .prepare_cached("INSERT OR IGNORE INTO refusals (thread, since) VALUES (?1, ?2)")?
+                .execute(params![thread.id, since.0.0])?;
+        }
     }
     for boundary in &batch.boundaries {
         connection

@@ -411,6 +411,43 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
+/// Where an edit was taken and the next one refused, whoever goes back before that one is sent what was taken, restarts or
+/// not.
+#[test]
+fn what_goes_back_before_a_refused_edit_goes_as_it_was_taken() {
+    let home = tempfile::tempdir().unwrap();
+    let edits = |text: &str| text.matches("plimsoll:").count();
+    let upstream = Upstream::start(move |received| {
+        if edits(&received.text()) > 1 {
+            let error = json!({"type": "invalid_request_error", "message": "no more edits"});
+            return (400, json!({"type": "error", "error": error}).to_string());
+        }
+        answer(received)
+    });
+    let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let (first, second) = (log("first", 4000), log("second", 4000));
+    let bodies = [
+        request("m", &[&first]),
+        request("m", &[&first, &second]),
+        request("m", &[&first, &second, "more"]),
+        request("m", &[&first, "other"]),
+        request("m", &[&first, "other", "more"]),
+        request("m", &[&first]),
+    ];
+    for body in &bodies {
+        assert_eq!(gateway.post("/v1/messages", &[], body).0, 200);
+        gateway.stop();
+        gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    }
+    gateway.stop();
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    let is_whole = |at: usize| sent[at] == bodies[at - 1];
+    assert!(is_whole(2) && is_whole(3), "the original, and what goes on from it");
+    assert_eq!(sent.iter().map(|text| edits(text)).collect::<Vec<_>>(), [1, 2, 0, 0, 1, 1, 1]);
+    let states: Vec<Value> = records(home.path()).iter().map(|one| one["edits"]["state"].clone()).collect();
+    assert_eq!(states, ["edited", "edited", "set_aside", "edited", "edited", "edited"]);
+}
+
 /// The original's refusal is the client's own, but with models whose reasoning is bound: these refuse it where it is not
 /// what was sent before. A client has to hear that its prompt is too long, though.
 #[test]

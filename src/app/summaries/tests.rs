@@ -47,6 +47,7 @@ fn place(conversation: &Conversation, root: Chain) -> Place {
         parent: None,
         head: root,
         observe: false,
+        refused: None,
         at_ms: 0,
     };
     Place {

@@ -2,6 +2,7 @@
 
 mod gateways;
 mod idle;
+mod refused;
 mod runs;
 mod splices;
 

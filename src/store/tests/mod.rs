@@ -95,6 +95,7 @@ fn thread(id: &str, head: &str, at_ms: i64) -> Thread {
         parent: None,
         head: chain(head),
         observe: false,
+        refused: None,
         at_ms,
     }
 }
@@ -144,10 +145,13 @@ fn a_thread_moves_on_and_stays_set_aside() {
     let put =
         |thread: Thread| wait(store.commit(Batch { threads: vec![thread], ..Batch::default() })).unwrap();
     put(thread("t", "one", 5));
-    put(Thread { observe: true, ..thread("t", "two", 7) });
+    put(Thread { observe: true, refused: Some(chain("edited")), ..thread("t", "two", 7) });
     put(thread("t", "three", 6));
-    let found = store.thread("t").unwrap().unwrap();
-    assert_eq!((found.head, found.observe, found.at_ms), (chain("three"), true, 7));
+    for found in [store.thread("t"), store.session("s")] {
+        let found = found.unwrap().unwrap();
+        assert_eq!((found.head, found.observe, found.at_ms), (chain("three"), true, 7));
+        assert_eq!(found.refused, Some(chain("edited")));
+    }
 }
 
 /// A decision is made once. A later one about the same part has another beginning, or comes too late.

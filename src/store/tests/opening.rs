@@ -135,12 +135,15 @@ fn an_older_store_is_brought_up_to_date() {
     assert_eq!(store.decisions(&[chain("m")]).unwrap(), [stored("m", 0, "m", "kept")]);
     wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
     drop(store);
-    // The table of uses came without a new version, so that gateways without it go on with stores that have it.
-    let uses = "DROP TABLE uses; DROP INDEX decisions_by_replacement";
+    // These tables came without a new version, so that gateways without them go on with stores that have them.
+    let uses = "DROP TABLE uses; DROP TABLE refusals; DROP INDEX decisions_by_replacement";
     bench.database().execute_batch(uses).unwrap();
     let store = bench.open();
     let used = Used { thread: "t".to_owned(), chains: vec![chain("m")] };
     wait(store.commit(Batch { used: Some(used), ..Batch::default() })).unwrap();
+    let aside = Thread { observe: true, refused: Some(chain("m")), ..thread("t", "m", 1) };
+    wait(store.commit(Batch { threads: vec![aside.clone()], ..Batch::default() })).unwrap();
+    assert_eq!(store.thread("t").unwrap(), Some(aside));
     let version: i64 = bench.database().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, 3);
 }

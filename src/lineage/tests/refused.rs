@@ -1,0 +1,80 @@
+//! What goes on as it was sent, and what is left alone, where the provider has refused an edit.
+
+use super::*;
+
+/// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was taken,
+/// what goes back there goes on in that form.
+#[test]
+fn what_was_taken_goes_on_as_it_was_sent() {
+    let taken: &[&str] = &["2:first"];
+    let refused: &[&str] = &["2:first", "4:second"];
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    for (request, is_aside, expected) in [
+        ("u c1 r1:long c2 r2:long", true, refused),
+        ("u c1 r1:long c2 r2:long c3 r3", true, refused),
+        ("u c1 r1:long c2 r2:long a u:more", true, refused),
+        ("u c1 r1:long", false, taken),
+        ("u c1 r1:long c4 r4", false, taken),
+        ("u c1 r1:long a u:more", false, taken),
+        ("u c1 r1:long c2 r2:other", false, taken),
+        ("u c5 r5", true, &[]),
+        ("u", true, &[]),
+    ] {
+        for restarts in [false, true] {
+            let mut desk = Desk::new();
+            let session = session("s");
+            let first = talk("u c1 r1:long");
+            desk.send(&session, &first, &[decided(&first, 2, "first")]);
+            let second = talk("u c1 r1:long c2 r2:long");
+            let place = desk.send(&session, &second, &[decided(&second, 4, "second")]);
+            assert!(desk.lineage.set_aside(&place, 7));
+            desk.commit(Batch::default());
+            let mut before = place.thread.id;
+            // What goes on from there, and from what branched off, is as that is.
+            let next = format!("{request} c8 r8");
+            let further = format!("{next} a u:end");
+            for (request, relation) in [
+                (request, None),
+                (request, Some(Relation::Retry)),
+                (&next, Some(Relation::Continue)),
+                (&further, Some(Relation::Continue)),
+                // Another way from where the thread began.
+                (&format!("{request} c9 r9"), Some(Relation::Fork)),
+            ] {
+                if restarts {
+                    desk = Desk { home: desk.home.take(), ..desk.restarted() };
+                }
+                let place = desk.send(&session, &talk(request), &[]);
+                let case = format!("{request}, restarted: {restarts}");
+                assert_eq!((place.thread.observe, texts(&place)), (is_aside, owned(expected)), "{case}");
+                if let Some(relation) = relation {
+                    assert_eq!(place.relation, relation, "{case}");
+                    assert_eq!(place.thread.id == before, relation != Relation::Fork, "{case}");
+                }
+                before = place.thread.id;
+            }
+        }
+    }
+}
+
+/// Other gateways on the same store know it too, and what was set aside before it was stored since when is left alone
+/// with all that branches off.
+#[test]
+fn what_is_not_known_is_left_alone() {
+    for (forgets, is_aside) in [(false, false), (true, true)] {
+        let desk = Desk::new();
+        let session = session("s");
+        let first = talk("u c1 r1:long");
+        desk.send(&session, &first, &[decided(&first, 2, "first")]);
+        let place = desk.send(&session, &talk("u c1 r1:long c2 r2"), &[]);
+        if forgets {
+            let thread = crate::store::Thread { observe: true, ..place.thread };
+            desk.commit(Batch { threads: vec![thread], ..Batch::default() });
+        } else {
+            assert!(desk.lineage.set_aside(&place, 7));
+            desk.commit(Batch::default());
+        }
+        let other = desk.restarted().place(&session, &talk("u c1 r1:long c3 r3"));
+        assert_eq!((other.thread.observe, texts(&other)), (is_aside, vec!["2:first".to_owned()]));
+    }
+}
