@@ -264,7 +264,8 @@ impl<'a> Request<'a> {
             && self.core.windows.is_full(place.chains[place.sent]);
         let requested_ttl_ms = self.conversation.requested_ttl_ms;
         let ttl_ms = kind.ttl_ms(requested_ttl_ms);
-        let idle_ms = u64::try_from(self.now_ms.saturating_sub(place.thread.at_ms)).unwrap_or(0);
+        let last_ms = self.track.lineage.last_read_ms(place);
+        let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
         planner::Facts {
             rates: price
                 .and_then(|price| price.shares(requested_ttl_ms))

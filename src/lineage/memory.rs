@@ -59,6 +59,8 @@ pub struct Memory {
     standings: Recent<Chain, Left, Hashed>,
     /// What has become of the last request of a history.
     fates: Recent<Chain, Fate, Hashed>,
+    /// When the last request of a history left, and before it the last one of its thread that the provider may have read.
+    left: Recent<Chain, (i64, i64), Hashed>,
     /// When threads said what they rely on.
     noted: Recent<String, i64>,
     /// Messages of a history that were sent to a model that binds what it thinks.
@@ -78,6 +80,7 @@ impl Memory {
             answers: Recent::of_entries(THREADS),
             standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
+            left: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
             bound: Recent::of_entries(HISTORIES),
             wagers: Recent::of_entries(THREADS),
@@ -149,6 +152,19 @@ impl Memory {
 
     pub(super) fn fate(&self, chain: Chain) -> Fate {
         self.fates.get(&chain).unwrap_or(Fate::Unknown)
+    }
+
+    /// A request with this history leaves; the one before it that may have been read left then.
+    pub(super) fn leave(&self, chain: Chain, at_ms: i64, before_ms: i64) {
+        self.left.insert(chain, (at_ms, before_ms));
+    }
+
+    /// When the newest request of a thread left that the provider may have read. Where it is not remembered what has become
+    /// of the newest of all, that is it.
+    pub(super) fn last_read_ms(&self, thread: &Thread) -> i64 {
+        let left = self.left.get(&thread.head).filter(|(at_ms, _)| *at_ms == thread.at_ms);
+        let refused = left.filter(|_| self.fate(thread.head) == Fate::Refused);
+        refused.map_or(thread.at_ms, |(_, before_ms)| before_ms)
     }
 
     /// What has become of the first stake of a thread of a sender's. A short talk that is gone on with once wins back what

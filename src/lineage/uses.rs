@@ -1,4 +1,4 @@
-//! What threads go on relying on, and how long memories of them are true.
+//! What threads go on relying on, how long memories of them are true, and since when they have rested.
 //!
 //! The store removes what was decided about a thread when nobody has gone on with it for long. So each thread says now
 //! and then that it is in use, and of what; and what is remembered of one that has rested is believed only if the store
@@ -56,6 +56,12 @@ impl Lineage {
         chains.dedup();
         // That nothing was decided is relied on, too.
         Some(Used { thread: place.thread.id.clone(), chains })
+    }
+
+    /// When the newest request of a place's thread left that the provider may have read, in milliseconds since 1970: one that
+    /// it has refused leaves nothing in its cache.
+    pub fn last_read_ms(&self, place: &Place) -> i64 {
+        self.memory.last_read_ms(&place.thread)
     }
 
     /// Whether what is remembered of a history is still in the store, as far as it ever was, when these threads have sent

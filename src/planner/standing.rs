@@ -41,8 +41,10 @@ pub struct Standing {
     /// What the provider's cache holds, where it needs marks.
     entries: Entries,
     stake: Stake,
-    /// When its last request was made, in milliseconds since 1970; 0: none is known.
+    /// When its last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
     seen_ms: u64,
+    /// The same as of before the last request, until it is known what has become of that.
+    unread_ms: Option<u64>,
     /// What has become of it with this request.
     wager: Option<Wager>,
     /// What reading an entry should have saved with the last request, in bytes of plain input.
@@ -193,6 +195,11 @@ impl Standing {
     /// cache; of one that may have been, what it may have spent counts.
     pub fn ended(&mut self, fate: Fate) {
         let credit = std::mem::take(&mut self.credit);
+        if let Some(before) = self.unread_ms.take()
+            && fate == Fate::Refused
+        {
+            self.seen_ms = before;
+        }
         match fate {
             Fate::Uncached if credit > 0.0 => {
                 let is_kept = self.stake.missed(credit);
@@ -212,9 +219,11 @@ impl Standing {
         self.before = self.before.map(|_| before.plain);
     }
 
-    /// Whether the request before was made too long ago for anything of it to be kept. This one is the last from now on.
+    /// Whether the request before was made too long ago for anything of it to be kept. This one is the last from now on,
+    /// unless it is refused.
     pub(super) fn was_paused(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
         let before = std::mem::replace(&mut self.seen_ms, now_ms);
+        self.unread_ms = Some(before);
         before > 0 && !marks::is_there(before, now_ms, ttl_ms)
     }
 
@@ -240,6 +249,7 @@ impl Standing {
             entries,
             stake: self.stake,
             seen_ms: self.seen_ms,
+            unread_ms: self.unread_ms,
             unbilled,
             before: Some(self.stake.plain),
             ..Self::default()
@@ -486,6 +496,47 @@ mod tests {
     use super::*;
     use crate::conversation::NoMemo;
     use crate::protocol;
+
+    /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
+    #[test]
+    fn what_is_refused_ends_no_pause() {
+        use Fate::{Billed, Refused, Uncached, Unknown};
+        for requests in [
+            &[
+                (1, Billed, false),
+                (3, Billed, false),
+                (10, Refused, true),
+                (11, Billed, true),
+                (12, Billed, false),
+            ][..],
+            &[
+                (1, Billed, false),
+                (10, Refused, true),
+                (11, Refused, true),
+                (20, Uncached, true),
+                (21, Billed, false),
+            ],
+            &[
+                (1, Billed, false),
+                (3, Refused, false),
+                (5, Refused, false),
+                (7, Billed, true),
+                (9, Billed, false),
+            ],
+            &[(1, Billed, false), (10, Unknown, true), (11, Billed, false)],
+            &[(1, Refused, false), (10, Billed, false), (19, Billed, true)],
+        ] {
+            let (mut standing, mut departed) = (Standing::default(), Standing::default());
+            for &(minute, fate, expected) in requests {
+                for standing in [&mut standing, &mut departed] {
+                    assert_eq!(standing.was_paused(minute * 60_000, 300_000), expected, "{requests:?}");
+                }
+                departed = departed.departed(0);
+                standing.ended(fate);
+                departed.ended(fate);
+            }
+        }
+    }
 
     /// LONG stands for 5,000 bytes.
     #[test]

@@ -225,6 +225,8 @@ pub enum End {
     Stopped,
     /// There was no answer: the gateway gave one of its own.
     Failed(Fault),
+    /// The same, as there was no connection to send any of the request on.
+    Unsent(Fault),
 }
 
 /// Why the gateway answers itself.

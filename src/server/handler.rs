@@ -384,7 +384,8 @@ impl<G: Gateway> Handler<G> {
         }
         self.stats.upstream_failures.increment();
         let fault = describe(error, target);
-        tap.end(End::Failed(fault.clone()));
+        let end = if error.is_of_connecting() { End::Unsent } else { End::Failed };
+        tap.end(end(fault.clone()));
         Ok(self.refuse(head, &fault))
     }
 

@@ -136,6 +136,20 @@ where
 }
 
 impl SendError {
+    /// Whether there was no connection to send anything on. One that took too long is not told from an answer that did.
+    pub const fn is_of_connecting(&self) -> bool {
+        matches!(
+            self,
+            Self::Tls(_)
+                | Self::Address
+                | Self::Loop
+                | Self::ProxyLoop(_)
+                | Self::ProxyTimedOut(_)
+                | Self::Descriptors
+                | Self::Connect(_)
+        )
+    }
+
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
         let cause = root_cause(error);
         match () {

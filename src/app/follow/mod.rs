@@ -145,9 +145,11 @@ impl Follow {
     }
 
     /// Tells what has become of it.
-    fn tell(&self, answer: &Answer) {
+    fn tell(&self, how: &End, answer: &Answer) {
         let Some(place) = &self.facts.place else { return };
-        let fate = fate(self.status, answer);
+        // What never was sent is billed as little as what was refused, and as little of it is kept.
+        let is_unsent = matches!(how, End::Unsent(_));
+        let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
         // What was not marked tells nothing of what marks would have kept.
         let plain = if fate == Fate::Uncached { Fate::Billed } else { fate };
         self.core.lineage.ended(place.head(), if self.is_unedited() { plain } else { fate });
@@ -326,7 +328,7 @@ impl Exchange for Follow {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
-        self.tell(&answer);
+        self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
         self.core.frame_told(&self.facts, self.status.is_some(), usage);
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {

@@ -225,13 +225,13 @@ fn outcome(how: &End) -> Outcome {
         End::UpstreamBroke => Outcome::UpstreamBroke,
         End::ClientGone => Outcome::ClientGone,
         End::Stopped => Outcome::Stopped,
-        End::Failed(_) => Outcome::Failed,
+        End::Failed(_) | End::Unsent(_) => Outcome::Failed,
     }
 }
 
 fn error(how: &End, answer: &Answer) -> Option<String> {
     match how {
-        End::Failed(fault) => Some(fault.message.to_string()),
+        End::Failed(fault) | End::Unsent(fault) => Some(fault.message.to_string()),
         _ => answer.error.clone(),
     }
 }

@@ -176,7 +176,10 @@ impl<'a> Session<'a> {
             tally.invalid += u64::from(refused);
         }
         thread.quotes.request(&original, &thread.applied, thread.splice.as_deref());
-        thread.last_ms = asked.now_ms;
+        // What was refused is not in the provider's cache.
+        if asked.answered || thread.last_ms == 0 {
+            thread.last_ms = asked.now_ms;
+        }
         thread.measured = Some((original.messages.len(), self.gateway.last_prompt()));
         edited.map(|edited| edited.body)
     }

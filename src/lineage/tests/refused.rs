@@ -1,6 +1,7 @@
 //! What goes on as it was sent, and what is left alone, where the provider has refused an edit.
 
 use super::*;
+use crate::planner::Fate;
 
 /// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was taken,
 /// what goes back there goes on in that form.
@@ -77,4 +78,32 @@ fn what_is_not_known_is_left_alone() {
         let other = desk.restarted().place(&session, &talk("u c1 r1:long c3 r3"));
         assert_eq!((other.thread.observe, texts(&other)), (is_aside, vec!["2:first".to_owned()]));
     }
+}
+
+/// A pause lasts until the provider reads something, however often it refuses that before.
+#[test]
+fn what_is_refused_was_not_read() {
+    use Fate::{Billed, Refused, Unknown};
+    let desk = Desk::new();
+    for (now_ms, request, fate, last_ms) in [
+        (1_000, "u", Billed, 1_000),
+        (9_000, "u a u", Refused, 1_000),
+        (9_010, "u a u", Refused, 1_000),
+        (9_020, "u a u u:more", Refused, 1_000),
+        (9_030, "u a u u:more", Unknown, 1_000),
+        (9_040, "u a u u:more", Billed, 9_030),
+        (9_050, "u a u u:more a u", Refused, 9_040),
+        (9_060, "u a u u:more a u c1 r1", Unknown, 9_040),
+    ] {
+        let request = talk(request);
+        let id = || "thread".to_owned();
+        let place = desk.lineage.place(&request, desk.root, &session("s"), &id, now_ms).unwrap();
+        assert_eq!(desk.lineage.last_read_ms(&place), last_ms, "{now_ms}");
+        desk.commit(desk.lineage.batch(&place, desk.root, &[], 0, now_ms));
+        desk.lineage.sent(&request, &place, Arc::default(), None, now_ms);
+        desk.lineage.ended(place.head(), fate);
+    }
+    // What nobody remembers was read.
+    let place = desk.restarted().place(&session("s"), &talk("u a u u:more a u c1 r1"));
+    assert_eq!(desk.restarted().lineage.last_read_ms(&place), 9_060);
 }

@@ -226,7 +226,7 @@ impl Exchange for Watch {
 
     fn end(self: Box<Self>, how: End) {
         let how = match how {
-            End::Failed(fault) => format!("Failed {}", fault.status.as_u16()),
+            End::Failed(fault) | End::Unsent(fault) => format!("Failed {}", fault.status.as_u16()),
             other => format!("{other:?}"),
         };
         self.log.add(format!("end {how}"));
