@@ -4,6 +4,7 @@
 //! then trailers, or the error that the sender ended in.
 
 use std::error::Error as StdError;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -122,9 +123,12 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         &self.read
     }
 
-    /// Whether the sender failed.
-    pub(super) fn is_broken(&self) -> bool {
-        matches!(self.rest, Rest::Broken(_))
+    /// What the sender failed with.
+    pub(super) fn broken(&self) -> Option<&BodyError> {
+        match &self.rest {
+            Rest::Broken(error) => Some(error),
+            Rest::Nothing | Rest::Open(_) | Rest::Trailers(_) => None,
+        }
     }
 }
 
@@ -136,6 +140,15 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R>
             Rest::Trailers(_) | Rest::Broken(_) => false,
         };
         is_whole.then(|| Self::whole(self.read.clone()))
+    }
+}
+
+/// What is wrong with the chunks of a body, if that is what ended it and not the connection.
+pub(super) fn framing_fault<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e io::Error> {
+    match error.downcast_ref::<io::Error>() {
+        Some(fault) => Some(fault)
+            .filter(|fault| matches!(fault.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData)),
+        None => framing_fault(error.source()?),
     }
 }
 

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::body::framing_fault;
 use super::stats::Stats;
 
 /// See the module.
@@ -193,7 +194,9 @@ impl Body for Upload {
         let has_ended = match &polled {
             Poll::Pending => false,
             Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || self.body.is_end_stream(),
-            Poll::Ready(Some(Err(_)) | None) => true,
+            // Whoever sends chunks that cannot be read goes on.
+            Poll::Ready(Some(Err(error))) => framing_fault(error).is_none(),
+            Poll::Ready(None) => true,
         };
         if has_ended && let Some(client) = self.client.take() {
             client.is_sending.store(false, Ordering::Relaxed);

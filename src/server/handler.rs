@@ -3,12 +3,13 @@
 //! Route it; read its body if that is of interest; let the gateway prepare it; send it; pass the answer on.
 //! Each step that fails on our side falls back to sending what the client sent.
 
+use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
@@ -135,8 +136,9 @@ impl<G: Gateway> Handler<G> {
             return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
         let body = Replay::collect(body, self.settings.max_body).await;
-        if body.is_broken() {
-            return Err(Abandoned);
+        if let Some(error) = body.broken() {
+            let fault = body::framing_fault(&**error).ok_or(Abandoned)?;
+            return Ok(self.refuse_unframed(&head, fault));
         }
         if body.is_open() && self.stats.large_bodies.begins() {
             let max_body = self.settings.max_body;
@@ -395,6 +397,14 @@ impl<G: Gateway> Handler<G> {
         let mut response = Response::new(Answer::own(refusal.body));
         *response.status_mut() = fault.status;
         response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        response
+    }
+
+    /// Answers a request whose body cannot be read to its end. Nothing on its connection can be read any more.
+    fn refuse_unframed(&self, head: &Parts, fault: &io::Error) -> Response<Answer> {
+        let why = format!("the body of the request is framed wrongly: {fault}");
+        let mut response = self.refuse(head, &Fault::client(StatusCode::BAD_REQUEST, why));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     }
 

@@ -1,7 +1,8 @@
 //! Answers that come before the request has been read: all of them arrive, whatever the client goes on sending.
 
-use super::stage;
-use super::wire::Closing;
+use super::gateway::{Preparing, TestGateway};
+use super::wire::{Closing, TestUpstream, header};
+use super::{Proxy, stage};
 
 /// Enough to fill every buffer on the way.
 const UPLOAD: usize = 16 << 20;
@@ -29,6 +30,36 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
             client.expect(answer.replace("connection: close\r\n", "")).await;
             assert_eq!(client.closed().await, Closing::Finished, "{answer} {framing}");
         }
+    }
+}
+
+/// A body whose chunks cannot be read is refused where it is read here, also while the client goes on sending.
+#[tokio::test]
+async fn a_request_in_broken_chunks_is_refused_in_words() {
+    for (body, more, why) in [
+        ("zz\r\n", 0, "chunk size"),
+        ("3\r\nabcd\r\n", 0, "chunk body"),
+        ("\r\n", UPLOAD, "chunk size"),
+        ("0\r\nno trailer\r\n\r\n", 0, ""),
+    ] {
+        let upstream = TestUpstream::bind().await;
+        let proxy = Proxy::start(TestGateway::reading(upstream.url(), Preparing::Untouched));
+        let mut client = proxy.client().await;
+        client.send("POST /x HTTP/1.1\r\nhost: me\r\ntransfer-encoding: chunked\r\n\r\n").await;
+        client.send(body).await;
+        client.send(vec![b'x'; more]).await;
+        let (head, said) = client.message().await;
+        let said = String::from_utf8(said).unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{body:?}: {head}");
+        assert_eq!(header(&head, "connection"), Some("close"), "{body:?}");
+        assert!(
+            said.starts_with("/x Client: the body of the request is framed wrongly: "),
+            "{body:?}: {said}"
+        );
+        assert!(said.to_lowercase().contains(why), "{body:?}: {said}");
+        assert_eq!(client.closed().await, Closing::Finished, "{body:?}");
+        assert!(upstream.is_quiet());
+        assert_eq!(proxy.stats.refusals.value(), 1);
     }
 }
 
