@@ -1,5 +1,7 @@
 //! The database's tables.
 
+use std::time::Duration;
+
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
@@ -9,6 +11,11 @@ pub(super) const VERSION: i64 = 3;
 /// Bytes of a page of a new store. Records have a kilobyte or two: fewer are left half empty than of the usual 4096, and
 /// half as many are written.
 const PAGE: u32 = 8192;
+
+/// How long others that have locked the store are waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where nothing depends on it.
+const GLANCE: Duration = Duration::from_millis(100);
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS threads (
@@ -111,7 +118,8 @@ CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
 /// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL
 /// lets several gateways share one; a commit survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    tell_of_lock(connection)?;
+    connection.busy_timeout(PATIENCE)?;
     // A store that is there keeps the size it was made with.
     connection.pragma_update(None, "page_size", PAGE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -126,20 +134,35 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     if version == VERSION { write_again(connection) } else { Ok(version) }
 }
 
+/// Says so where it cannot even be read until others are done.
+pub(super) fn tell_of_lock(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(GLANCE)?;
+    if version(connection).is_err_and(|error| is_locked(&error)) {
+        tracing::warn!(at_most = ?PATIENCE, "the store is locked by another process, which is waited for");
+    }
+    Ok(())
+}
+
 /// Writes what stands there already: a disk that is full, or only to be read, is found now and not by the first request.
-/// Gives the version, which a newer gateway may have raised meanwhile.
+/// Nobody who is writing is waited for, as that says as much. Gives the version, which a newer gateway may have raised
+/// meanwhile.
 pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
-    let transaction = match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+    connection.busy_timeout(GLANCE)?;
+    let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    connection.busy_timeout(PATIENCE)?;
+    let transaction = match begun {
         // Whoever holds the lock can write.
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
-            return version(connection);
-        }
+        Err(error) if is_locked(&error) => return version(connection),
         begun => begun?,
     };
     let version = version(&transaction)?;
     transaction.pragma_update(None, "user_version", version)?;
     transaction.commit()?;
     Ok(version)
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 /// Whether the tables are there that stores of this version may lack: gateways that know nothing of them go on with one
@@ -159,7 +182,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Settings of every connection. The cache is small: the hot rows are remembered above the store.
 pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    connection.busy_timeout(PATIENCE)?;
     // A statement's plan is made once, not for every value that it is run with.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;

@@ -1,6 +1,6 @@
 //! The store in one SQLite file.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,10 @@ impl Sqlite {
 /// first use of a write-ahead log needs. Where folders cannot be locked, that is left to luck.
 fn wait_for_turn(dir: &Path) -> Option<File> {
     let folder = File::open(dir).ok()?;
-    folder.lock().ok()?;
+    if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
+        tracing::info!(dir = %dir.display(), "another gateway is opening the store, and is waited for");
+        folder.lock().ok()?;
+    }
     Some(folder)
 }
 

@@ -109,6 +109,23 @@ fn a_store_that_another_gateway_writes_to_is_opened() {
     writes.execute_batch("BEGIN IMMEDIATE").unwrap();
     connection.busy_timeout(std::time::Duration::ZERO).unwrap();
     assert_eq!(schema::write_again(&connection).unwrap(), schema::VERSION);
+    let begun = std::time::Instant::now();
+    drop(bench.open());
+    assert!(begun.elapsed() < schema::PATIENCE);
+}
+
+/// One that cannot even be read is waited for, and the log says so at once.
+#[test]
+fn a_store_that_is_locked_is_waited_for() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let locks = bench.database();
+    locks.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT").unwrap();
+    let said = "WARN plimsoll::store::schema: the store is locked by another process, which is waited for at_most=10s";
+    let log = logged(tracing::Level::WARN, || {
+        schema::tell_of_lock(&bench.database()).unwrap();
+    });
+    assert!(log.contains(said), "{log}");
 }
 
 #[test]
