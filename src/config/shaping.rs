@@ -31,6 +31,9 @@ const MOST_LINES: usize = 1_000_000_000;
 const HALF: u16 = 500;
 /// What a marker may have filled in.
 const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
+/// How a marker is none of the limits' business.
+const ON_TOP: &str =
+    "a marker that begins with words of its own and has {removed} once comes on top of the limits";
 
 pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     let least = ByteSize::new(default.repeat_min_bytes);
@@ -164,14 +167,23 @@ pub(super) fn truncate(
 ) -> (Truncate, Limits) {
     let base = Said::read(section).on(below.base);
     let largest = ByteSize::new(default.error_max_bytes);
-    let error_max_bytes = section.within("error_max_bytes", ONE..=GIBIBYTE, largest).bytes();
-    let exempt = name_patterns(section, "exempt", default.exempt);
-    let count_trailing_newline = section.value("count_trailing_newline", default.count_trailing_newline);
-    let marker = marker(section, default.marker);
+    let mut truncate = Truncate {
+        base: base.rule(),
+        tools: Vec::new(),
+        error_max_bytes: section.within("error_max_bytes", ONE..=GIBIBYTE, largest).bytes(),
+        exempt: name_patterns(section, "exempt", default.exempt),
+        count_trailing_newline: section.value("count_trailing_newline", default.count_trailing_newline),
+        marker: marker(section, default.marker),
+    };
+    let least = Least::of(&truncate);
     let mut seen = Vec::new();
     let own = section.entries("tool", "GLOB", |names, section| {
         told_apart(names, section, &mut seen);
-        entry(names, section, base)
+        let entry = entry(names, section, base);
+        if let Some((_, said)) = &entry {
+            least.told(section, said.on(base));
+        }
+        entry
     });
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
     // The entries that are there already stay, behind the section's own, unless it has the very same patterns.
@@ -180,11 +192,57 @@ pub(super) fn truncate(
             tools.push(entry.clone());
         }
     }
-    let rules = tools.iter().map(|(patterns, said)| (patterns.clone(), said.on(base).rule())).collect();
-    let base_rule = base.rule();
-    let truncate =
-        Truncate { base: base_rule, tools: rules, exempt, error_max_bytes, count_trailing_newline, marker };
+    least.told(section, base);
+    if section.has("error_max_bytes") {
+        least.told_of(section, "error_max_bytes", truncate.error_max_bytes);
+    }
+    least.told_of_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, said)| said.on(base))));
+    truncate.tools = tools.iter().map(|(patterns, said)| (patterns.clone(), said.on(base).rule())).collect();
     (truncate, Limits { base, tools })
+}
+
+/// What the marker takes of any limits, at least; nothing where it comes on top of them.
+#[derive(Clone, Copy)]
+struct Least {
+    lines: usize,
+    bytes: usize,
+}
+
+impl Least {
+    fn of(truncate: &Truncate) -> Self {
+        let (lines, bytes) = truncate.least_of_marker().unwrap_or_default();
+        Self { lines, bytes }
+    }
+
+    /// Reports limits of a section's own that have no room for it.
+    fn told(self, section: &mut Section<'_, '_>, limit: Limit) {
+        if section.has("max_lines") && limit.lines < self.lines {
+            let message =
+                format!("the marker takes {} lines of it at least, so that nothing would be cut", self.lines);
+            section.problem("max_lines", message, Some(ON_TOP.to_owned()));
+        }
+        if section.has("max_bytes") {
+            self.told_of(section, "max_bytes", limit.bytes);
+        }
+    }
+
+    fn told_of(self, section: &mut Section<'_, '_>, key: &'static str, bytes: usize) {
+        if bytes < self.bytes {
+            let message =
+                format!("the marker takes {} bytes of it at least, so that nothing would be cut", self.bytes);
+            section.problem(key, message, Some(ON_TOP.to_owned()));
+        }
+    }
+
+    /// Reports the marker, where it is the section's own and the limits are not.
+    fn told_of_marker(self, section: &mut Section<'_, '_>, mut limits: impl Iterator<Item = Limit>) {
+        let is_told = ["max_lines", "max_bytes", "tool"].iter().any(|key| section.has(key));
+        let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
+        if section.has("marker") && !is_told && limits.any(has_no_room) {
+            let message = "takes more than the limits are, so that nothing would be cut";
+            section.problem("marker", message, Some(ON_TOP.to_owned()));
+        }
+    }
 }
 
 /// A value within a range, if it is set.

@@ -26,7 +26,7 @@ pub use rules::{Rule, Rules};
 pub use settings::Settings;
 pub use view::is_view;
 
-use cut::{Lines, Size};
+use cut::Size;
 use marker::Template;
 pub use marker::thousands;
 use settings::{Keep, TruncateRule};
@@ -102,7 +102,7 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     let truncation = Truncation {
         budget: budget(subject, settings),
         keep: if subject.is_error { Keep::Both } else { rule(subject, settings).keep },
-        lines: if settings.truncate.count_trailing_newline { Lines::CountTrailing } else { Lines::Plain },
+        lines: settings.truncate.lines(),
         template: Template::parse(&settings.truncate.marker),
         recall: subject.recall,
     };

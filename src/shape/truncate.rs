@@ -13,7 +13,7 @@ use super::cut::{self, Lines, Place, Size};
 use super::estimate;
 use super::marker::{GAP, Template};
 use super::notice;
-use super::settings::Keep;
+use super::settings::{Keep, Truncate};
 
 /// How one result is truncated.
 pub(super) struct Truncation<'a> {
@@ -107,6 +107,21 @@ impl Truncation<'_> {
         }
         // It stands alone where there is room for no more.
         self.lines.size(&marker).fits(self.budget).then_some(Size { lines: 0, bytes: 0 })
+    }
+}
+
+impl Truncate {
+    /// The lines and bytes that its marker takes of any limits at least, whatever it is filled with: where they are less,
+    /// nothing is cut. `None`: it comes on top of them.
+    pub fn least_of_marker(&self) -> Option<(usize, usize)> {
+        let template = Template::parse(&self.marker);
+        let Size { lines, bytes } = self.lines().size(&template.fill(0, 0, ""));
+        (!template.is_recognisable()).then_some((lines, bytes))
+    }
+
+    /// How lines are counted.
+    pub(super) const fn lines(&self) -> Lines {
+        if self.count_trailing_newline { Lines::CountTrailing } else { Lines::Plain }
     }
 }
 

@@ -317,6 +317,21 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `truncate.marker`: {removed is not closed\n  hint: write {removed}",
     ),
     ("truncate.marker = '{ {removed} bytes are gone {'", ""),
+    // Limits that have no room for the marker.
+    (
+        "truncate = { marker = '{removed} went', max_bytes = 5 }",
+        "1: `truncate.max_bytes`: the marker takes 6 bytes of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+    ),
+    ("truncate = { marker = '{removed} went', max_bytes = 6 }", ""),
+    ("truncate = { marker = 'cut off here: {removed}', max_bytes = 5, max_lines = 1 }", ""),
+    (
+        "[truncate]\nmarker = \"(cut)\\n\\n{recall}\"\nerror_max_bytes = 6\n[truncate.tool.a]\nmax_lines = 1\n[truncate.tool.b]\nmax_lines = 3\nmax_bytes = 7",
+        "3: `truncate.error_max_bytes`: the marker takes 7 bytes of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits\n5: `truncate.tool.a.max_lines`: the marker takes 2 lines of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+    ),
+    (
+        "[truncate]\nmax_lines = 2\n[profile.a]\nmatch.model = 'm'\ntruncate.marker = \"1\\n2\\n3\"",
+        "5: `profile.a.truncate.marker`: takes more than the limits are, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+    ),
     // Who is asked by the gateway itself.
     (
         "upstream.x = { base_url = 'http://x', protocols = [] }\nsummarize = { upstream = 'x', model = 'm' }\nfidelity = { upstream = 'x', model = 'm' }\n[profile.a]\nmatch.model = 'm'\nsummarize.upstream = 'x'",

@@ -179,6 +179,9 @@ fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
             let mut rule = limits(max_lines, max_bytes, keep);
             rule.truncate.marker = mark.to_owned();
             check(&text, &rule, expected);
+            let (least_lines, least_bytes) = rule.truncate.least_of_marker().unwrap();
+            let has_room = least_lines <= max_lines && least_bytes <= max_bytes;
+            assert_eq!(has_room, expected.is_some(), "{mark:?}");
         }
     }
 }
@@ -192,11 +195,7 @@ fn a_counted_final_line_takes_its_place() {
     let mut rule = limits(3000, 60_000, Keep::Head);
     check(&text, &rule, None);
     rule.truncate.count_trailing_newline = true;
-    let truncation = |settings: &Settings| {
-        let lines =
-            if settings.truncate.count_trailing_newline { Lines::CountTrailing } else { Lines::Plain };
-        lines.size(&text).lines
-    };
+    let truncation = |settings: &Settings| settings.truncate.lines().size(&text).lines;
     assert_eq!(truncation(&rule), 3001);
     // One newline would go: never longer wins.
     check(&text, &rule, None);

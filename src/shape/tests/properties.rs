@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::shape::cut::Lines;
 use crate::shape::settings::MARKER;
 
 /// Pieces of text that one shaper or another cares about.
