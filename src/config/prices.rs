@@ -28,7 +28,26 @@ impl PriceOverride {
 }
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
-    section.entries("model", "GLOB", entry).into_iter().flatten().collect()
+    let mut seen = Vec::new();
+    let own = section.entries("model", "GLOB", |pattern, section| {
+        told_apart(pattern, section, &mut seen);
+        entry(pattern, section)
+    });
+    own.into_iter().flatten().collect()
+}
+
+/// Reports an entry that differs only in case from one before it: that one holds for the same models. `seen` are those
+/// before it.
+fn told_apart(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<String>) {
+    // In other case, a range in brackets may be another one.
+    let is_same = |first: &&String| first.eq_ignore_ascii_case(pattern) && !pattern.contains('[');
+    match seen.iter().find(is_same) {
+        Some(first) => {
+            let message = format!("never holds: {first:?} stands before it, and case does not matter");
+            section.problem_here(message, None);
+        }
+        None => seen.push(pattern.to_owned()),
+    }
 }
 
 fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {

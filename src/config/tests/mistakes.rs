@@ -343,6 +343,11 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `prices.model.x.input`: expected a price in US dollars for a million tokens, got -1\n  hint: write it as a plain decimal number, such as 3.75",
     ),
     (
+        "[prices.model.'My-*']\ninput = 1\noutput = 1\n[prices.model.'my-?']\ninput = 1\noutput = 1\n[prices.model.'my-*']\ninput = 2\noutput = 2",
+        "7: `prices.model.\"my-*\"`: never holds: \"My-*\" stands before it, and case does not matter",
+    ),
+    ("[prices.model.'x[A-z]']\ninput = 1\noutput = 1\n[prices.model.'x[a-z]']\ninput = 2\noutput = 2", ""),
+    (
         "prices.model.'x' = { input = 0.1234567, output = 1 }",
         "1: `prices.model.x.input`: expected at most 6 decimal places, got 7",
     ),
