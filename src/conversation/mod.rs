@@ -17,6 +17,6 @@ pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
     Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Prelude,
-    Role, Slots,
+    Role, Shows, Slots,
 };
 pub use name_patterns::NamePatterns;

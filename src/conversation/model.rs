@@ -155,10 +155,30 @@ pub struct MessageIndex {
     pub fingerprint: Fingerprint,
     /// Whether cache marks may stand in it.
     pub is_marked: bool,
+    /// What stands in it that matters to all of the prompt.
+    pub shows: Shows,
     /// Bytes of it that no tokenizer reads as text: what encodes images and documents.
     pub encoded: usize,
     /// Made when it is first asked for.
     blocks: OnceLock<Box<[BlockKey]>>,
+}
+
+/// What stands in a message that the provider's entries of all others may be bound to: one that has it is read with
+/// other instructions, or in another way, than one that does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shows {
+    /// Images, those in results included.
+    pub images: bool,
+    /// Documents or search results that are to be cited.
+    pub cited: bool,
+}
+
+impl std::ops::BitOr for Shows {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { images: self.images | other.images, cited: self.cited | other.cited }
+    }
 }
 
 /// What a provider's prompt cache knows a part by, and what it counts for there.
@@ -184,13 +204,20 @@ impl MessageIndex {
     /// What was read.
     pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
         let encoded = parts.iter().map(|part| part.span.len() - part.read_len()).sum();
-        Self { role, parts: parts.into(), fingerprint, is_marked: false, encoded, blocks: OnceLock::new() }
+        let (shows, blocks) = (Shows::default(), OnceLock::new());
+        Self { role, parts: parts.into(), fingerprint, is_marked: false, shows, encoded, blocks }
     }
 
     /// The same, with what is known of cache marks in it.
     #[must_use]
     pub fn marked(self, is_marked: bool) -> Self {
         Self { is_marked, ..self }
+    }
+
+    /// The same, with what stands in it that matters to all of the prompt.
+    #[must_use]
+    pub fn showing(self, shows: Shows) -> Self {
+        Self { shows, ..self }
     }
 
     /// The keys of its parts, in order. `make` depends on the message's bytes alone.

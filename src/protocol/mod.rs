@@ -49,6 +49,7 @@ pub use body::{Document, Unread};
 pub use dialect::{Dialect, Purpose};
 pub use envelope::Envelope;
 pub use event_filter::EventFilter;
+pub use prelude::Bound;
 pub(crate) use prelude::prelude;
 pub(crate) use prompt::before_messages;
 pub use prompt::{Prompt, Scale, Share};

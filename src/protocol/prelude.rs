@@ -1,23 +1,112 @@
-//! What the provider's entries of a prompt's messages are bound to: what stands before these.
+//! What the provider's entries of a prompt are bound to: what stands before them, and how it is asked.
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::Protocol;
-use super::prompt::{self, Prompt};
-use crate::conversation::{Conversation, Prelude};
-use crate::json::scan;
+use super::prompt::{self, Layout, Prompt};
+use crate::conversation::{Conversation, Prelude, Shows};
+use crate::json::scan::{self, Kind, Value};
+
+/// A member that the provider's entries are bound to although it stands nowhere in the prompt.
+#[derive(Debug)]
+pub(super) struct Bind {
+    member: &'static str,
+    /// What of it, if not all.
+    inner: Option<&'static str>,
+    from: Anew,
+}
+
+/// The first part of a prompt that is read anew where something has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew {
+    System,
+    Messages,
+}
+
+impl Bind {
+    /// What the instructions and all behind them are bound to.
+    pub(super) const fn system(member: &'static str) -> Self {
+        Self { member, inner: None, from: Anew::System }
+    }
+
+    /// What the messages are bound to.
+    pub(super) const fn messages(member: &'static str) -> Self {
+        Self { member, inner: None, from: Anew::Messages }
+    }
+
+    /// What the messages are bound to, in a member that says more.
+    pub(super) const fn within(member: &'static str, inner: &'static str) -> Self {
+        Self { inner: Some(inner), ..Self::messages(member) }
+    }
+
+    fn value(&self, conversation: &Conversation) -> Option<Value> {
+        let body = &*conversation.body;
+        let outer = scan::get(body, &conversation.members, self.member);
+        let value = match self.inner {
+            None => outer,
+            Some(inner) => outer
+                .filter(|outer| outer.kind == Kind::Object)
+                .and_then(|outer| scan::get(body, &scan::members_unchecked(body, outer.span).ok()?, inner)),
+        };
+        value.filter(|value| value.kind != Kind::Null)
+    }
+}
+
+/// Hashes of what a provider's entries are bound to beside what stands before them; 0: nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// For those that end in the instructions.
+    pub system: u64,
+    /// For those that end in the messages.
+    pub messages: u64,
+}
+
+/// What entries of a prompt are bound to whose messages begin with this one.
+pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) -> Bound {
+    if layout.binds.is_empty() {
+        return Bound::default();
+    }
+    let (mut system, mut messages) = (Vec::new(), Vec::new());
+    let mut bind = |name: &str, said: &[u8], from: Anew| {
+        let told = |all: &mut Vec<u8>| {
+            for said in [name.as_bytes(), said] {
+                all.extend_from_slice(&(said.len() as u64).to_le_bytes());
+                all.extend_from_slice(said);
+            }
+        };
+        told(&mut messages);
+        if from == Anew::System {
+            told(&mut system);
+        }
+    };
+    for row in layout.binds {
+        if let Some(value) = row.value(conversation) {
+            bind(row.inner.unwrap_or(row.member), value.span.of(&conversation.body), row.from);
+        }
+    }
+    let shown = conversation.messages.iter().skip(first).map(|message| message.index.shows);
+    let Shows { images, cited } = shown.fold(Shows::default(), |all, one| all | one);
+    if cited {
+        bind("citations", b"", Anew::System);
+    }
+    if images {
+        bind("image", b"", Anew::Messages);
+    }
+    let key = |all: &[u8]| if all.is_empty() { 0 } else { xxh3_64(all) };
+    Bound { system: key(&system), messages: key(&messages) }
+}
 
 /// What stands before the messages, for the provider's cache.
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
-    let (body, members) = (&*conversation.body, &*conversation.members);
+    let body = &*conversation.body;
     let mut prompt = Prompt::default();
     prompt::frame(conversation, layout, &mut prompt);
     let mut hash = Xxh3::new();
     let read = prompt.blocks.iter().filter(|block| !prompt::is_aside(body, block));
     read.for_each(|block| hash.update(&block.key.to_le_bytes()));
-    for name in layout.binds {
-        let said = scan::get(body, members, name).map(|value| value.span.of(body)).unwrap_or_default();
+    for bind in layout.binds {
+        let said = bind.value(conversation).map(|value| value.span.of(body)).unwrap_or_default();
         hash.update(&(said.len() as u64).to_le_bytes());
         hash.update(said);
     }
@@ -30,7 +119,7 @@ mod tests {
     use bytes::Bytes;
 
     use crate::conversation::NoMemo;
-    use crate::protocol;
+    use crate::protocol::{self, Scale};
 
     /// What the provider's entries of the messages are bound to, and what the client's marks leave of it.
     #[test]
@@ -69,5 +158,67 @@ mod tests {
             prelude(&format!(r#""system":[{header},{}]"#, text("one", MARK)))
         };
         assert_eq!(aside(1), aside(2));
+    }
+
+    /// What a request asks for beside what it says, and from which of its blocks on (tools, instructions, messages) it is
+    /// read anew where that changes; without it, nothing is.
+    #[test]
+    fn prompts_are_bound_to_how_they_are_asked() {
+        const IMAGE: &str = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
+        let cited = |is: bool| {
+            format!(
+                r#"{{"type":"document","source":{{"type":"text","data":"d"}},"citations":{{"enabled":{is}}}}}"#
+            )
+        };
+        let anthropic = |blocks: &[String]| {
+            let blocks: Vec<String> = blocks.iter().map(|block| format!(",{block}")).collect();
+            format!(
+                r#""system":"s","messages":[{{"role":"user","content":[{{"type":"text","text":"a"}}{}]}}]"#,
+                blocks.concat()
+            )
+        };
+        let result =
+            |block: &str| format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{block}]}}"#);
+        let with = |member: &str| format!("{},{member}", anthropic(&[]));
+        let summed = format!(
+            r#""system":"s","messages":[{{"role":"user","content":[{IMAGE}]}},{{"role":"assistant","content":[{{"type":"compaction","content":"c"}}]}}]"#
+        );
+        let chat = |member: &str| format!(r#""messages":[{{"role":"user","content":"a"}}]{member}"#);
+        let responses = |member: &str| format!(r#""instructions":"s","input":"a"{member}"#);
+        let gemini = r#""contents":[{"parts":[{"text":"a"}]}],"generationConfig":{"temperature":1}"#;
+        for (dialect, members, expected) in [
+            ("anthropic", anthropic(&[]), vec![]),
+            ("anthropic", with(r#""max_tokens":9,"metadata":{"user_id":"u"},"tool_choice":null"#), vec![]),
+            ("anthropic", with(r#""tool_choice":{"type":"any"}"#), vec![2]),
+            ("anthropic", with(r#""thinking":{"type":"adaptive"}"#), vec![2]),
+            ("anthropic", with(r#""output_config":{"effort":"low"}"#), vec![2]),
+            ("anthropic", with(r#""speed":"fast""#), vec![1, 2]),
+            ("anthropic", anthropic(&[IMAGE.into()]), vec![2]),
+            ("anthropic", anthropic(&[result(IMAGE)]), vec![2]),
+            ("anthropic", anthropic(&[cited(false)]), vec![]),
+            ("anthropic", anthropic(&[cited(true)]), vec![1, 2]),
+            ("anthropic", anthropic(&[result(&cited(true))]), vec![1, 2]),
+            // What the provider does not read.
+            ("anthropic", summed, vec![]),
+            ("openai-chat", chat(r#","prompt_cache_key":"k""#), vec![]),
+            ("openai-chat", chat(r#","reasoning_effort":"low""#), vec![1]),
+            ("openai-chat", chat(r#","verbosity":"low""#), vec![1]),
+            ("openai-chat", chat(r#","response_format":{"type":"json_object"}"#), vec![1]),
+            ("openai-chat", chat(r#","service_tier":"flex""#), vec![1]),
+            ("openai-responses", responses(r#","reasoning":{"summary":"auto"},"text":{}"#), vec![]),
+            ("openai-responses", responses(r#","reasoning":{"effort":"low"}"#), vec![2]),
+            ("openai-responses", responses(r#","text":{"verbosity":"low"}"#), vec![2]),
+            ("openai-responses", responses(r#","text":{"format":{"type":"json_object"}}"#), vec![2]),
+            ("openai-responses", responses(r#","service_tier":"flex""#), vec![2]),
+            ("gemini", gemini.to_owned(), vec![]),
+        ] {
+            let protocol = protocol::named(dialect).unwrap();
+            let body = format!(r#"{{"model":"m","tools":[{{"name":"t"}}],{members}}}"#);
+            let prompt = protocol.prompt(&protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+            let shape = prompt.shape(Scale::Bytes(4.0));
+            let bound = shape.blocks.iter().enumerate().filter(|(_, block)| block.bound != 0);
+            let bound: Vec<usize> = bound.map(|(at, _)| at).collect();
+            assert_eq!(bound, expected, "{dialect} {members}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::marked::{is_mark, marks_in, ttl};
+use super::prelude::{self, Bind, Bound};
 use super::{Protocol, weight};
 use crate::conversation::{BlockKey, Conversation, MEDIA, Part, PartId, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
@@ -24,6 +25,8 @@ pub struct Prompt {
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself.
     pub automatic: Option<Ttl>,
+    /// What the provider's entries of it are bound to beside what stands before them.
+    pub bound: Bound,
 }
 
 /// A block.
@@ -130,11 +133,17 @@ impl Prompt {
 
     /// The shape of the prompt. Every block has at least one token.
     pub fn shape(&self, scale: Scale) -> PromptShape {
+        let Bound { mut system, mut messages } = self.bound;
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|block| cache_model::Block {
             key: block.key,
             tokens: block.tokens(scale),
             mark: block.mark,
+            bound: match (block.part, block.share) {
+                (Some(_), _) => std::mem::take(&mut messages),
+                (None, Share::System) => std::mem::take(&mut system),
+                _ => 0,
+            },
         });
         PromptShape { blocks: blocks.collect(), automatic: self.automatic }
     }
@@ -230,8 +239,8 @@ fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
 pub(super) struct Layout {
     /// Members of the frame that stand before the messages, in the provider's order.
     pub(super) before: &'static [&'static str],
-    /// Members to which what the provider keeps of the messages is bound as well.
-    pub(super) binds: &'static [&'static str],
+    /// Members to which what the provider keeps is bound as well.
+    pub(super) binds: &'static [Bind],
     /// Members that mark a block, and, on the frame, the end of the prompt.
     pub(super) marks: &'static [&'static str],
     /// Reasoning is encrypted.
@@ -245,6 +254,7 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = Prompt::default();
     frame(conversation, layout, &mut prompt);
     let first = beginning(conversation, layout);
+    prompt.bound = prelude::bound(conversation, layout, first.message as usize);
     for at in first.message as usize..conversation.messages.len() {
         let index = &conversation.messages[at].index;
         let keys = index.blocks(|| {
@@ -261,7 +271,7 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
 }
 
 /// The first part that the provider reads: what it has summed up by itself stands before its summary, and is ignored.
-fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
+pub(super) fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
     let first = PartId { message: 0, part: 0 };
     let Some(kind) = layout.restarts else { return first };
     let is_summary = |id: PartId, part: &Part| {

@@ -220,6 +220,44 @@ fn what_is_cut_would_have_been_paid_for() {
     }
 }
 
+/// What is kept of the messages is bound to how they are asked: asked in another way, nothing of them is read, cut or not.
+#[test]
+fn what_is_asked_otherwise_would_have_been_written_too() {
+    let instructions = "Be brief. ".repeat(2000);
+    let (whole, frame) = (log("first", 4000), instructions.len() / 4);
+    for (second, reads_messages) in [("auto", true), ("any", false)] {
+        let home = tempfile::tempdir().unwrap();
+        let before = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |request| {
+            let tokens = request.body.len() / 4;
+            let read = match before.swap(tokens, Ordering::Relaxed) {
+                0 => 0,
+                before if reads_messages => before,
+                _ => frame,
+            };
+            let usage = json!({"input_tokens": 0, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": tokens - read, "output_tokens": 7});
+            (200, json!({"type": "message", "model": "claude-sonnet-4-6", "usage": usage}).to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        for (results, choice) in [(&[&*whole][..], "auto"), (&[&*whole, "short"], second)] {
+            let mut body: Value = serde_json::from_str(&request(results)).unwrap();
+            let mark = json!({"type": "ephemeral"});
+            body["system"] = json!([{"type": "text", "text": instructions, "cache_control": mark}]);
+            body["tool_choice"] = json!({"type": choice});
+            assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        }
+        gateway.stop();
+        let record = &records(home.path())[1];
+        let [sent, untouched] = [&record["tokens"], &record["counterfactual"]["tokens"]];
+        assert!(prompt(untouched) > prompt(sent) * 3 / 2, "{record}");
+        let [read, would] = [sent, untouched].map(|tokens| tokens["cache_read"].as_u64().unwrap());
+        let most = if reads_messages { u64::MAX } else { read + read / 20 };
+        let least = if reads_messages { read * 3 / 2 } else { read - read / 20 };
+        assert!((least..most).contains(&would), "{second}: {would} for {read}: {record}");
+    }
+}
+
 /// What the provider has of a prompt, and the body has not, grows by nothing that was cut.
 #[test]
 fn what_the_provider_has_is_not_saved_again() {

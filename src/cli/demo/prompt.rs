@@ -85,7 +85,8 @@ impl Counter {
             Some("1h") => Ttl::OneHour,
             _ => Ttl::FiveMinutes,
         };
-        Block { key: xxh3_128(bare.to_string().as_bytes()), tokens: self.tokens(&bare), mark: mark.map(ttl) }
+        let key = xxh3_128(bare.to_string().as_bytes());
+        Block { key, tokens: self.tokens(&bare), mark: mark.map(ttl), bound: 0 }
     }
 }
 

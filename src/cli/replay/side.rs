@@ -78,7 +78,7 @@ impl Side {
     pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) -> Bill {
         let mut shape = prompt.shape(billed.scale);
         if billed.hidden > 0 {
-            shape.blocks.insert(0, Block { key: 0, tokens: billed.hidden, mark: None });
+            shape.blocks.insert(0, Block::hidden(billed.hidden));
         }
         let tokens = self.cache.observe(0, &shape, billed.now_ms).with_output(billed.output, 0);
         self.last_prompt = tokens.prompt();

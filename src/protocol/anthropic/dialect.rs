@@ -3,6 +3,7 @@
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Server, Sign, SignKind};
+use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
@@ -39,7 +40,12 @@ pub(super) static DIALECT: Dialect = Dialect {
     keyed: &[],
     layout: Layout {
         before: &["tools", "system"],
-        binds: &["tool_choice", "thinking", "output_config", "speed"],
+        binds: &[
+            Bind::messages("tool_choice"),
+            Bind::messages("thinking"),
+            Bind::messages("output_config"),
+            Bind::system("speed"),
+        ],
         marks: &["cache_control"],
         sealed: true,
         restarts: Some("compaction"),

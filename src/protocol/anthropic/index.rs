@@ -2,7 +2,9 @@
 
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Slots};
+use crate::conversation::{
+    Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Shows, Slots,
+};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::protocol::Unread;
@@ -141,13 +143,14 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     };
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
+    let mut shows = Shows::default();
     let parts = match object.get("content") {
         Some(value) if value.kind == Kind::String => vec![text_part(raw, value, value.span, &mut hash)],
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
             let mut parts = Vec::with_capacity(items.len());
             for item in &items {
-                parts.push(block(raw, *item, &mut hash)?);
+                parts.push(block(raw, *item, (&mut hash, &mut shows))?);
             }
             for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
                 let items = items.iter().map(|item| item.span).collect();
@@ -157,17 +160,17 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(marks::may_stand_in(raw)))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(marks::may_stand_in(raw)).showing(shows))
 }
 
-fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
+fn block(raw: &[u8], item: Value, (hash, shows): (&mut Hasher, &mut Shows)) -> Result<Part, Unread> {
     let block = Object::read(raw, item)?;
     let kind = match block.text("type").as_deref() {
         Some("text") => match block.of_kind("text", Kind::String) {
             Some(text) => return Ok(text_part(raw, text, item.span, hash)),
             None => PartKind::Opaque,
         },
-        Some("tool_result") => return tool_result(&block, hash),
+        Some("tool_result") => return tool_result(&block, hash, shows),
         // What a model thought is not part of what was said: clients and providers drop it from old turns.
         Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartKind::Thinking, item.span)),
         Some("tool_use") => PartKind::ToolCall,
@@ -177,6 +180,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
         _ => PartKind::Opaque,
     };
     feed(raw, item, MARKS, hash)?;
+    *shows = *shows | shown(&block);
     let mut part = Part::new(kind, item.span);
     if kind == PartKind::Hosted {
         let called = block.get("tool_use_id").is_none();
@@ -206,12 +210,23 @@ fn is_hosted(block: &Object<'_>) -> bool {
         && (block.says("type", "mcp_tool_use") || block.text("name").is_some_and(|name| is_known(&name)))
 }
 
-fn tool_result(block: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
+fn tool_result(block: &Object<'_>, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, block.value.span);
     part.call_id = block.text("tool_use_id");
     part.is_error = block.is_true("is_error");
     fill_result(&mut part, block.bytes, block.get("content"), &RESULT, hash)?;
+    for span in part.beside_texts() {
+        let item = Value { kind: Kind::Object, span };
+        *shows =
+            *shows | Object::read(block.bytes, item).map_or_else(|_| Shows::default(), |item| shown(&item));
+    }
     Ok(part)
+}
+
+/// What a block shows.
+fn shown(block: &Object<'_>) -> Shows {
+    let cited = within(block, "citations").is_some_and(|citations| citations.is_true("enabled"));
+    Shows { images: block.says("type", "image"), cited }
 }
 
 /// What encodes an image or a document in base64. One that is cited is told by its place among all, and stays.

@@ -4,6 +4,7 @@ use crate::protocol::Cause;
 use crate::protocol::Purpose::{Generate, Other};
 use crate::protocol::dialect::{Dialect, Path, Sign, SignKind};
 use crate::protocol::openai;
+use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
@@ -30,7 +31,12 @@ pub(super) static DIALECT: Dialect = Dialect {
     // Marks are not the provider's own here: its cache needs none.
     layout: Layout {
         before: &["tools"],
-        binds: &[],
+        binds: &[
+            Bind::messages("reasoning_effort"),
+            Bind::messages("verbosity"),
+            Bind::messages("response_format"),
+            Bind::messages("service_tier"),
+        ],
         marks: &["cache_control", "prompt_cache_breakpoint"],
         sealed: false,
         restarts: None,

@@ -4,6 +4,7 @@ use crate::protocol::Cause;
 use crate::protocol::Purpose::{Compact, Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server};
 use crate::protocol::openai;
+use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
@@ -33,7 +34,12 @@ pub(super) static DIALECT: Dialect = Dialect {
     keyed: openai::KEYED,
     layout: Layout {
         before: &["tools", "instructions"],
-        binds: &[],
+        binds: &[
+            Bind::within("reasoning", "effort"),
+            Bind::within("text", "verbosity"),
+            Bind::within("text", "format"),
+            Bind::messages("service_tier"),
+        ],
         marks: &["prompt_cache_breakpoint", "cache_control"],
         sealed: true,
         restarts: None,

@@ -13,8 +13,9 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The chain of `blocks`; different `scope`s share no hash.
-    pub(super) fn of(scope: u64, blocks: &[Block]) -> Self {
+    /// The chain of `blocks`; different `scope`s share no hash. `is_bound`: nor do prompts that are asked otherwise, from
+    /// where that matters on.
+    pub(super) fn of(scope: u64, blocks: &[Block], is_bound: bool) -> Self {
         let mut links = Vec::with_capacity(blocks.len());
         let mut tokens = Vec::with_capacity(blocks.len() + 1);
         let (mut link, mut sum) = (scope, 0_u64);
@@ -22,7 +23,8 @@ impl Chain {
         for block in blocks {
             let mut bytes = [0; 24];
             bytes[..8].copy_from_slice(&link.to_le_bytes());
-            bytes[8..].copy_from_slice(&block.key.to_le_bytes());
+            let bound = if is_bound { block.bound } else { 0 };
+            bytes[8..].copy_from_slice(&(block.key ^ u128::from(bound)).to_le_bytes());
             link = xxh3_64(&bytes);
             sum = sum.saturating_add(block.tokens);
             links.push(link);

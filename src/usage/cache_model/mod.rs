@@ -53,12 +53,15 @@ pub struct Block {
     pub tokens: u64,
     /// The cache mark it carries.
     pub mark: Option<Ttl>,
+    /// A hash of what else entries that end in it or behind it are bound to, where the provider says to what they are;
+    /// 0: nothing.
+    pub bound: u64,
 }
 
 impl Block {
     /// What the provider has of a prompt, before all that the body holds.
     pub const fn hidden(tokens: u64) -> Self {
-        Self { key: 0, tokens, mark: None }
+        Self { key: 0, tokens, mark: None, bound: 0 }
     }
 }
 
@@ -152,6 +155,12 @@ impl CacheKind {
         matches!(self, Self::Automatic { .. })
     }
 
+    /// Whether what is kept is known to be bound to how a prompt is asked, too, and not to what it says alone. Of caches
+    /// that bill no writes nobody says so.
+    pub const fn is_bound(self) -> bool {
+        matches!(self, Self::Marked { .. } | Self::Automatic { writes: Writes::Billed, .. })
+    }
+
     /// The shortest beginning of a prompt that is kept, in tokens.
     pub const fn min_prefix_tokens(self) -> u64 {
         match self {
@@ -213,6 +222,7 @@ impl CacheUse {
 #[derive(Debug, Clone)]
 pub struct CacheModel {
     state: State,
+    is_bound: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -232,13 +242,13 @@ impl CacheModel {
                 State::Automatic(Automatic::new(min_tokens, step, ttl_ms, writes))
             }
         };
-        Self { state }
+        Self { state, is_bound: kind.is_bound() }
     }
 
     /// Sends a prompt through the cache at `now_ms`. Prompts of different `scope`s (workspaces, keys) never
     /// share entries.
     pub fn observe(&mut self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
-        let chain = Chain::of(scope, &shape.blocks);
+        let chain = Chain::of(scope, &shape.blocks, self.is_bound);
         match &mut self.state {
             State::None => uncached(&chain),
             State::Marked(cache) => cache.observe(&chain, shape, now_ms),

@@ -11,7 +11,7 @@ const H1: Option<Ttl> = Some(Ttl::OneHour);
 
 /// Blocks of `(key, tokens, mark)`.
 fn prompt(blocks: &[(u128, u64, Option<Ttl>)]) -> PromptShape {
-    let block = |&(key, tokens, mark)| Block { key, tokens, mark };
+    let block = |&(key, tokens, mark)| Block { key, tokens, mark, bound: 0 };
     PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None }
 }
 
@@ -183,6 +183,32 @@ fn automatic_caches_read_whole_steps() {
     let shape = prompt(&[(1, 4096, None), (2, 3, None)]);
     check(&mut gemini, 0, &shape, [0, 0, 0, 4099]);
     check(&mut gemini, 0, &shape, [4099, 0, 0, 0]);
+}
+
+/// Requests that are asked in another way read what stands before what is bound to that, and in the first way again all
+/// that they have written so. Of who bills no writes that is not known.
+#[test]
+fn what_is_asked_otherwise_is_written_anew() {
+    let asked = |blocks: &[(u128, u64, Option<Ttl>)], bound: u64| {
+        let mut shape = prompt(blocks);
+        shape.blocks[1].bound = bound;
+        shape
+    };
+    let blocks = [(1, 2048, M5), (2, 1024, M5), (3, 1024, M5)];
+    let (written, part, read) = ([0, 0, 4096, 0], [2048, 0, 2048, 0], [4096, 0, 0, 0]);
+    let billed = CacheKind::openai(Writes::Billed);
+    let free = ([0, 0, 0, 4096], read);
+    for (kind, (first, other)) in [
+        (CacheKind::anthropic(1024), (written, part)),
+        (billed, (written, part)),
+        (CacheKind::openai(Writes::Free), free),
+        (CacheKind::gemini(1024), free),
+    ] {
+        let mut model = CacheModel::new(kind);
+        for (bound, expected) in [(0, first), (7, other), (0, read), (7, read), (8, other)] {
+            check(&mut model, 0, &asked(&blocks, bound), expected);
+        }
+    }
 }
 
 #[test]
