@@ -32,8 +32,14 @@ pub fn untouched(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
 
     let pool = pool(&modelled);
     let (modelled, direct) = if real[READ] >= modelled[READ] {
-        // More was read than the model knew of: so would have been of the original.
-        let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).min(1.0);
+        // More was read than the model knew of: so would have been of the original. What may have been kept for longer
+        // than is promised was, as much of it as was read; an event leaves little of that in what was sent.
+        let lapsed = [sent, original].map(|said| said.lapsed as f64 * scale);
+        let kept = ratio(real[READ] - modelled[READ], lapsed[0]).min(1.0);
+        let [modelled, direct] = [(modelled, lapsed[0]), (direct, lapsed[1])].map(|(split, lapsed)| {
+            read_more(split, pool, ratio(kept * lapsed, of_pool(&split, pool)).min(1.0))
+        });
+        let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).clamp(0.0, 1.0);
         (read_more(modelled, pool, share), read_more(direct, pool, share))
     } else {
         let kept = ratio(real[READ], modelled[READ]);
@@ -143,6 +149,11 @@ mod tests {
         CacheUse { read, write_5m, uncached, ..CacheUse::default() }
     }
 
+    /// Nothing is read, so much would be of a cache that is kept for as long as it may be.
+    fn lapsed(uncached: u64, lapsed: u64) -> CacheUse {
+        CacheUse { uncached, lapsed, ..CacheUse::default() }
+    }
+
     fn billed(cache_read: u64, cache_write_5m: u64, input: u64) -> Tokens {
         Tokens { input, cache_read, cache_write_5m, output: 7, ..Tokens::default() }
     }
@@ -169,6 +180,12 @@ mod tests {
                 said(0, 0, 2000),
                 billed(1800, 0, 200),
             ),
+            // The cache was kept for longer than is promised, and an event has left little of what was there.
+            ("kept", billed(100, 0, 400), lapsed(500, 100), lapsed(1000, 950), billed(950, 0, 50)),
+            ("half of it", billed(50, 0, 450), lapsed(500, 100), lapsed(1000, 950), billed(475, 0, 525)),
+            ("more than that", billed(300, 0, 200), lapsed(500, 100), lapsed(1000, 950), billed(975, 0, 25)),
+            ("gone", billed(0, 0, 500), lapsed(500, 100), lapsed(1000, 950), billed(0, 0, 1000)),
+            ("none of it sent", billed(100, 0, 400), lapsed(500, 0), lapsed(1000, 950), billed(200, 0, 800)),
             // The original carries no marks: nothing of it is ever read.
             ("unmarked", billed(900, 100, 0), said(0, 1000, 0), said(0, 0, 2000), billed(0, 0, 2000)),
             // The provider's cache was cold, the model's was not.
@@ -181,8 +198,15 @@ mod tests {
     }
 
     fn any_use() -> impl Strategy<Value = CacheUse> {
-        (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64)
-            .prop_map(|(read, write_5m, write_1h, uncached)| CacheUse { read, write_5m, write_1h, uncached })
+        (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64).prop_map(
+            |(read, write_5m, write_1h, uncached, lapsed)| CacheUse {
+                read,
+                write_5m,
+                write_1h,
+                uncached,
+                lapsed,
+            },
+        )
     }
 
     proptest! {

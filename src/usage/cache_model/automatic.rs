@@ -16,8 +16,12 @@ pub(super) struct Automatic {
     min_tokens: u64,
     step: u64,
     ttl_ms: u64,
+    /// When nothing of a prompt is left for sure.
+    gone_ms: u64,
     writes: Writes,
     trails: Vec<Trail>,
+    /// Those that may be gone by now.
+    lapsed: Vec<Trail>,
 }
 
 /// A prompt seen before, with all its prefixes. No trail is a prefix of another.
@@ -35,27 +39,23 @@ struct Common {
 }
 
 impl Automatic {
-    pub(super) fn new(min_tokens: u64, step: u64, ttl_ms: u64, writes: Writes) -> Self {
-        Self { min_tokens, step: step.max(1), ttl_ms, writes, trails: Vec::new() }
+    pub(super) fn new(min_tokens: u64, step: u64, [ttl_ms, gone_ms]: [u64; 2], writes: Writes) -> Self {
+        let step = step.max(1);
+        Self { min_tokens, step, ttl_ms, gone_ms, writes, trails: Vec::new(), lapsed: Vec::new() }
     }
 
     pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64) -> CacheUse {
-        let ttl_ms = self.ttl_ms;
-        self.trails.retain(|trail| trail.is_fresh(now_ms, ttl_ms));
-        let common = self.longest_common(chain, now_ms);
+        let (ttl_ms, gone_ms) = (self.ttl_ms, self.gone_ms);
+        self.lapsed.extend(self.trails.extract_if(.., |trail| !trail.is_fresh(now_ms, ttl_ms)));
+        self.lapsed.retain(|trail| trail.is_fresh(now_ms, gone_ms));
+        let common = longest_common(&self.trails, chain);
+        let lapsed = longest_common(&self.lapsed, chain);
         if chain.tokens() >= self.min_tokens {
+            self.lapsed.retain(|trail| !chain.links().starts_with(&trail.links));
             self.remember(chain, common, now_ms);
         }
-        self.divide(chain, common.map_or(0, |common| common.blocks))
-    }
-
-    fn longest_common(&self, chain: &Chain, now_ms: u64) -> Option<Common> {
-        let fresh = self.trails.iter().enumerate().filter(|(_, trail)| trail.is_fresh(now_ms, self.ttl_ms));
-        let shared = fresh.map(|(index, trail)| {
-            let pairs = trail.links.iter().zip(chain.links());
-            Common { trail: index, blocks: pairs.take_while(|(a, b)| a == b).count() }
-        });
-        shared.max_by_key(|common| common.blocks).filter(|common| common.blocks > 0)
+        let blocks = |common: Option<Common>| common.map_or(0, |common| common.blocks);
+        self.divide(chain, blocks(common), blocks(lapsed))
     }
 
     /// Extends the trail that the prompt continues, refreshes the one that it is part of, or starts one.
@@ -75,15 +75,17 @@ impl Automatic {
 
     /// Over a limit, the least recently used prompts go.
     fn make_room(&mut self) {
-        let mut stored: usize = self.trails.iter().map(|trail| trail.links.len()).sum();
-        while stored > MAX_LINKS || self.trails.len() > MAX_TRAILS {
-            let oldest = (0..self.trails.len()).min_by_key(|&index| self.trails[index].last_ms);
+        let all = self.trails.iter().chain(&self.lapsed);
+        let mut stored: usize = all.map(|trail| trail.links.len()).sum();
+        while stored > MAX_LINKS || self.trails.len() + self.lapsed.len() > MAX_TRAILS {
+            let from = if self.lapsed.is_empty() { &mut self.trails } else { &mut self.lapsed };
+            let oldest = (0..from.len()).min_by_key(|&index| from[index].last_ms);
             let Some(oldest) = oldest else { return };
-            stored -= self.trails.remove(oldest).links.len();
+            stored -= from.remove(oldest).links.len();
         }
     }
 
-    fn divide(&self, chain: &Chain, read_blocks: usize) -> CacheUse {
+    fn divide(&self, chain: &Chain, read_blocks: usize, lapsed_blocks: usize) -> CacheUse {
         let whole_steps = |tokens: u64| {
             let tokens = tokens - tokens % self.step;
             if tokens < self.min_tokens { 0 } else { tokens }
@@ -93,8 +95,17 @@ impl Automatic {
             Writes::Free => 0,
             Writes::Billed => whole_steps(chain.tokens()) - read,
         };
-        CacheUse { read, write_5m, write_1h: 0, uncached: chain.tokens() - read - write_5m }
+        let lapsed = whole_steps(chain.tokens_of(lapsed_blocks)).saturating_sub(read);
+        CacheUse { read, write_5m, write_1h: 0, uncached: chain.tokens() - read - write_5m, lapsed }
     }
+}
+
+fn longest_common(trails: &[Trail], chain: &Chain) -> Option<Common> {
+    let shared = trails.iter().enumerate().map(|(index, trail)| {
+        let pairs = trail.links.iter().zip(chain.links());
+        Common { trail: index, blocks: pairs.take_while(|(a, b)| a == b).count() }
+    });
+    shared.max_by_key(|common| common.blocks).filter(|common| common.blocks > 0)
 }
 
 impl Trail {

@@ -120,5 +120,6 @@ fn divide(chain: &Chain, marks: &[Mark], read_blocks: usize) -> CacheUse {
     let read = chain.tokens_of(read_blocks);
     let hour = chain.tokens_of(last(Ttl::OneHour)).max(read);
     let short = chain.tokens_of(last(Ttl::FiveMinutes)).max(hour);
-    CacheUse { read, write_1h: hour - read, write_5m: short - hour, uncached: chain.tokens() - short }
+    let uncached = chain.tokens() - short;
+    CacheUse { read, write_1h: hour - read, write_5m: short - hour, uncached, lapsed: 0 }
 }

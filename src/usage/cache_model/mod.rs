@@ -190,7 +190,7 @@ impl CacheKind {
     }
 }
 
-/// What becomes of a prompt's tokens; the fields are disjoint and add up to the prompt.
+/// What becomes of a prompt's tokens; the first four are disjoint and add up to the prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Read from the cache.
@@ -201,6 +201,8 @@ pub struct CacheUse {
     pub write_1h: u64,
     /// Neither.
     pub uncached: u64,
+    /// What more would be read if the provider kept prompts for as long as it may, and not as it promises.
+    pub lapsed: u64,
 }
 
 impl CacheUse {
@@ -239,7 +241,8 @@ impl CacheModel {
             CacheKind::None => State::None,
             CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
             CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
-                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, writes))
+                let gone_ms = kind.gone_ms(None).unwrap_or(ttl_ms);
+                State::Automatic(Automatic::new(min_tokens, step, [ttl_ms, gone_ms], writes))
             }
         };
         Self { state, is_bound: kind.is_bound() }

@@ -211,6 +211,31 @@ fn what_is_asked_otherwise_is_written_anew() {
     }
 }
 
+/// What may be there still although nothing promises it, in minutes since it was used last.
+#[test]
+fn what_has_lapsed_is_told_apart() {
+    let (whole, short) = ([(1, 1280, M5), (2, 1280, M5), (3, 1280, M5)], [(1, 1280, M5), (9, 1280, M5)]);
+    let openai = CacheKind::openai(Writes::Free);
+    for (kind, minutes, shape, read, lapsed) in [
+        (openai, 9, &whole[..], 3840, 0),
+        (openai, 10, &whole, 0, 3840),
+        (openai, 59, &whole, 0, 3840),
+        (openai, 60, &whole, 0, 0),
+        (openai, 10, &short, 0, 1280),
+        (CacheKind::gemini(1024), 10, &whole, 0, 3840),
+        (CacheKind::openai(Writes::Billed), 30, &whole, 0, 0),
+        (CacheKind::anthropic(1024), 5, &whole, 0, 0),
+    ] {
+        let mut model = CacheModel::new(kind);
+        model.observe(1, &prompt(&whole), 0);
+        let found = model.observe(1, &prompt(shape), minutes * MINUTE);
+        assert_eq!((found.read, found.lapsed), (read, lapsed), "{kind:?} {minutes} {}", shape.len());
+        // It is there again.
+        let again = model.observe(1, &prompt(shape), minutes * MINUTE);
+        assert_eq!((again.read, again.lapsed), (shape.len() as u64 * 1280, 0), "{kind:?} {minutes}");
+    }
+}
+
 #[test]
 fn automatic_writes_can_be_billed() {
     let mut model = CacheModel::new(CacheKind::openai(Writes::Billed));
@@ -265,7 +290,8 @@ fn no_cache_reads_nothing() {
     let shape = prompt(&[(1, 5000, M5)]);
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
-    let tokens = CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000 }.with_output(7, 3);
+    let tokens =
+        CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000, lapsed: 0 }.with_output(7, 3);
     assert_eq!((tokens.prompt(), tokens.input, tokens.output, tokens.reasoning), (4321, 4000, 7, 3));
 }
 
