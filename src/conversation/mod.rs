@@ -4,6 +4,7 @@
 //! identities, and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
 
 mod arguments;
+mod code;
 pub mod fingerprint;
 pub mod media;
 mod memo;

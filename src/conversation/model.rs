@@ -121,7 +121,9 @@ pub struct Part {
     pub is_error: bool,
     /// A call that goes as it came: something is signed over it, or depends on what it says.
     pub is_sealed: bool,
-    /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds.
+    /// A call that code makes which the provider runs, or what such a call came to: no model reads that.
+    pub is_for_code: bool,
+    /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds, and for what code reads.
     pub content: Option<Digest>,
 }
 
@@ -139,6 +141,7 @@ impl Part {
             media: None,
             is_error: false,
             is_sealed: false,
+            is_for_code: false,
             content: None,
         }
     }
@@ -256,6 +259,7 @@ impl Part {
     pub fn read_len(&self) -> usize {
         match self.kind {
             PartKind::Media => self.span.len().min(MEDIA),
+            PartKind::ToolResult if self.is_for_code => 0,
             PartKind::ToolResult => self.result_len(),
             _ => self.span.len(),
         }

@@ -369,6 +369,7 @@ impl Standing {
             self.fresh += u64::from(bytes);
             self.spared += u64::from(spared);
             match part.kind {
+                PartKind::ToolResult if part.is_read_by_code() => self.history.part(id, bytes),
                 PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
                     self.history.pointer(id, bytes, content(part));
                 }

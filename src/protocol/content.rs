@@ -40,6 +40,15 @@ pub(crate) struct Blocks {
     pub(crate) marks: &'static [&'static str],
 }
 
+/// Whether a call, or a result that says so itself, is not the model's own but that of code which the provider runs.
+pub(crate) fn is_of_code(block: &Object<'_>) -> bool {
+    let is_direct = |caller: Value| {
+        let read = Object::read(block.bytes, caller);
+        caller.kind == Kind::Null || read.is_ok_and(|caller| caller.says("type", "direct"))
+    };
+    block.get("caller").is_some_and(|caller| !is_direct(caller))
+}
+
 /// A member of a block, where it is a URL that holds what it leads to, and that is no text.
 pub(crate) fn data_url(block: &Object<'_>, member: &str) -> Option<Value> {
     let holds = |url: &[u8]| string::begins_with(url, "data:") && !string::begins_with(url, "data:text/");

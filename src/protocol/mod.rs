@@ -82,7 +82,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Reads a request whose outermost values are known.
+    /// Reads a request whose outermost values are known, message by message.
     ///
     /// # Errors
     /// [`Unread`] for anything that is not certainly understood; the request then passes through.
@@ -93,7 +93,8 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`Unread`] for anything that is not certainly understood; the request then passes through.
     fn index(&self, body: &Bytes, memo: &dyn Memo) -> Result<Conversation, Unread> {
-        self.conversation(Document::read(body, self.list(), self.name(), memo)?, memo)
+        let document = Document::read(body, self.list(), self.name(), memo)?;
+        Ok(self.conversation(document, memo)?.with_code_apart())
     }
 
     /// A message with one text, as it is written on the wire.
@@ -243,7 +244,7 @@ pub fn rewritten(
 ) -> Result<Conversation, Unsafe> {
     let edits = protocol.lower(conversation, plan)?;
     let after = match Document::edited(conversation, &edits) {
-        Some(document) => protocol.conversation(document?, memo)?,
+        Some(document) => protocol.conversation(document?, memo)?.with_code_apart(),
         None => protocol.index(&Bytes::from(edits.apply(&conversation.body)), memo)?,
     };
     plan::verify(conversation, plan, &after)?;

@@ -352,6 +352,9 @@ fn part_key(conversation: &Conversation, id: PartId, role: Role, part: &Part, la
 /// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.
 fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
     let uncounted = raw.len() - part.read_len();
+    if part.is_read_by_code() {
+        return uncounted;
+    }
     let cuts = if uncounted == 0 { Vec::new() } else { marks_in(raw, layout.marks).0 };
     if cuts.is_empty() {
         return uncounted;

@@ -56,7 +56,7 @@ fn key(conversation: &Conversation, call: PartId) -> Option<Digest> {
 
 fn same_results(conversation: &Conversation, calls: &[PartId]) -> Option<bool> {
     let results = calls.iter().filter_map(|call| conversation.part(conversation.result_of(*call)?));
-    let contents: Vec<Option<Digest>> = results.map(|part| part.content).collect();
+    let contents: Vec<Digest> = results.filter_map(|part| part.content).collect();
     let (first, others) = contents.split_first()?;
     (!others.is_empty()).then(|| others.iter().all(|content| content == first))
 }

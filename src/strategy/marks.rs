@@ -267,7 +267,8 @@ fn markable(conversation: &Conversation, part: PartId, gone: &dyn Fn(usize) -> b
     let found = before.find(|(id, part)| match part.kind {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => false,
         PartKind::Text => conversation.says_something(*id, 0),
-        PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => true,
+        // What code reads goes as it came, and is no part of a prompt.
+        PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => !part.is_for_code,
     });
     found.map(|(id, _)| id)
 }

@@ -153,6 +153,40 @@ fn stored_decisions_come_first_and_are_kept() {
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
 }
 
+/// What code reads goes as it came, whatever it is: it is neither cut nor pointed to or from, also where an earlier gateway
+/// has cut it.
+#[test]
+fn results_for_code_are_no_matter() {
+    let talk = |words: &str, code: &[&str]| {
+        let by_code = |word: &str| {
+            let caller = r#""type":"tool_use","caller":{"type":"code_execution_20260120","tool_id":"s"}"#;
+            let is_code = code.contains(&word);
+            let message = message(word);
+            if is_code { message.replace(r#""type":"tool_use""#, caller) } else { message }
+        };
+        let messages: Vec<String> = words.split_whitespace().map(by_code).collect();
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let cut = run(&talk("u c1 r1:big", &[]), 1, &[]);
+    let known_decisions = knowing(&cut.applied[0].decision);
+    for (words, code, expected) in [
+        ("u c1 r1:big", &["c1"][..], &[][..]),
+        ("u c1 r1:even c2 r2:even", &["c1", "c2"], &[]),
+        ("u c1 r1:even c2 r2:even", &["c1"], &[]),
+        ("u c1 r1:even c2 r2:even", &["c2"], &[]),
+        ("u c1 r1:even c2 r2:even", &[], &["4 repeat"]),
+        ("u c1 r1:even c2 r2:even c3 r3:even", &["c2"], &["6 repeat"]),
+        ("u c1 r1:big c2 r2:huge", &["c1"], &["4 truncate"]),
+    ] {
+        for (sent, applied) in [(words.split(' ').count() - 1, &cut.applied[..]), (0, &[])] {
+            let past = Past { sent, applied, known_decisions: &known_decisions, ..Past::nothing() };
+            let outcome = plan_with(&talk(words, code), &past, &settings());
+            assert_eq!(decided(&outcome), expected, "{words} {code:?} {sent}");
+        }
+    }
+}
+
 /// A decision is about what the result said; about anything else it says nothing.
 #[test]
 fn decisions_that_do_not_fit_are_left_out() {

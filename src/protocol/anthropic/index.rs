@@ -9,7 +9,7 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, feed, fill_result, text_part, within};
+use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, text_part, within};
 use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -192,14 +192,10 @@ fn block(raw: &[u8], item: Value, (hash, shows): (&mut Hasher, &mut Shows)) -> R
         part.tool = block.text("name");
         part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
         // What the provider's own code calls with, it has itself.
-        part.is_sealed = block.get("caller").is_some_and(|caller| !is_direct(block.bytes, caller));
+        part.is_for_code = is_of_code(&block);
+        part.is_sealed = part.is_for_code;
     }
     Ok(part)
-}
-
-/// Whether a call was made by the model itself.
-fn is_direct(raw: &[u8], caller: Value) -> bool {
-    caller.kind == Kind::Null || Object::read(raw, caller).is_ok_and(|caller| caller.says("type", "direct"))
 }
 
 /// Whether a call of the provider's own is one whose result nothing later depends on. What it finds of tools that are

@@ -143,6 +143,9 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
     if part.is_sealed {
         out.push_str(" sealed");
     }
+    if part.is_for_code {
+        out.push_str(" code");
+    }
     out
 }
 

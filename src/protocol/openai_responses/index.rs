@@ -8,7 +8,7 @@ use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, data_url, feed, fill_result, seal_result, text_part};
+use crate::protocol::content::{Blocks, data_url, feed, fill_result, is_of_code, seal_result, text_part};
 use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -228,7 +228,8 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
         _ => Arguments::Value(value.span),
     });
     // What is no text is of a tool of the provider's own making, with a form of its own.
-    part.is_sealed = !matches!(part.arguments, Some(Arguments::Encoded(_)));
+    part.is_for_code = is_of_code(object);
+    part.is_sealed = part.is_for_code || !matches!(part.arguments, Some(Arguments::Encoded(_)));
     hash.update(kind.as_bytes());
     let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
     for value in said.map(|value| value.filter(|value| value.kind != Kind::Null)) {
@@ -258,6 +259,9 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
             part.leaves = printed(object, output)?.into();
             seal(&mut part, object, output, hash)?;
         }
+    }
+    if is_of_code(object) {
+        part.leave_to_code();
     }
     Ok(part)
 }
