@@ -17,9 +17,16 @@ const KINDS: usize = 5;
 type Split = [f64; KINDS];
 
 /// What the original would have been billed as. `billed` is the provider's figure for what was sent, `sent` and
-/// `original` are what the model says of both. Output is the same on both sides. Whatever is given, the sum is the
-/// original's size in the provider's tokens.
-pub fn untouched(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
+/// `original` are what the model says of both. Output is the same on both sides, and so is what the provider has put
+/// `beside` the prompt, uncached. Whatever is given, the sum is the original's size in the provider's tokens.
+pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse) -> Tokens {
+    let beside = beside.min(billed.input);
+    let asked = Tokens { input: billed.input - beside, ..billed };
+    let direct = scaled(asked, sent, original);
+    Tokens { input: direct.input.saturating_add(beside), ..direct }
+}
+
+fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
     let whole = sum(&split_of(sent));
     if sent == original || whole <= 0.0 || billed.prompt() == 0 {
         return billed;
@@ -193,7 +200,9 @@ mod tests {
             ("nothing billed", billed(0, 0, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 0, 0)),
             ("nothing said", billed(1, 2, 3), said(0, 0, 0), said(1900, 100, 0), billed(1, 2, 3)),
         ] {
-            assert_eq!(untouched(real, sent, original), expected, "{what}");
+            assert_eq!(untouched(real, 0, sent, original), expected, "{what}");
+            let more = |tokens: Tokens| Tokens { input: tokens.input + 40, ..tokens };
+            assert_eq!(untouched(more(real), 40, sent, original), more(expected), "{what}, and tools");
         }
     }
 
@@ -215,7 +224,7 @@ mod tests {
             real in any_use(), sent in any_use(), original in any_use(),
         ) {
             let real = real.with_output(9, 3);
-            let direct = untouched(real, sent, original);
+            let direct = untouched(real, 0, sent, original);
             let size = |said: CacheUse| (said.read + said.write_5m + said.write_1h + said.uncached) as f64;
             let expected = if size(sent) > 0.0 {
                 real.prompt() as f64 * size(original) / size(sent)

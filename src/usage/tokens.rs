@@ -99,6 +99,8 @@ pub struct Usage {
     pub geo: Geo,
     /// Prompt tokens of the last model call, where server-side tools made several and `tokens` is their sum.
     pub last_prompt: Option<u64>,
+    /// The part of `tokens.input` that is no part of what was asked: what tools have answered that the provider ran.
+    pub beside_prompt: u64,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
     /// What else is charged for, without a price that is known: each once, in order. None where the provider states its
@@ -136,6 +138,11 @@ impl Usage {
     /// How much of the context window the prompt took: all prompt tokens of the last model call.
     pub fn context_tokens(&self) -> u64 {
         self.last_prompt.unwrap_or_else(|| self.tokens.prompt())
+    }
+
+    /// How much of that what was asked took, without what the provider added.
+    pub fn asked_tokens(&self) -> u64 {
+        self.context_tokens().saturating_sub(self.beside_prompt)
     }
 
     /// The tokens that are billed: the response's own and those of the extra calls.

@@ -57,7 +57,7 @@ impl Untouched {
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        let prompt = known.map_or(0, Usage::context_tokens);
+        let prompt = known.map_or(0, Usage::asked_tokens);
         let (scale, held) = (sent.scale(prompt), sent.held(prompt));
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
@@ -91,13 +91,14 @@ impl Untouched {
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
         if let Some(planned) = uses.planned.filter(|_| is_known && !resent) {
-            let would = untouched(real, usage::untouched(real.tokens, uses.sent, planned));
+            let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned);
+            let would = untouched(real, would);
             let cost = cost(ended, real, &would, prices);
             let paid = ended.record.cost.as_ref().map(|cost| cost.total);
             ended.record.would_have_saved_estimate =
                 paid.zip(cost).map(|(paid, cost)| paid.saturating_sub(cost));
         }
-        let tokens = usage::untouched(real.tokens, uses.sent, uses.original);
+        let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original);
         let estimated = tokens != real.tokens;
         let untouched = untouched(real, tokens);
         ended.record.counterfactual = if ended.asked_again {

@@ -185,6 +185,7 @@ impl Partial {
         self.states_anything().then(|| {
             let tokens = self.tokens();
             let unpriced = self.unpriced();
+            let beside_prompt = self.tool_prompt.unwrap_or(0).min(tokens.input);
             Usage {
                 tokens,
                 prompt_is_unknown: self.prompt_stated().is_none(),
@@ -194,6 +195,7 @@ impl Partial {
                 speed: self.speed.unwrap_or_default(),
                 geo: self.geo.unwrap_or_default(),
                 last_prompt: self.last_prompt,
+                beside_prompt,
                 provider_cost: self.provider_cost,
                 unpriced,
                 extra: self.extra.unwrap_or_default(),
