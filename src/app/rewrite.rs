@@ -416,7 +416,8 @@ impl<'a> Request<'a> {
         decided: InForce,
     ) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
-        let facts = self.facts(Some(place), state, None, decided);
+        let mut facts = self.facts(Some(place), state, None, decided);
+        facts.kept_long = edited.as_ref().map_or(facts.kept_long, Conversation::is_kept_long);
         Rewritten { body, edited, ..Rewritten::of(facts) }
     }
 
@@ -452,6 +453,7 @@ impl<'a> Request<'a> {
             kinds,
             splice,
             spliced,
+            kept_long: self.conversation.is_kept_long(),
             frame_mark,
             compaction: self.compaction,
             event: None,

@@ -62,6 +62,8 @@ pub(super) struct RequestFacts {
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
     pub(super) spliced: bool,
+    /// Whatever the provider is asked to keep of it is to last for long.
+    pub(super) kept_long: bool,
     /// What stands before its messages is marked by the gateway.
     pub(super) frame_mark: Option<FrameMark>,
     /// What the client does about its history.

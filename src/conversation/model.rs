@@ -464,6 +464,14 @@ impl Conversation {
         self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
     }
 
+    /// Whether whatever the provider is asked to keep of the prompt is to last for long.
+    pub fn is_kept_long(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| {
+            let mut ends = marks.parts.iter().map(|(_, long)| *long).chain(marks.end);
+            marks.long && !marks.frame_short && ends.all(|long| long)
+        })
+    }
+
     /// The last mark of a client, where it stands before the model's last answer: it stays where it is while the history
     /// goes on. An answer that the client has begun itself is none.
     pub fn standing_mark(&self) -> Option<PartId> {

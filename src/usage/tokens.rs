@@ -101,6 +101,8 @@ pub struct Usage {
     pub last_prompt: Option<u64>,
     /// The part of `tokens.input` that is no part of what was asked: what tools have answered that the provider ran.
     pub beside_prompt: u64,
+    /// The part of `tokens.cache_write_5m` of which the provider did not say for how long it is kept.
+    pub cache_write_untold: u64,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
     /// What else is charged for, without a price that is known: each once, in order. None where the provider states its
@@ -122,6 +124,19 @@ impl Usage {
             Some(_) => Self { geo: Geo::Region, ..self },
             None => self,
         }
+    }
+
+    /// The usage of a request that asked for an hour wherever it asked for anything to be kept: what the provider does not
+    /// tell the time of is kept so.
+    #[must_use]
+    pub fn kept_for_an_hour(self) -> Self {
+        let untold = self.cache_write_untold.min(self.tokens.cache_write_5m);
+        let tokens = Tokens {
+            cache_write_5m: self.tokens.cache_write_5m - untold,
+            cache_write_1h: self.tokens.cache_write_1h.saturating_add(untold),
+            ..self.tokens
+        };
+        Self { tokens, cache_write_untold: 0, ..self }
     }
 
     /// What was used at least: output that is not known counts as none.
@@ -271,6 +286,21 @@ mod tests {
         let usage = Usage { tokens, extra, ..Usage::default() };
         assert_eq!((usage.context_tokens(), usage.billed_tokens().prompt()), (1000, 2000));
         assert_eq!(Usage { last_prompt: Some(600), ..usage }.context_tokens(), 600);
+    }
+
+    #[test]
+    fn what_is_written_for_an_untold_time() {
+        for ((short, long, untold), expected) in [
+            ((6000, 9000, 6000), (0, 15_000)),
+            ((6000, 9000, 0), (6000, 9000)),
+            ((6000, 9000, 2000), (4000, 11_000)),
+            ((0, 0, 0), (0, 0)),
+        ] {
+            let tokens = Tokens { cache_write_5m: short, cache_write_1h: long, ..Tokens::default() };
+            let usage = Usage { tokens, cache_write_untold: untold, ..Usage::default() }.kept_for_an_hour();
+            assert_eq!((usage.tokens.cache_write_5m, usage.tokens.cache_write_1h), expected);
+            assert_eq!(usage.clone().kept_for_an_hour(), usage);
+        }
     }
 
     #[test]

@@ -64,6 +64,35 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Where no figure tells for how long something is written to the cache, it is for what the request asks for.
+#[test]
+fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {
+    for (system, result, expected) in [
+        (None, "5m", (900, 0)),
+        (None, "1h", (0, 900)),
+        (Some("1h"), "1h", (0, 900)),
+        (Some("1h"), "5m", (900, 0)),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let usage = json!({"input_tokens": 9, "cache_creation_input_tokens": 900, "output_tokens": 7});
+        let answer = json!({"id": "msg_1", "type": "message", "model": "claude-sonnet-4-6",
+            "stop_reason": "end_turn", "usage": usage});
+        let upstream = Upstream::start(move |_| (200, answer.to_string()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body: Value = serde_json::from_str(&request(&["short"])).unwrap();
+        let mark = |ttl: &str| json!({"type": "ephemeral", "ttl": ttl});
+        body["messages"][2]["content"][0]["cache_control"] = mark(result);
+        if let Some(system) = system {
+            body["system"] = json!([{"type": "text", "text": "Be brief", "cache_control": mark(system)}]);
+        }
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        let tokens = &records(home.path())[0]["tokens"];
+        let found = (&tokens["cache_write_5m"], &tokens["cache_write_1h"]);
+        assert_eq!(found, (&json!(expected.0), &json!(expected.1)), "{system:?} {result}");
+    }
+}
+
 /// A seller that speaks Anthropic's dialect, and keeps prompts by itself, is sent no marks, and what it keeps is no merit
 /// of the gateway's.
 #[test]

@@ -324,6 +324,9 @@ impl Exchange for Follow {
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
+        if self.facts.kept_long && !self.is_original {
+            answer.usage = answer.usage.map(Usage::kept_for_an_hour);
+        }
         if !answer.complete {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);

@@ -106,8 +106,30 @@ fn usage(figures: &Value<'_>) -> Partial {
         geo: word("inference_geo").map(Geo::from_wire),
         provider_cost: reader::stated_cost(figures),
         extra: figures.get("iterations").and_then(Value::as_list).map(extra),
-        ..counts(figures)
+        ..with_split_of_calls(counts(figures), steps(figures))
     }
+}
+
+/// The figures with the lifetimes that the calls tell which they are the sum of, where they do not tell them: a stream's
+/// later events state the sum alone.
+fn with_split_of_calls(sum: Partial, steps: &[Value<'_>]) -> Partial {
+    let answering = steps.iter().rev().find_map(fallback);
+    let is_own = |step: &&Value<'_>| match kind(step) {
+        Some("fallback_message") => true,
+        Some("message") => {
+            let model = step.get("model").and_then(Value::as_str);
+            answering.is_none() || model.is_none() || model == answering
+        }
+        _ => false,
+    };
+    let calls: Vec<Partial> = steps.iter().filter(is_own).map(counts).collect();
+    let all = |of: fn(&Partial) -> Option<u64>| calls.iter().filter_map(of).fold(0, u64::saturating_add);
+    let (short, long) = (all(|call| call.cache_write_5m), all(|call| call.cache_write_1h));
+    let is_told = sum.cache_write_5m.is_some() || sum.cache_write_1h.is_some();
+    if is_told || sum.cache_write != Some(short.saturating_add(long)) {
+        return sum;
+    }
+    Partial { cache_write_5m: Some(short), cache_write_1h: Some(long), ..sum }
 }
 
 /// The figures that the answer as a whole and each of its model calls state alike.
@@ -308,6 +330,42 @@ mod tests {
                 assert_eq!((answer.model.as_deref(), usage.tokens), (Some("opus"), call(20, 5)), "{before}");
                 assert_eq!((&*usage.extra, usage.last_prompt), (expected, Some(18)), "{before}");
             }
+        }
+    }
+
+    /// The sum over several calls comes without lifetimes at the end of a stream; the calls have theirs.
+    #[test]
+    fn lifetimes_are_those_of_the_calls() {
+        let call = |kind: &str, model: &str, short: u64, long: u64| {
+            let written = short + long;
+            format!(
+                r#"{{"type":"{kind}"{model},"input_tokens":1,"cache_creation_input_tokens":{written},"output_tokens":5,"cache_creation":{{"ephemeral_5m_input_tokens":{short},"ephemeral_1h_input_tokens":{long}}}}}"#
+            )
+        };
+        let own = |short, long| call("message", "", short, long);
+        let (declined, answering) = (r#","model":"fable""#, r#","model":"opus""#);
+        for (calls, written, expected, untold) in [
+            (vec![own(0, 800), own(0, 600)], 1400, (0, 1400), 0),
+            (vec![own(100, 800), own(50, 0)], 950, (150, 800), 0),
+            // Calls beside the answer are none of the sum.
+            (vec![call("compaction", "", 0, 7000), own(100, 800)], 900, (100, 800), 0),
+            (
+                vec![call("message", declined, 0, 7000), call("fallback_message", answering, 900, 0)],
+                900,
+                (900, 0),
+                0,
+            ),
+            // What does not add up tells nothing.
+            (vec![own(0, 600)], 1400, (600, 800), 500),
+            (vec![], 1400, (600, 800), 500),
+        ] {
+            let end = format!(
+                r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{{"cache_creation_input_tokens":{written},"output_tokens":9,"iterations":[{}]}}}}"#,
+                calls.join(",")
+            );
+            let usage = stream(&[START, &end]).usage.unwrap();
+            let found = (usage.tokens.cache_write_5m, usage.tokens.cache_write_1h);
+            assert_eq!((found, usage.cache_write_untold), (expected, untold), "{end}");
         }
     }
 

@@ -196,6 +196,8 @@ impl Partial {
                 geo: self.geo.unwrap_or_default(),
                 last_prompt: self.last_prompt,
                 beside_prompt,
+                cache_write_untold: tokens.cache_write_5m
+                    - self.cache_write_5m.unwrap_or(0).min(tokens.cache_write_5m),
                 provider_cost: self.provider_cost,
                 unpriced,
                 extra: self.extra.unwrap_or_default(),

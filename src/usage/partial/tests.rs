@@ -61,8 +61,14 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
     };
     check([start.clone(), delta.clone()], expected);
     // A total that grew later was for the default time.
-    let grown = Partial { cache_write: Some(1000), ..delta };
-    check([start.clone(), grown], Tokens { cache_write_5m: 400, ..expected });
+    let grown = Partial { cache_write: Some(1000), ..delta.clone() };
+    check([start.clone(), grown.clone()], Tokens { cache_write_5m: 400, ..expected });
+    let untold = |events: [&Partial; 2]| {
+        let mut folded = Partial::default();
+        events.into_iter().for_each(|event| folded.fold(event.clone()));
+        folded.finish().map(|usage| usage.cache_write_untold)
+    };
+    assert_eq!((untold([&start, &delta]), untold([&start, &grown])), (Some(0), Some(100)));
     // Cut off before any delta: what the start said.
     check([start.clone()], Tokens { output: 1, ..expected });
     assert_eq!(start.finish().map(|usage| usage.tier), Some(Tier::Batch));
