@@ -339,6 +339,28 @@ mod tests {
         }
     }
 
+    /// Some servers count what was thought among what was said: the total tells.
+    #[test]
+    fn thoughts_are_counted_once() {
+        for (said, thought, tools, total, expected) in [
+            (50, 400, 0, "1450", (450, 400)),
+            (450, 400, 0, "1450", (450, 400)),
+            (450, 400, 0, "1850", (850, 400)),
+            (450, 400, 300, "1750", (450, 400)),
+            (450, 400, 300, "2150", (850, 400)),
+            (450, 400, 0, "null", (850, 400)),
+            // A total without thoughts that are more than what was said.
+            (50, 400, 0, "1050", (450, 400)),
+            (450, 0, 0, "1450", (450, 0)),
+        ] {
+            let answer = stream(&[format!(
+                r#"{{"usageMetadata":{{"promptTokenCount":1000,"toolUsePromptTokenCount":{tools},"candidatesTokenCount":{said},"thoughtsTokenCount":{thought},"totalTokenCount":{total}}}}}"#
+            )]);
+            let tokens = answer.usage.unwrap().tokens;
+            assert_eq!((tokens.output, tokens.reasoning), expected, "{said} {thought} {tools} {total}");
+        }
+    }
+
     #[test]
     fn grounding_is_charged_for() {
         let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);

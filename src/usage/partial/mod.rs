@@ -277,6 +277,11 @@ impl Partial {
         self.total?.checked_sub(tokens)?.checked_sub(self.tool_prompt.unwrap_or(0))
     }
 
+    /// Whether an output is all that the total has besides the prompt.
+    fn is_the_rest(&self, output: u64) -> bool {
+        matches!(self.prompt, Some(Prompt::Total(prompt)) if self.left(prompt) == Some(output))
+    }
+
     /// The writes by lifetime. What the total has beyond the stated parts went in for the default time: later
     /// events repeat the total, but not the split.
     fn cache_writes(&self) -> Tokens {
@@ -289,12 +294,16 @@ impl Partial {
     }
 
     /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself
-    /// cannot be: some servers state it beside while using the other's field names.
+    /// cannot be: some servers state it beside while using the other's field names. Nor is it beside an output that makes up
+    /// the total with the prompt alone.
     fn output_and_reasoning(&self) -> (u64, u64) {
         let output = self.output_stated().unwrap_or(0);
         match self.reasoning {
             None => (output, 0),
             Some(Reasoning::Inside(reasoning)) if reasoning <= output => (output, reasoning),
+            Some(Reasoning::Beside(reasoning)) if reasoning <= output && self.is_the_rest(output) => {
+                (output, reasoning)
+            }
             Some(Reasoning::Inside(reasoning) | Reasoning::Beside(reasoning)) => {
                 (output.saturating_add(reasoning), reasoning)
             }
