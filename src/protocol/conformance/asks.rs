@@ -83,6 +83,16 @@ fn questions_go_where_the_clients_do() {
         ),
         (
             "gemini",
+            "/v1beta/models/g-1:generateContent?%24alt=json%3Benum-encoding%3Dint",
+            "/v1beta/models/mine:generateContent",
+        ),
+        (
+            "gemini",
+            "/v1beta/models/g-1:streamGenerateContent?key=k&$alt=json;enum-encoding=int",
+            "/v1beta/models/mine:generateContent?key=k",
+        ),
+        (
+            "gemini",
             "/v1beta/models/mine:streamGenerateContent?alt=sse",
             "/v1beta/models/mine:generateContent",
         ),

@@ -51,9 +51,10 @@ impl Responses {
         if candidates.iter().any(is_grounded) {
             self.usage.unpriced.push(Charge::Grounding);
         }
-        let stop = first.and_then(|candidate| word(candidate, "finishReason"));
+        let stop = first.and_then(|candidate| named(candidate, "finishReason", FINISH_REASONS));
         // A prompt that is blocked has no answer at all.
-        let blocked = get(response, "promptFeedback").and_then(|feedback| word(feedback, "blockReason"));
+        let feedback = get(response, "promptFeedback");
+        let blocked = feedback.and_then(|feedback| named(feedback, "blockReason", BLOCK_REASONS));
         self.is_blocked |= blocked.is_some() && first.is_none();
         if let Some(stop) = stop.or(blocked) {
             self.answer.complete = true;
@@ -117,6 +118,15 @@ impl Fold for Responses {
     }
 }
 
+/// Words by their numbers, as far as Gemini's own service and Vertex have the same.
+const FINISH_REASONS: &[&str] = &[STOP, "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER"];
+const BLOCK_REASONS: &[&str] = &["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"];
+const MODALITIES: &[&str] = &["TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT"];
+
+/// How an answer ends that came to its natural end, as a word and as its number.
+pub(super) const STOP: &str = "STOP";
+pub(super) const STOP_NUMBER: u64 = 1;
+
 /// A member, by its name in camel case or in snake case.
 fn get<'v, 'd>(holder: &'v Value<'d>, camel: &str) -> Option<&'v Value<'d>> {
     holder.get(camel).or_else(|| holder.get(&snake(camel)))
@@ -133,6 +143,14 @@ fn snake(camel: &str) -> String {
 
 fn word(holder: &Value<'_>, camel: &str) -> Option<String> {
     text(get(holder, camel)?, &[])
+}
+
+/// A word that may stand as its number, from 1 on, as Google's own transport for REST asks for it
+/// (`$alt=json;enum-encoding=int`); 0 is none. A number without a word here says itself.
+fn named(holder: &Value<'_>, camel: &str, words: &[&str]) -> Option<String> {
+    let Some(number) = figure(holder, camel) else { return word(holder, camel) };
+    let known = words.get(usize::try_from(number.checked_sub(1)?).ok()?);
+    Some(known.map_or_else(|| number.to_string(), |known| (*known).to_owned()))
 }
 
 fn figure(holder: &Value<'_>, camel: &str) -> Option<u64> {
@@ -172,7 +190,8 @@ fn usage(figures: &Value<'_>) -> Partial {
 /// The tokens of some modalities in a list of all; `None` where there is no list.
 fn modalities(figures: &Value<'_>, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
     let parts = get(figures, list)?.as_list()?.iter();
-    let counted = parts.filter(|part| part.get("modality").and_then(Value::as_str).is_some_and(&counts));
+    let is_counted = |part: &str| counts(part);
+    let counted = parts.filter(|part| named(part, "modality", MODALITIES).as_deref().is_some_and(is_counted));
     Some(counted.filter_map(|part| figure(part, "tokenCount")).fold(0, u64::saturating_add))
 }
 
@@ -378,6 +397,39 @@ mod tests {
             let answer = stream(&[first, grounded.clone(), grounded, end.clone()]);
             assert_eq!(answer.usage.unwrap().unpriced, expected, "{metadata}");
         }
+    }
+
+    /// Google's own transport for REST asks for numbers in place of words.
+    #[test]
+    fn words_may_be_numbers() {
+        for (number, word) in [
+            ("0", None),
+            ("1", Some("STOP")),
+            ("2", Some("MAX_TOKENS")),
+            ("3", Some("SAFETY")),
+            ("4", Some("RECITATION")),
+            ("5", Some("OTHER")),
+            ("9", Some("9")),
+            (r#""STOP""#, Some("STOP")),
+            ("null", None),
+            ("-1", None),
+        ] {
+            let answer = stream(&[event("", ""), event("", &format!(r#","finishReason":{number}"#))]);
+            let stop = answer.stop.as_ref().map(Stop::word);
+            assert_eq!((stop, answer.complete), (word, word.is_some()), "{number}");
+        }
+        let figures = |words: [&str; 3]| {
+            let [text, audio, image] = words;
+            let answer = stream(&[format!(
+                r#"{{"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":5,"promptTokensDetails":[{{"modality":{text},"tokenCount":5}},{{"modality":{audio},"tokenCount":4}}],"candidatesTokensDetails":[{{"modality":{text},"tokenCount":2}},{{"modality":{image},"tokenCount":3}}]}}}}"#
+            )]);
+            answer.usage.map(|usage| (usage.audio_input, usage.media_output))
+        };
+        assert_eq!(figures(["1", "4", "2"]), figures([r#""TEXT""#, r#""AUDIO""#, r#""IMAGE""#]));
+        assert_eq!(figures(["0", "4", "0"]), Some((4, 0)));
+        let blocked = r#"{"promptFeedback":{"blockReason":4},"usageMetadata":{"promptTokenCount":9}}"#;
+        let blocked = stream(&[blocked.to_owned()]);
+        assert_eq!(blocked.stop.as_ref().map(Stop::word), Some("PROHIBITED_CONTENT"));
     }
 
     #[test]

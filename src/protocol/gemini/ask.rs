@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::answer::{STOP, STOP_NUMBER};
 use crate::json::string;
 use crate::protocol::ask::{items, joined, with_model};
 use crate::protocol::{Ask, Asked, Protocol as _};
@@ -12,7 +13,8 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
         ask.like.map_or((own.as_str(), ""), |like| like.split_once('?').unwrap_or((like, "")));
     let path = with_model(path, super::Gemini.model_of_path(path), ask.model)
         .replace(":streamGenerateContent", ":generateContent");
-    let query: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty() && *pair != "alt=sse").collect();
+    let query: Vec<&str> =
+        query.split('&').filter(|pair| !pair.is_empty() && !asks_for_a_form(pair)).collect();
     let path = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     let body = format!(
         r#"{{"contents":[{{"role":"user","parts":[{{"text":{}}}]}}],"generationConfig":{{"maxOutputTokens":{}}}}}"#,
@@ -22,10 +24,17 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: &[] }
 }
 
+/// Whether a part of a query says in which form the client wants its answer.
+fn asks_for_a_form(pair: &str) -> bool {
+    let name = pair.split('=').next().unwrap_or(pair);
+    pair == "alt=sse" || name == "$alt" || name.eq_ignore_ascii_case("%24alt")
+}
+
 pub(super) fn said(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let candidate = items(&answer, "candidates").first()?;
-    if candidate.get("finishReason").and_then(Value::as_str)? != "STOP" {
+    let stop = candidate.get("finishReason")?;
+    if stop.as_str() != Some(STOP) && stop.as_u64() != Some(STOP_NUMBER) {
         return None;
     }
     let parts = items(candidate.get("content")?, "parts").iter();
