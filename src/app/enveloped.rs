@@ -7,6 +7,7 @@ use super::context::RequestContext;
 use crate::protocol::{Envelope, Protocol, Purpose};
 use crate::server::Inbound;
 use crate::strategy::compaction::Compaction;
+use crate::url;
 use crate::usage::Vendor;
 
 /// A request and what it came in.
@@ -15,26 +16,30 @@ pub(super) struct Enveloped {
     pub(super) inbound: Inbound,
     pub(super) purpose: Purpose,
     pub(super) envelope: Option<Envelope>,
+    /// The model that the path names, without escapes.
+    model: Option<String>,
 }
 
 impl Enveloped {
     /// A request that came alone, or in an envelope: where its path names the model, only a question for its length
     /// may.
     pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
-        let may = purpose == Purpose::Count || protocol.model_of_path(inbound.head.uri.path()).is_none();
+        let named = protocol.model_of_path(inbound.head.uri.path());
+        let model = named.map(|named| url::unescaped(named).unwrap_or_else(|| named.to_owned()));
+        let may = purpose == Purpose::Count || model.is_none();
         let envelope = if may { protocol.envelope(&inbound.body) } else { None };
         if let Some(envelope) = &envelope {
             inbound.body = envelope.request();
         }
-        Self { inbound, purpose, envelope }
+        Self { inbound, purpose, envelope, model }
     }
 
     /// What its head, its envelope and its destination say.
-    pub(super) fn asked(&self, protocol: &dyn Protocol) -> RequestContext<'_> {
+    pub(super) fn asked(&self) -> RequestContext<'_> {
         let upstream = &self.inbound.upstream;
         RequestContext {
             vendor: Vendor::of_host(upstream.base_url().domain()),
-            model: self.model(protocol),
+            model: self.model(),
             upstream: upstream.name(),
             compaction: (self.purpose == Purpose::Compact).then_some(Compaction::Asked),
             overflow: None,
@@ -43,9 +48,8 @@ impl Enveloped {
     }
 
     /// The model that the path or the envelope names.
-    pub(super) fn model(&self, protocol: &dyn Protocol) -> Option<&str> {
-        let of_path = protocol.model_of_path(self.inbound.head.uri.path());
-        of_path.or_else(|| self.envelope.as_ref()?.model())
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref().or_else(|| self.envelope.as_ref()?.model())
     }
 
     /// Bytes that its envelope adds to a request.

@@ -143,14 +143,14 @@ impl Core {
     fn model(&self, protocol: &'static dyn Protocol, enveloped: &Enveloped) -> Option<String> {
         let read = protocol::read(protocol, &enveloped.inbound.body, &self.memo).ok();
         let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
-        named.or_else(|| enveloped.model(protocol).map(str::to_owned))
+        named.or_else(|| enveloped.model().map(str::to_owned))
     }
 
     /// A request that nothing is done to but to book it: with others of its kind and day, unless its session is known.
-    fn unchanged(&self, protocol: &dyn Protocol, enveloped: &Enveloped) -> Rewritten {
+    fn unchanged(&self, enveloped: &Enveloped) -> Rewritten {
         let Inbound { head, body, .. } = &enveloped.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let named = enveloped.model(protocol).map(str::to_owned);
+        let named = enveloped.model().map(str::to_owned);
         let model = named.or_else(|| protocol::model_of_body(body).map(String::from));
         Rewritten::unchanged(&head.headers, model, self.series(kind))
     }
@@ -194,14 +194,14 @@ impl Gateway for Sidecar {
         match purpose {
             Purpose::Count => {
                 let enveloped = Enveloped::open(protocol, purpose, inbound);
-                let asked = enveloped.asked(protocol);
+                let asked = enveloped.asked();
                 let head = &enveloped.inbound.head;
                 let body = self.core.preview(protocol, &head.headers, &enveloped.inbound.body, asked);
                 Prepared { body: body.map(|body| enveloped.sealed(body)), ..Prepared::default() }
             }
             Purpose::Other => {
                 let enveloped = Enveloped::open(protocol, purpose, inbound);
-                let rewritten = self.core.unchanged(protocol, &enveloped);
+                let rewritten = self.core.unchanged(&enveloped);
                 self.prepared(protocol, &enveloped, rewritten, Attempt::default())
             }
             Purpose::Generate | Purpose::Compact => {
@@ -221,7 +221,7 @@ impl Gateway for Sidecar {
             Unprepared::Panicked => "a fault of the gateway's own",
         };
         let headers = &enveloped.inbound.head.headers;
-        let rewritten = self.core.unread(headers, enveloped.asked(protocol), why.to_owned());
+        let rewritten = self.core.unread(headers, enveloped.asked(), why.to_owned());
         Some(self.followed(protocol, &enveloped, rewritten))
     }
 
@@ -339,7 +339,7 @@ impl Sidecar {
         overflow: Option<Overflow>,
         until: Deadline,
     ) -> Rewritten {
-        let asked = RequestContext { overflow, until: Some(&until), ..enveloped.asked(protocol) };
+        let asked = RequestContext { overflow, until: Some(&until), ..enveloped.asked() };
         self.core.rewrite(protocol, &enveloped.inbound.head.headers, &enveloped.inbound.body, asked).await
     }
 

@@ -23,6 +23,9 @@ static SEALS: [HeaderName; 6] = [
     HeaderName::from_static("x-amz-content-sha256"),
 ];
 
+/// A member of the query that is a signature of the body, as one in an `authorization` that begins with [`SIGNING`].
+const SEAL: &str = "x-amz-signature";
+
 /// How an `authorization` begins that signs the body.
 const SIGNING: &[&str] = &["AWS4-", "Signature "];
 
@@ -104,9 +107,7 @@ impl Routes {
         let Some((served, path_and_query)) = found else { return Route::Refuse(self.unknown(path)) };
         let target = Target { upstream: Arc::clone(&served.upstream), path_and_query };
         match dialect(&head.method, path) {
-            Some((protocol, _)) if served.speaks(protocol.name()) && !is_signed(&head.headers) => {
-                Route::Read(target)
-            }
+            Some((protocol, _)) if served.speaks(protocol.name()) && !is_signed(head) => Route::Read(target),
             _ => Route::Forward(target),
         }
     }
@@ -163,10 +164,13 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     named.or_else(|| all.iter().find(|served| served.speaks(protocol.name())))
 }
 
-/// Whether a header holds for the very bytes of the body, as a signature or a digest of it does.
-fn is_signed(headers: &HeaderMap) -> bool {
+/// Whether a header or the query holds for the very bytes of the body, as a signature or a digest of it does.
+fn is_signed(head: &Parts) -> bool {
+    let (headers, query) = (&head.headers, head.uri.query().unwrap_or_default());
     let scheme = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    SEALS.iter().any(|name| headers.contains_key(name))
+    let is_seal = |pair: &str| pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case(SEAL));
+    query.split('&').any(is_seal)
+        || SEALS.iter().any(|name| headers.contains_key(name))
         || SIGNING.iter().any(|start| {
             scheme.get(..start.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(start.as_bytes()))
         })
@@ -399,6 +403,8 @@ mod tests {
             ("/model/anthropic.claude-x-v1%3A0/invoke".to_owned(), "authorization: Bearer x", "read"),
             ("/model/anthropic.claude-x-v1%3A0/invoke-with-response-stream".to_owned(), "", "read"),
             ("/model/anthropic.claude-x-v1%3A0/invoke".to_owned(), signed, "forward"),
+            ("/model/claude-x/invoke?X-Amz-Algorithm=AWS4&X-Amz-Signature=x".to_owned(), "", "forward"),
+            ("/model/claude-x/invoke?x=X-Amz-Signature".to_owned(), "", "read"),
             ("/model/anthropic.claude-x-v1%3A0/converse".to_owned(), "", "forward"),
             ("/v1/messages".to_owned(), "authorization: signature keyId=x", "forward"),
             ("/v1/messages".to_owned(), "authorization: Signatures", "read"),

@@ -3,6 +3,8 @@
 //! Plain and alike in every dialect: no tools, no stream, no settings that some model refuses. An answer counts
 //! only when it came to its natural end.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// A question.
@@ -48,7 +50,10 @@ pub(super) fn with_model(path: &str, named: Option<&str>, model: &str) -> String
         let end = start.checked_add(named.len())?;
         Some((path.get(..start)?, path.get(end..)?))
     });
-    around.map_or_else(|| path.to_owned(), |(before, behind)| [before, model, behind].concat())
+    // A name that has segments of its own stands as one in the path, where that one did.
+    let is_one = named.is_some_and(|named| named.to_ascii_uppercase().contains("%2F"));
+    let model = if is_one { Cow::Owned(model.replace('/', "%2F")) } else { Cow::Borrowed(model) };
+    around.map_or_else(|| path.to_owned(), |(before, behind)| [before, &*model, behind].concat())
 }
 
 #[cfg(test)]

@@ -575,7 +575,8 @@ fn charges_without_a_price_are_told() {
 #[test]
 fn who_is_billed() {
     const KNOWN: &str = "claude-sonnet-4-6";
-    const PROFILE: &str = "arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fabc";
+    const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
+    let escaped = PROFILE.replace(':', "%3A").replace('/', "%2F");
     let messages = "/v1/messages".to_owned();
     let price = Some(3_000_000_000_u64);
     for (path, asked, answered, billed, cost) in [
@@ -590,7 +591,8 @@ fn who_is_billed() {
         (messages.clone(), json!(KNOWN), Value::Null, json!(KNOWN), price),
         (messages.clone(), json!(""), json!(KNOWN), json!(KNOWN), price),
         (messages, json!(""), json!(""), Value::Null, None),
-        (format!("/model/{PROFILE}/invoke"), Value::Null, json!(KNOWN), json!(PROFILE), None),
+        // A path names it with escapes, and the books do not.
+        (format!("/model/{escaped}/invoke"), Value::Null, json!(KNOWN), json!(PROFILE), None),
     ] {
         let home = tempfile::tempdir().unwrap();
         let answer = json!({"id": "msg_1", "model": answered, "stop_reason": "end_turn",

@@ -66,6 +66,11 @@ fn what_is_said_is_whole_or_nothing() {
 
 #[test]
 fn questions_go_where_the_clients_do() {
+    // A model may be named by the segments of its address, which are escaped in a path.
+    let arn = "/model/arn%3Aaws%3Abedrock%3Ainference-profile%2Fx/invoke";
+    let bedrock = crate::protocol::named("anthropic").unwrap();
+    let ask = Ask { model: "arn:aws:bedrock:inference-profile/y", text: "x", max_tokens: 9, like: Some(arn) };
+    assert_eq!(bedrock.ask(&ask).path, "/model/arn:aws:bedrock:inference-profile%2Fy/invoke");
     for (dialect, like, expected) in [
         ("anthropic", "/v1/messages?beta=true", "/v1/messages?beta=true"),
         (
