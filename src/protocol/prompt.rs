@@ -245,8 +245,17 @@ pub(super) struct Layout {
     pub(super) marks: &'static [&'static str],
     /// Reasoning is encrypted.
     pub(super) sealed: bool,
-    /// The type of blocks before which the provider reads no message, if there are such.
-    pub(super) restarts: Option<&'static str>,
+    /// What the provider puts in place of what it has summed up by itself, if it does.
+    pub(super) restarts: Option<Restart>,
+}
+
+/// A summary of the provider's own, which stands behind what it is of.
+#[derive(Debug)]
+pub(super) struct Restart {
+    /// The types of it.
+    pub(super) kinds: &'static [&'static str],
+    /// What users have said before it may be read still: it may be there because it was kept.
+    pub(super) keeps_users: bool,
 }
 
 /// The prompt of a request.
@@ -255,15 +264,21 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     frame(conversation, layout, &mut prompt);
     let first = beginning(conversation, layout);
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
-    for at in first.message as usize..conversation.messages.len() {
+    let keeps_users = layout.restarts.as_ref().is_some_and(|restart| restart.keeps_users);
+    for at in 0..conversation.messages.len() {
         let index = &conversation.messages[at].index;
+        let is_kept = keeps_users && matches!(index.role, Role::User | Role::System);
+        if at < first.message as usize && !is_kept {
+            continue;
+        }
         let keys = index.blocks(|| {
             conversation
                 .parts_of(at)
                 .map(|(id, part)| part_key(conversation, id, index.role, part, layout))
                 .collect()
         });
-        for ((id, part), key) in conversation.parts_of(at).zip(keys).filter(|((id, _), _)| *id >= first) {
+        let read = |id: PartId| is_kept || id >= first;
+        for ((id, part), key) in conversation.parts_of(at).zip(keys).filter(|((id, _), _)| read(*id)) {
             prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
         }
     }
@@ -273,12 +288,12 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
 /// The first part that the provider reads: what it has summed up by itself stands before its summary, and is ignored.
 pub(super) fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
     let first = PartId { message: 0, part: 0 };
-    let Some(kind) = layout.restarts else { return first };
+    let Some(Restart { kinds, .. }) = &layout.restarts else { return first };
     let is_summary = |id: PartId, part: &Part| {
         let raw = conversation.bytes_of(id.message, part.span);
         let object = scan::document(raw).and_then(|root| scan::members_unchecked(raw, root.span)).ok();
         let said = object.and_then(|members| string::decode(scan::get(raw, &members, "type")?.span.of(raw)));
-        said.as_deref() == Some(kind)
+        said.is_some_and(|said| kinds.contains(&&*said))
     };
     let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
     let unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
@@ -520,6 +535,28 @@ mod tests {
             let parts = prompt.blocks.iter().filter_map(|block| block.part);
             let parts: Vec<(u32, u32)> = parts.map(|id| (id.message, id.part)).collect();
             assert_eq!((prompt.frame(), parts), (1, expected));
+        }
+    }
+
+    /// What users said before it may be there because the client kept it when it asked for the summary.
+    #[test]
+    fn what_users_said_before_a_summary_may_be_read() {
+        const RESULT: &str = r#"{"type":"function_call_output","call_id":"c","output":"x"}"#;
+        const CALL: &str = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
+        const USER: &str = r#"{"role":"user","content":"a"}"#;
+        const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"}"#;
+        for (items, expected) in [
+            (&[USER, CALL, RESULT][..], &[0, 1, 2][..]),
+            (&[USER, CALL, RESULT, SUMMARY, USER, CALL, RESULT], &[0, 3, 4, 5, 6]),
+            (&[USER, SUMMARY, CALL, RESULT, SUMMARY], &[0, 4]),
+            (&[USER, CALL, RESULT, r#"{"type":"compaction_trigger"}"#], &[0, 1, 2, 3]),
+        ] {
+            let body = Bytes::from(format!(r#"{{"model":"m","input":[{}]}}"#, items.join(",")));
+            let protocol = protocol::named("openai-responses").unwrap();
+            let prompt = protocol.prompt(&protocol.index(&body, &NoMemo).unwrap());
+            let found: Vec<u32> =
+                prompt.blocks.iter().filter_map(|block| Some(block.part?.message)).collect();
+            assert_eq!(found, expected, "{body:?}");
         }
     }
 }

@@ -220,7 +220,10 @@ fn strange(dice: &mut Dice) -> Vec<Node> {
     }
     vec![
         search,
-        item("compaction", [("encrypted_content", Node::text("gAAAA"))]),
+        item(
+            "program",
+            [("code", Node::text("text(await tools.f({}))")), ("fingerprint", Node::text("gAAAA"))],
+        ),
         item("item_reference", [("id", Node::text("msg_0"))]),
         item("message", [("role", Node::text("critic")), ("content", Node::raw("[[7]]"))]),
         item("from_the_future", [("data", Node::raw("[{\"a\":1,\"a\":\"\\udfff\"}]"))]),
