@@ -75,13 +75,15 @@ pub struct Record {
     /// What the provider charges for beside tokens, and no price is known of: `grounding`, `web_search`, `file_search`,
     /// `code_execution`, `image_generation`, `server_tools`. It is not in the cost, which is a lower bound then.
     pub unpriced_charges: Vec<String>,
-    /// What it would have been without the gateway; null when that cannot be told.
+    /// What it would have been without the gateway; null when that cannot be told: its past is not known, it would have been
+    /// too long for the window, or so long that the provider would have taken parts out of it by itself, as the client asks it
+    /// to (`context_management`), or has.
     pub counterfactual: Option<Counterfactual>,
     /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
     /// of them is not known.
     pub net_saved: Option<i64>,
     /// Observing: what rewriting would have saved, in pico-dollars: an estimate. Negative where it would have made the
-    /// request dearer; null when it is not known, or not asked.
+    /// request dearer; null when it is not known, as with `counterfactual`, or not asked.
     pub would_have_saved_estimate: Option<i64>,
     /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
     /// sent before.

@@ -97,6 +97,12 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         Ok(self.conversation(document, memo)?.with_code_apart())
     }
 
+    /// From how many tokens of its prompt on the provider takes parts out of it by itself, as the request asks; 0: that is
+    /// not known. `None`: it is not asked to.
+    fn edits_from(&self, _conversation: &Conversation) -> Option<u64> {
+        None
+    }
+
     /// A message with one text, as it is written on the wire.
     fn message(&self, role: Role, text: &str) -> String;
 

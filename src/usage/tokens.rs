@@ -103,6 +103,8 @@ pub struct Usage {
     pub beside_prompt: u64,
     /// The part of `tokens.cache_write_5m` of which the provider did not say for how long it is kept.
     pub cache_write_untold: u64,
+    /// The provider has taken parts out of the prompt by itself: the figures are of what was left.
+    pub prompt_is_cut: bool,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
     /// What else is charged for, without a price that is known: each once, in order. None where the provider states its

@@ -64,6 +64,49 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// What would have been left of a prompt that the provider takes parts out of by itself, nobody knows.
+#[test]
+fn what_the_provider_cuts_by_itself_is_no_saving() {
+    let clear = |from: u64| {
+        let trigger = json!({"type": "input_tokens", "value": from});
+        json!({"edits": [{"type": "clear_tool_uses_20250919", "trigger": trigger}]})
+    };
+    let cleared =
+        json!([{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 1, "cleared_input_tokens": 9}]);
+    let thoughts = json!({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]});
+    let (long, short) = (log("long", 4000), log("short", 10));
+    for (result, asked, made, is_known) in [
+        (&long, Value::Null, json!([]), true),
+        (&long, thoughts, json!([]), true),
+        (&long, clear(1_000_000), json!([]), true),
+        (&long, clear(20_000), json!([]), false),
+        (&long, clear(1_000_000), cleared.clone(), false),
+        // What goes as it came costs what it costs.
+        (&short, clear(20), cleared, true),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let applied = made.clone();
+        let upstream = Upstream::start(move |request| {
+            let usage = json!({"input_tokens": request.body.len() / 4, "output_tokens": 7});
+            let edits = json!({"applied_edits": applied});
+            let answer = json!({"id": "msg_1", "type": "message", "model": "claude-sonnet-4-6",
+                "stop_reason": "end_turn", "usage": usage, "context_management": edits});
+            (200, answer.to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body: Value = serde_json::from_str(&request(&[result])).unwrap();
+        if !asked.is_null() {
+            body["context_management"] = asked.clone();
+        }
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        assert_eq!(upstream.received()[0].body.len() < body.to_string().len(), result == &long);
+        let record = &records(home.path())[0];
+        let is_told = [&record["counterfactual"], &record["net_saved"]].map(|figure| !figure.is_null());
+        assert_eq!(is_told, [is_known; 2], "{asked} {made}");
+    }
+}
+
 /// Where no figure tells for how long something is written to the cache, it is for what the request asks for.
 #[test]
 fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {

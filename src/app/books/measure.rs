@@ -29,6 +29,8 @@ pub(in crate::app) struct Measured {
     pub(super) sent: Option<Prompt>,
     /// The prompt as an observing gateway would have sent it, where that is known.
     pub(super) planned: Option<Prompt>,
+    /// From how many tokens on the provider was asked to take parts out of it by itself.
+    pub(super) edits_from: Option<u64>,
     /// Which of the user's turns it belongs to, from 1.
     pub(super) turn: u32,
     /// Which of that turn's requests it is, from 1.
@@ -84,6 +86,7 @@ pub(super) fn measure(
         original,
         sent,
         planned,
+        edits_from: protocol.edits_from(conversation),
         turn,
         step,
         prior,

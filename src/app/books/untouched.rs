@@ -90,7 +90,8 @@ impl Untouched {
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
-        if let Some(planned) = uses.planned.filter(|_| is_known && !resent) {
+        let is_cut = is_cut(measured, real, held);
+        if let Some(planned) = uses.planned.filter(|_| is_known && !resent && !is_cut) {
             let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned);
             let would = untouched(real, would);
             let cost = cost(ended, real, &would, prices);
@@ -104,7 +105,7 @@ impl Untouched {
         ended.record.counterfactual = if ended.asked_again {
             // The first answer would have been the only one.
             Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false })
-        } else if estimated && is_refused(ended, real, &untouched, prices) {
+        } else if estimated && (is_cut || is_refused(ended, real, &untouched, prices)) {
             None
         } else {
             let cost = cost(ended, real, &untouched, prices);
@@ -216,6 +217,13 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
     let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
     let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
     Usage { tokens, last_prompt, ..real.clone() }
+}
+
+/// Whether the provider has taken parts out of the prompt by itself, as it was asked to, or would have of the prompt as it
+/// came: nobody knows what would have been left of that.
+fn is_cut(measured: &Measured, real: &Usage, (scale, hidden): (Scale, u64)) -> bool {
+    let came = measured.original.tokens(scale).saturating_add(hidden);
+    real.prompt_is_cut || measured.edits_from.is_some_and(|from| came.max(real.asked_tokens()) > from)
 }
 
 /// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.

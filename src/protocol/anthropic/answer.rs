@@ -7,6 +7,7 @@
 use memchr::memmem;
 
 use super::dialect::DIALECT;
+use super::edits;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
@@ -44,6 +45,9 @@ impl Messages {
                 self.answer.model = Some(model.to_owned());
             }
         }
+        let edits = holder.get("context_management").and_then(|made| made.get("applied_edits"));
+        let mut edits = edits.map(Value::items).unwrap_or_default().iter();
+        self.usage.prompt_is_cut |= edits.any(|edit| kind(edit).is_some_and(edits::is_one));
         let changes = holder.get("input_transformations").map(Value::items).unwrap_or_default();
         let dropped = changes.iter().filter(|change| kind(change) == Some("thinking_dropped"));
         self.answer.reasoning_dropped += dropped.count() as u32;
@@ -106,6 +110,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         geo: word("inference_geo").map(Geo::from_wire),
         provider_cost: reader::stated_cost(figures),
         extra: figures.get("iterations").and_then(Value::as_list).map(extra),
+        prompt_is_cut: steps(figures).iter().any(|step| kind(step) == Some("compaction")),
         ..with_split_of_calls(counts(figures), steps(figures))
     }
 }
@@ -329,6 +334,34 @@ mod tests {
                 let usage = answer.usage.unwrap();
                 assert_eq!((answer.model.as_deref(), usage.tokens), (Some("opus"), call(20, 5)), "{before}");
                 assert_eq!((&*usage.extra, usage.last_prompt), (expected, Some(18)), "{before}");
+            }
+        }
+    }
+
+    /// What the provider has taken out by itself is told at the end of a stream.
+    #[test]
+    fn prompts_that_the_provider_has_cut() {
+        for (edits, steps, expected) in [
+            ("[]", "[]", false),
+            (
+                r#"[{"type":"clear_tool_uses_20250919","cleared_tool_uses":8,"cleared_input_tokens":50000}]"#,
+                "[]",
+                true,
+            ),
+            (r#"[{"type":"clear_thinking_20251015","cleared_thinking_turns":3}]"#, "[]", false),
+            ("null", r#"[{"type":"compaction","input_tokens":9,"output_tokens":1}]"#, true),
+        ] {
+            let figures = format!(r#"{{"input_tokens":9,"output_tokens":5,"iterations":{steps}}}"#);
+            let made = format!(r#""context_management":{{"applied_edits":{edits}}}"#);
+            let end = format!(
+                r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{figures},{made}}}"#
+            );
+            let whole =
+                format!(r#"{{"id":"m","model":"c","stop_reason":"end_turn","usage":{figures},{made}}}"#);
+            let mut document = reader(Framing::Document);
+            document.push(whole.as_bytes());
+            for answer in [document.finish(), stream(&[START, &end])] {
+                assert_eq!(answer.usage.map(|usage| usage.prompt_is_cut), Some(expected), "{end}");
             }
         }
     }

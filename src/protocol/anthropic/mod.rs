@@ -6,6 +6,7 @@
 mod answer;
 mod ask;
 mod dialect;
+mod edits;
 mod error;
 mod index;
 mod marks;
@@ -30,6 +31,10 @@ impl Protocol for Anthropic {
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
         index::conversation(document, memo)
+    }
+
+    fn edits_from(&self, conversation: &Conversation) -> Option<u64> {
+        edits::from(conversation)
     }
 
     fn message(&self, role: Role, text: &str) -> String {

@@ -121,6 +121,17 @@ fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
     Ok(truncates || frame.lists_type(frame.get("context_management"), &["compact"])?)
 }
 
+/// From how many tokens on the provider compacts the history by itself; 0: the request does not say it.
+pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
+    let body = &*conversation.body;
+    let asked = scan::get(body, &conversation.members, "context_management")?;
+    let asked: serde_json::Value = serde_json::from_slice(asked.span.of(body)).ok()?;
+    let is_compaction =
+        |edit: &&serde_json::Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("compact"));
+    let edits = asked.as_array()?.iter().filter(is_compaction);
+    edits.map(|edit| edit["compact_threshold"].as_u64().unwrap_or(0)).min()
+}
+
 /// Whether an item asks for a compaction of all before it.
 fn is_trigger(item: &[u8]) -> bool {
     let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());

@@ -25,6 +25,10 @@ impl Protocol for OpenAiResponses {
         index::conversation(document, memo)
     }
 
+    fn edits_from(&self, conversation: &Conversation) -> Option<u64> {
+        index::edits_from(conversation)
+    }
+
     fn message(&self, role: Role, text: &str) -> String {
         let role = match role {
             Role::Assistant => "assistant",

@@ -49,6 +49,8 @@ pub struct Partial {
     pub geo: Option<Geo>,
     /// The provider's own figure for the cost.
     pub provider_cost: Option<Money>,
+    /// The provider has taken parts out of the prompt: any event may say so.
+    pub prompt_is_cut: bool,
     /// What is charged for beside tokens and has no known price: whatever any event shows.
     pub unpriced: Vec<Charge>,
     /// Model calls outside these figures; a newer list replaces an older one.
@@ -131,6 +133,7 @@ impl Partial {
         last(&mut self.geo, newer.geo);
         last(&mut self.provider_cost, newer.provider_cost);
         last(&mut self.extra, newer.extra);
+        self.prompt_is_cut |= newer.prompt_is_cut;
         self.unpriced.extend(newer.unpriced);
         last(&mut self.audio_input, newer.audio_input);
         last(&mut self.media_output, newer.media_output);
@@ -196,6 +199,7 @@ impl Partial {
                 geo: self.geo.unwrap_or_default(),
                 last_prompt: self.last_prompt,
                 beside_prompt,
+                prompt_is_cut: self.prompt_is_cut,
                 cache_write_untold: tokens.cache_write_5m
                     - self.cache_write_5m.unwrap_or(0).min(tokens.cache_write_5m),
                 provider_cost: self.provider_cost,
