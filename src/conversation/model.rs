@@ -386,6 +386,9 @@ pub struct Conversation {
     /// What all that stands before the messages ends with, where a mark may be put on it: the instructions' literal, or a
     /// block of them, or a tool's definition.
     pub frame_end: Option<Span>,
+    /// Instructions around the messages that the model reads behind these, and of which the provider keeps nothing: the
+    /// value of their member.
+    pub late: Option<Span>,
     /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
     pub marks: Option<Marks>,
 }
@@ -409,6 +412,16 @@ impl Conversation {
     pub fn encoded(&self, is_sent: impl Fn(usize) -> bool) -> usize {
         let messages = self.messages.iter().enumerate();
         messages.filter(|(at, _)| is_sent(*at)).map(|(_, message)| message.index.encoded).sum()
+    }
+
+    /// Bytes around the messages that may stand before them in the prompt.
+    pub fn frame_bytes(&self) -> usize {
+        self.body.len() - self.array.len() - self.late_bytes()
+    }
+
+    /// Bytes around the messages that stand behind them in the prompt.
+    pub fn late_bytes(&self) -> usize {
+        self.late.map_or(0, Span::len)
     }
 
     /// The text of the instructions, if they are one that may be sent as two.

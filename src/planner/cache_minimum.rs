@@ -44,12 +44,14 @@ impl Newborn<'_> {
             behind.map(|applied| applied.decision.bytes_spared()).sum()
         };
         let messages = &self.conversation.messages;
+        // What stands behind the messages is billed with them, and not kept.
+        let late = self.conversation.late_bytes() as f64 / facts.bytes_per_token.max(0.5);
         let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
-            Some((count, tokens)) => (tokens as f64, count),
+            Some((count, tokens)) => ((tokens as f64 - late).max(0.0), count),
             None => (0.0, 0),
         };
         let behind: u64 = messages[from..].iter().map(|message| message.read_len() as u64).sum();
-        let frame = self.conversation.body.len() - self.conversation.array.len();
+        let frame = self.conversation.frame_bytes();
         let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
         let whole = (behind + frame).saturating_sub(spared(old, from));
         let shorter = whole.saturating_sub(spared(new, 0));

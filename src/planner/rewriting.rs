@@ -24,8 +24,7 @@ impl Before<'_> {
     /// Bytes of what was sent before that the provider writes again after a cut before an item: what stands before it
     /// is read only if that is long enough to be kept.
     pub(super) fn written_again(&self, item: usize, tails: &[u64]) -> u64 {
-        let body = self.conversation.body.len() - self.conversation.array.len();
-        let whole = tails[0] + body as u64 + self.facts.hidden_bytes;
+        let whole = tails[0] + self.conversation.frame_bytes() as u64 + self.facts.hidden_bytes;
         let behind = self.fallback(item).map(|item| tails[item]);
         behind.filter(|behind| whole - behind >= self.least_bytes()).unwrap_or(whole)
     }
@@ -33,7 +32,8 @@ impl Before<'_> {
     /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no
     /// more in full than it costs now.
     pub(super) fn stays_cached(&self) -> impl Fn(u64) -> bool {
-        let whole = self.sent_bytes() + self.facts.hidden_bytes;
+        let late = self.conversation.late_bytes() as u64;
+        let whole = (self.sent_bytes() + self.facts.hidden_bytes).saturating_sub(late);
         let (least, read) = (self.least_bytes(), self.rates.read * whole as f64);
         move |freed| {
             let left = whole.saturating_sub(freed);
@@ -118,6 +118,33 @@ mod tests {
             so_far.push("1000".to_owned());
         }
         (paid[1], paid[0])
+    }
+
+    /// Instructions behind the messages are no beginning that the provider could keep.
+    #[test]
+    fn late_instructions_are_nothing_to_fall_back_to() {
+        let facts = Facts { cold: true, min_prefix_tokens: 1024, ..Facts::default() };
+        let rewritten = |model: &str| {
+            let talk = |results: usize| {
+                let result = |at: usize| {
+                    let text = format!("{at} ").repeat(3000);
+                    format!(
+                        r#"{{"type":"function_call","call_id":"{at}","name":"run","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{at}","output":"{text}"}}"#
+                    )
+                };
+                let results: Vec<String> = (0..results).map(result).collect();
+                let (instructions, results) = ("be brief ".repeat(1000), results.join(","));
+                let body = format!(
+                    r#"{{"model":"{model}","instructions":"{instructions}","input":[{{"role":"user","content":"go"}},{results}]}}"#
+                );
+                protocol::named("openai-responses").unwrap().index(&body.into(), &NoMemo).unwrap()
+            };
+            let (mut thread, policy) = (Thread::default(), policy(Reason::Cold));
+            thread.send(&talk(2), &policy, &facts, true);
+            thread.send(&talk(3), &policy, &facts, true).event.expect("two results are old").rewritten_bytes
+        };
+        let (before, behind) = (rewritten("gpt-6.1"), rewritten("gpt-6.2"));
+        assert!((before + 1..before + 500).contains(&behind), "{before} {behind}");
     }
 
     #[test]

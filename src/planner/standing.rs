@@ -317,7 +317,7 @@ impl Standing {
         let Known { applied, sent } = known;
         (self.recalls, self.credit) = (0, 0.0);
         self.entries.behind(prelude.key);
-        let frame = (conversation.body.len() - conversation.array.len()) as u64;
+        let frame = conversation.frame_bytes() as u64;
         self.framed = conversation.kept_bytes(prelude) as u64;
         if self.messages == 0 {
             self.fresh = frame + hidden;

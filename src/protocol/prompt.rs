@@ -21,12 +21,14 @@ use crate::usage::cache_model::{self, PromptShape, Ttl};
 /// A prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// The blocks: tools and instructions, then the messages.
+    /// The blocks: tools and instructions, then the messages, then what is late.
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself.
     pub automatic: Option<Ttl>,
     /// What the provider's entries of it are bound to beside what stands before them.
     pub bound: Bound,
+    /// How many blocks at the end are instructions that stand behind the messages, and that no cache keeps.
+    pub late: usize,
 }
 
 /// A block.
@@ -133,9 +135,9 @@ impl Prompt {
 
     /// The shape of the prompt. Every block has at least one token.
     pub fn shape(&self, scale: Scale) -> PromptShape {
+        let (kept, late) = self.blocks.split_at(self.kept());
         let Bound { mut system, mut messages } = self.bound;
-        let blocks = self.blocks.iter();
-        let blocks = blocks.map(|block| cache_model::Block {
+        let kept = kept.iter().map(|block| cache_model::Block {
             key: block.key,
             tokens: block.tokens(scale),
             mark: block.mark,
@@ -145,7 +147,16 @@ impl Prompt {
                 _ => 0,
             },
         });
-        PromptShape { blocks: blocks.collect(), automatic: self.automatic }
+        PromptShape {
+            blocks: kept.collect(),
+            automatic: self.automatic,
+            late: late.iter().map(|block| block.tokens(scale)).sum(),
+        }
+    }
+
+    /// How many blocks a cache may keep: those before the late ones.
+    fn kept(&self) -> usize {
+        self.blocks.len().saturating_sub(self.late)
     }
 
     /// Bytes of all blocks.
@@ -187,7 +198,9 @@ impl Prompt {
     }
 
     fn instructing<'p>(&'p self, body: &'p [u8]) -> impl Iterator<Item = &'p Block> {
-        let head = self.blocks.iter().take_while(|block| matches!(block.share, Share::Tools | Share::System));
+        let head = self.blocks[..self.kept()]
+            .iter()
+            .take_while(|block| matches!(block.share, Share::Tools | Share::System));
         head.filter(move |block| block.share == Share::System && !is_aside(body, block))
     }
 
@@ -237,7 +250,7 @@ fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
 /// Where a dialect keeps the beginning of a prompt, and how marks are named.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Members of the frame that stand before the messages, in the provider's order.
+    /// Members of the frame that stand before the messages, unless they are late, in the provider's order.
     pub(super) before: &'static [&'static str],
     /// Members to which what the provider keeps is bound as well.
     pub(super) binds: &'static [Bind],
@@ -282,6 +295,9 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
             prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
         }
     }
+    let late = around_messages(conversation, layout, true);
+    prompt.late = late.len();
+    prompt.blocks.extend(late);
     prompt
 }
 
@@ -304,7 +320,7 @@ pub(super) fn beginning(conversation: &Conversation, layout: &Layout) -> PartId 
 pub(crate) fn before_messages(protocol: &dyn Protocol, conversation: &Conversation) -> Vec<Span> {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let found = protocol.dialect().layout.before.iter().filter_map(|name| scan::get(body, members, name));
-    found.map(|value| value.span).collect()
+    found.map(|value| value.span).filter(|span| conversation.late != Some(*span)).collect()
 }
 
 /// Whether a block is taken out by the provider before anything else.
@@ -313,22 +329,31 @@ pub(super) fn is_aside(body: &[u8], block: &Block) -> bool {
     ASIDE.find(&raw[..raw.len().min(NEAR)]).is_some()
 }
 
-/// What stands around the messages: members that were found when the body was read.
+/// What stands before the messages: members that were found when the body was read.
 pub(super) fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
     let (body, members) = (&*conversation.body, &*conversation.members);
+    prompt.blocks.extend(around_messages(conversation, layout, false));
+    prompt.automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
+}
+
+/// The blocks of the members that stand before the messages, or of those that are `late`.
+fn around_messages(conversation: &Conversation, layout: &Layout, late: bool) -> Vec<Block> {
+    let (body, members) = (&*conversation.body, &*conversation.members);
+    let mut blocks = Vec::new();
     for name in layout.before {
         let Some(value) = scan::get(body, members, name) else { continue };
         let share = if *name == "tools" { Share::Tools } else { Share::System };
         match value.kind {
+            _ if (conversation.late == Some(value.span)) != late => {}
             Kind::Null => {}
             Kind::Array => {
                 let items = scan::items(body, value.span).unwrap_or_default();
-                prompt.blocks.extend(items.into_iter().map(|item| frame_block(body, item, share, layout)));
+                blocks.extend(items.into_iter().map(|item| frame_block(body, item, share, layout)));
             }
-            _ => prompt.blocks.push(frame_block(body, value, share, layout)),
+            _ => blocks.push(frame_block(body, value, share, layout)),
         }
     }
-    prompt.automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
+    blocks
 }
 
 fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
@@ -517,6 +542,40 @@ mod tests {
 
     use crate::conversation::NoMemo;
     use crate::protocol;
+
+    /// Newer models of one family read the instructions behind the messages, and the provider keeps nothing of them.
+    #[test]
+    fn instructions_may_stand_behind_the_messages() {
+        const INPUT: &str = r#"[{"role":"developer","content":"d"},{"role":"user","content":"hi"}]"#;
+        let protocol = protocol::named("openai-responses").unwrap();
+        for (model, instructions, order, late, named) in [
+            ("gpt-6.1-sol", r#""be brief""#, "TSPP", 0, "\"be brief\"\nd"),
+            ("gpt-6.2-sol", r#""be brief""#, "TPPS", 1, "d"),
+            ("gpt-6.2-sol", r#"[{"role":"developer","content":"be brief"}]"#, "TPPS", 1, "d"),
+            ("gpt-6.2-sol", "null", "TPP", 0, "d"),
+        ] {
+            let body = format!(
+                r#"{{"model":"{model}","tools":[{{"type":"function","name":"f"}}],"instructions":{instructions},"input":{INPUT}}}"#
+            );
+            let body = Bytes::from(body);
+            let read = protocol.index(&body, &NoMemo).unwrap();
+            let prompt = protocol.prompt(&read);
+            let letter = |block: &super::Block| match (block.part, block.share) {
+                (Some(_), _) => 'P',
+                (None, super::Share::Tools) => 'T',
+                (None, _) => 'S',
+            };
+            let found: String = prompt.blocks.iter().map(letter).collect();
+            assert_eq!((&*found, prompt.late), (order, late), "{body:?}");
+            let (scale, shape) = (super::Scale::Bytes(1.0), prompt.shape(super::Scale::Bytes(1.0)));
+            let kept: u64 = shape.blocks.iter().map(|block| block.tokens).sum();
+            assert_eq!((shape.blocks.len() + late, kept + shape.late), (order.len(), prompt.tokens(scale)));
+            assert_eq!(read.late_bytes(), if late > 0 { instructions.len() } else { 0 });
+            let before = protocol::before_messages(protocol, &read).len();
+            assert_eq!(before, 2 - late, "{body:?}");
+            assert_eq!(prompt.instructions(&body), named.replace('"', ""), "{body:?}");
+        }
+    }
 
     /// What stands before a summary of the provider's own is no prompt any more; tools and instructions are.
     #[test]

@@ -1,5 +1,5 @@
 //! What is known of models by their family and version: whether what one has thought before is bound to what stands before
-//! it, whether that is read again, and whether an answer has to fit behind the prompt.
+//! it, whether that is read again, where instructions stand, and whether an answer has to fit behind the prompt.
 
 use std::iter::Peekable;
 
@@ -10,6 +10,9 @@ const CLAUDE: &[(&str, Version)] =
 const CLAUDE_OTHER: Version = (6, 0);
 /// The same of GPT.
 const GPT: Version = (6, 2);
+
+/// From which version on GPT reads the instructions beside a history behind it.
+const GPT_LAST: Version = (6, 2);
 
 /// From which version on Claude's families read again what they have thought in earlier turns. Older ones, and their
 /// bills, leave it out.
@@ -60,13 +63,28 @@ pub fn counts_output(model: &str) -> bool {
     !overruns && !name.contains("gemini-")
 }
 
+/// Whether a model reads the instructions that stand beside the history behind it: they are paid in full with each request.
+pub fn reads_instructions_last(model: &str) -> bool {
+    gpt_is(&own_name(model), GPT_LAST)
+}
+
 fn binds_reasoning(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    if let Some(name) = behind_claude(&name) {
-        return claude_is(name, CLAUDE, CLAUDE_OTHER);
+    let name = own_name(model);
+    match behind_claude(&name) {
+        Some(name) => claude_is(name, CLAUDE, CLAUDE_OTHER),
+        None => gpt_is(&name, GPT),
     }
+}
+
+/// A model's name without those who sell it.
+fn own_name(model: &str) -> String {
+    model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase()
+}
+
+/// Whether a name is of a GPT that has at least this version.
+fn gpt_is(name: &str, least: Version) -> bool {
     let version = name.strip_prefix("gpt-").and_then(|rest| version(&mut rest.split('.').peekable()));
-    version.is_some_and(|version| version >= GPT)
+    version.is_some_and(|version| version >= least)
 }
 
 /// What a name says behind `claude-`: family and version, or in older names, and with some sellers, the version first.
@@ -162,6 +180,21 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(binds_reasoning(model), bound, "{model}");
+        }
+    }
+
+    #[test]
+    fn who_reads_instructions_last() {
+        for (model, last) in [
+            ("gpt-6.2-sol", true),
+            ("openai/GPT-6.2", true),
+            ("gpt-7", true),
+            ("gpt-6.1-sol", false),
+            ("gpt-5.5", false),
+            ("claude-opus-6", false),
+            ("", false),
+        ] {
+            assert_eq!(reads_instructions_last(model), last, "{model}");
         }
     }
 

@@ -31,7 +31,9 @@ pub use charge::Charge;
 pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
-pub use families::{Binding, binding, counts_output, drops_old_reasoning, reads_old_reasoning};
+pub use families::{
+    Binding, binding, counts_output, drops_old_reasoning, reads_instructions_last, reads_old_reasoning,
+};
 pub use money::Money;
 pub use partial::{Partial, Prompt, Reasoning};
 pub use price::{Above, Price, Rates, Source};

@@ -48,7 +48,7 @@ impl Prompt {
             return Err(format!("A maximum of 4 blocks with cache_control may be provided. Found {marks}."));
         }
         let turn = messages.iter().filter(|message| is_role(message, "assistant")).count();
-        Ok(Self { shape: PromptShape { blocks, automatic: None }, turn })
+        Ok(Self { shape: PromptShape { blocks, ..PromptShape::default() }, turn })
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         forgets_reasoning: forgets_reasoning(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
+        late: None,
         marks: Some(marks),
         body: frame.bytes,
         members: frame.members,

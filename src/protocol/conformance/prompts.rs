@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::conversation::{Conversation, NoMemo};
-use crate::protocol::{Prompt, Protocol};
+use crate::protocol::{Prompt, Protocol, Scale};
 
 use super::talk::{any_text, talks};
 use super::write::{Spelling, write};
@@ -16,6 +16,11 @@ fn read(protocol: &dyn Protocol, body: String) -> Conversation {
 
 fn keys(prompt: &Prompt) -> Vec<u128> {
     prompt.blocks.iter().map(|block| block.key).collect()
+}
+
+/// Those of what a cache may keep.
+fn kept(prompt: &Prompt) -> Vec<u128> {
+    prompt.shape(Scale::Bytes(4.0)).blocks.iter().map(|block| block.key).collect()
 }
 
 fn weights(prompt: &Prompt) -> Vec<u32> {
@@ -31,7 +36,7 @@ fn every_part_is_a_block_and_marks_change_neither_key_nor_weight() {
         let plain = read(protocol, write(&subject.frame(&talk, messages.clone()), Spelling::Compact, 0));
         let prompt = protocol.prompt(&plain);
         let parts: usize = plain.messages.iter().map(|message| message.index.parts.len()).sum();
-        prop_assert_eq!(prompt.blocks.len(), prompt.frame() + parts);
+        prop_assert_eq!(prompt.blocks.len(), prompt.frame() + parts + prompt.late);
         prop_assert!(prompt.frame() > 0);
         prop_assert!(prompt.bytes() <= plain.body.len() as u64);
 
@@ -61,7 +66,7 @@ fn a_longer_history_goes_on_where_a_shorter_one_ends() {
         let count = cut.index(messages.len());
         let of = |count: usize| {
             let body = write(&subject.frame(&talk, messages[..count].to_vec()), Spelling::Compact, 0);
-            keys(&protocol.prompt(&read(protocol, body)))
+            kept(&protocol.prompt(&read(protocol, body)))
         };
         prop_assert!(of(messages.len()).starts_with(&of(count)));
         Ok(())

@@ -49,6 +49,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         forgets_reasoning: false,
         system: None,
         frame_end: None,
+        late: None,
         marks: None,
         body: frame.bytes,
         members: frame.members,

@@ -6,10 +6,12 @@
 
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
+use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{Blocks, data_url, feed, fill_result, is_of_code, seal_result, text_part};
 use crate::protocol::{Unread, openai};
+use crate::usage;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
 const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
@@ -96,10 +98,17 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         forgets_reasoning: false,
         system: None,
         frame_end: None,
+        late: late(&frame),
         marks: None,
         body: frame.bytes,
         members: frame.members,
     })
+}
+
+/// The instructions, where the model reads them behind the items.
+fn late(frame: &Document) -> Option<Span> {
+    let is_late = frame.name("model").is_some_and(|model| usage::reads_instructions_last(&model));
+    Some(frame.get("instructions").filter(|said| is_late && said.kind != Kind::Null)?.span)
 }
 
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {

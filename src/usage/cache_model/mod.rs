@@ -72,6 +72,8 @@ pub struct PromptShape {
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself (Anthropic's top-level `cache_control`).
     pub automatic: Option<Ttl>,
+    /// Tokens behind the blocks that are never kept.
+    pub late: u64,
 }
 
 /// Which cache a provider has.
@@ -252,11 +254,12 @@ impl CacheModel {
     /// share entries.
     pub fn observe(&mut self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
         let chain = Chain::of(scope, &shape.blocks, self.is_bound);
-        match &mut self.state {
+        let used = match &mut self.state {
             State::None => uncached(&chain),
             State::Marked(cache) => cache.observe(&chain, shape, now_ms),
             State::Automatic(cache) => cache.observe(&chain, now_ms),
-        }
+        };
+        CacheUse { uncached: used.uncached.saturating_add(shape.late), ..used }
     }
 }
 

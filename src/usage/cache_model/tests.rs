@@ -12,7 +12,7 @@ const H1: Option<Ttl> = Some(Ttl::OneHour);
 /// Blocks of `(key, tokens, mark)`.
 fn prompt(blocks: &[(u128, u64, Option<Ttl>)]) -> PromptShape {
     let block = |&(key, tokens, mark)| Block { key, tokens, mark, bound: 0 };
-    PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None }
+    PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: 0 }
 }
 
 /// `count` unmarked blocks of 10 tokens with keys from `first` on.
@@ -242,6 +242,19 @@ fn automatic_writes_can_be_billed() {
     check(&mut model, 0, &prompt(&[(1, 1000, None)]), [0, 0, 0, 1000]);
     check(&mut model, 0, &prompt(&[(1, 2000, None)]), [0, 0, 1920, 80]);
     check(&mut model, 0, &prompt(&[(1, 2000, None), (2, 600, None)]), [1920, 0, 640, 40]);
+}
+
+#[test]
+fn what_stands_behind_the_messages_is_never_cached() {
+    for (writes, first, second) in [
+        (Writes::Free, [0, 0, 0, 3048], [2048, 0, 0, 2024]),
+        (Writes::Billed, [0, 0, 2048, 1000], [2048, 0, 1024, 1000]),
+    ] {
+        let mut model = CacheModel::new(CacheKind::openai(writes));
+        let late = |shape| PromptShape { late: 1000, ..shape };
+        check(&mut model, 0, &late(prompt(&[(1, 2048, None)])), first);
+        check(&mut model, 0, &late(prompt(&[(1, 2048, None), (2, 1024, None)])), second);
+    }
 }
 
 #[test]
