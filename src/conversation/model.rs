@@ -374,6 +374,8 @@ pub struct Conversation {
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,
+    /// Of some messages the body has no more than a name: the provider has what they say.
+    pub refers: bool,
     /// The client asks the provider, with a word of the dialect's own, to sum up the history.
     pub asks_for_summary: bool,
     /// The client has the provider take old parts out of the prompt, or sum them up, where it finds it too long.
@@ -431,7 +433,12 @@ impl Conversation {
 
     /// Whether the provider's figures are of what the body holds: it neither has more of the history, nor takes any out.
     pub fn is_whole(&self) -> bool {
-        self.continues.is_none() && !self.asks_for_edits
+        !self.is_held_elsewhere() && !self.asks_for_edits
+    }
+
+    /// Whether the provider has some of the history that is not in the body.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.continues.is_some() || self.refers
     }
 
     /// Whether the history carries reasoning.

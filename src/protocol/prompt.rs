@@ -118,11 +118,12 @@ impl Prompt {
     }
 
     /// The scale of what the body holds of a prompt that was billed, and the tokens of what it does not: a history, a
-    /// document or a cached beginning that the provider has.
-    pub fn held(&self, billed: u64) -> (Scale, u64) {
+    /// document or a cached beginning that the provider has. Where it is known to have some, `hides`, the rest is that.
+    pub fn held(&self, billed: u64, hides: bool) -> (Scale, u64) {
+        let (weight, count) = if hides { (USUAL, 1.0) } else { SHORTEST };
         let usual = match self.scale(billed) {
-            Scale::Weights(unit) if unit < SHORTEST.0 => Scale::Weights(USUAL),
-            Scale::Counts(unit) if unit < SHORTEST.1 => Scale::Counts(1.0),
+            Scale::Weights(unit) if unit < weight => Scale::Weights(USUAL),
+            Scale::Counts(unit) if unit < count => Scale::Counts(1.0),
             whole => return (whole, 0),
         };
         (usual, billed.saturating_sub(self.tokens(usual)))
@@ -542,6 +543,30 @@ mod tests {
 
     use crate::conversation::NoMemo;
     use crate::protocol;
+
+    #[test]
+    fn what_the_provider_has_is_not_in_the_body() {
+        use super::Scale;
+        let protocol = protocol::named("openai-responses").unwrap();
+        let body = format!(r#"{{"model":"m","input":"{}"}}"#, "word ".repeat(800));
+        let mut prompt = protocol.prompt(&protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+        let whole = prompt.tokens(Scale::Weights(4.0));
+        for (counted, billed, hides, expected) in [
+            (false, 2 * whole, false, 0),
+            (false, 2 * whole, true, whole),
+            (false, 3 * whole, false, 2 * whole),
+            (false, whole / 2, true, 0),
+            (true, 1600, false, 0),
+            (true, 1600, true, 800),
+            (true, 700, true, 0),
+            (true, 0, true, 0),
+        ] {
+            prompt.blocks[0].counted = counted.then_some(800);
+            let (scale, hidden) = prompt.held(billed, hides);
+            assert_eq!(hidden, expected, "{counted} {billed} {hides}");
+            assert!(billed == 0 || (prompt.tokens(scale) + hidden).abs_diff(billed) <= 1, "{billed}");
+        }
+    }
 
     /// Newer models of one family read the instructions behind the messages, and the provider keeps nothing of them.
     #[test]

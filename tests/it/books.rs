@@ -330,30 +330,48 @@ fn what_is_asked_otherwise_would_have_been_written_too() {
     }
 }
 
-/// What the provider has of a prompt, and the body has not, grows by nothing that was cut.
+/// What the provider has of a prompt, and the body has not, grows by nothing that was cut. Where it stands between what the
+/// body has, nobody knows what would have been read of it: no money is claimed then.
 #[test]
 fn what_the_provider_has_is_not_saved_again() {
+    let item = json!({"type": "function_call_output", "call_id": "c1", "output": log("first", 4000)});
+    let reference = json!({"type": "item_reference", "id": "fc_1"});
+    let continued = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]});
+    let referring = json!({"model": "gpt-5", "store": true, "input": [reference, item]});
+    for (hidden, body, is_claimed) in
+        [(100_000, &continued, true), (12_000, &continued, true), (12_000, &referring, false)]
+    {
+        let record = record_of_kept(hidden, body);
+        let gone = record["bytes"]["received"].as_u64().unwrap() - record["bytes"]["sent"].as_u64().unwrap();
+        let saved = record["bytes"]["saved_tokens_estimate"].as_u64().unwrap();
+        assert!(
+            gone > 50_000 && (gone / 6..gone * 2 / 5).contains(&saved),
+            "{saved} tokens of {gone} bytes: {record}"
+        );
+        if is_claimed {
+            let claimed = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
+            assert!(claimed.abs_diff(saved) <= 2, "{record}");
+        } else {
+            let unknown = ["counterfactual", "net_saved"].map(|key| &record[key]);
+            assert_eq!(unknown, [&Value::Null; 2], "{record}");
+        }
+    }
+}
+
+/// The record of a request of whose prompt the provider has so many tokens.
+fn record_of_kept(hidden: usize, body: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
-    let upstream = Upstream::start(|request| {
-        let tokens = 100_000 + request.body.len() / 4;
+    let upstream = Upstream::start(move |request| {
+        let tokens = hidden + request.body.len() / 4;
         let body = json!({"id": "resp_1", "object": "response", "model": "gpt-5", "status": "completed",
             "output": [], "usage": {"input_tokens": tokens, "output_tokens": 7, "total_tokens": tokens + 7,
             "input_tokens_details": {"cached_tokens": 0}}});
         (200, body.to_string())
     });
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let output = log("first", 4000);
-    let item = json!({"type": "function_call_output", "call_id": "c1", "output": output});
-    let body = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]}).to_string();
-    assert_eq!(gateway.post("/v1/responses", &[], &body).0, 200);
+    assert_eq!(gateway.post("/v1/responses", &[], &body.to_string()).0, 200);
     gateway.stop();
-    let record = &records(home.path())[0];
-    let saved = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
-    let gone = record["bytes"]["received"].as_u64().unwrap() - record["bytes"]["sent"].as_u64().unwrap();
-    assert!(
-        gone > 50_000 && (gone / 6..gone / 2).contains(&saved),
-        "{saved} tokens of {gone} bytes: {record}"
-    );
+    records(home.path()).remove(0)
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub(in crate::app) struct Measured {
     pub(super) planned: Option<Prompt>,
     /// From how many tokens on the provider was asked to take parts out of it by itself.
     pub(super) edits_from: Option<u64>,
+    /// The provider has some of the history that is not in the body.
+    pub(super) hides: bool,
+    /// Some of that stands between what is.
+    pub(super) refers: bool,
     /// Which of the user's turns it belongs to, from 1.
     pub(super) turn: u32,
     /// Which of that turn's requests it is, from 1.
@@ -87,6 +91,8 @@ pub(super) fn measure(
         sent,
         planned,
         edits_from: protocol.edits_from(conversation),
+        hides: conversation.is_held_elsewhere(),
+        refers: conversation.refers,
         turn,
         step,
         prior,

@@ -58,7 +58,7 @@ impl Untouched {
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let prompt = known.map_or(0, Usage::asked_tokens);
-        let (scale, held) = (sent.scale(prompt), sent.held(prompt));
+        let (scale, held) = (sent.scale(prompt), sent.held(prompt, measured.hides));
         (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
         ended.record.prior = measured.prior;
         name_tools(&mut ended.record, &measured.tools);
@@ -83,7 +83,8 @@ impl Untouched {
         }
         let is_followed = self.follows(ended, measured.prior);
         let caches = self.caches(ended, prices);
-        let is_known = caches.knows(&ended.record, ended.at_ms) || is_followed;
+        // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
+        let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !measured.refers;
         let uses = caches.observe(ended, measured, sent, held);
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = !ended.record.breaks_prefix();

@@ -44,6 +44,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_tokens"),
         requested_ttl_ms: (marks.long && marks.are_in_history()).then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
+        refers: false,
         asks_for_summary: frame
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),

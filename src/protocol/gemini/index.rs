@@ -30,6 +30,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         ),
         requested_ttl_ms: None,
         continues: None,
+        refers: false,
         asks_for_summary: false,
         asks_for_edits: false,
         forgets_reasoning: false,

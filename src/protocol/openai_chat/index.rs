@@ -44,6 +44,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: None,
+        refers: false,
         asks_for_summary: false,
         asks_for_edits: false,
         forgets_reasoning: false,

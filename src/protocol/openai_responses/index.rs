@@ -5,7 +5,7 @@
 //! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Leaf, Memo, MessageIndex, Part, PartKind, Role};
+use crate::conversation::{Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role};
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
@@ -18,6 +18,9 @@ const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
+
+/// The most bytes of an item that is no more than a name.
+const REFERENCE: usize = 1024;
 
 /// The blocks of results.
 const RESULT: Blocks = Blocks { texts: TEXTS, media, marks: MARKS };
@@ -84,6 +87,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     };
     let newest = messages.last().filter(|message| message.index.role == Role::System);
     let asks_for_summary = newest.is_some_and(|message| is_trigger(message.span.of(&frame.bytes)));
+    let is_reference = |message: &Message| is_reference(&message.index, message.span.of(&frame.bytes));
+    let refers = messages.iter().any(is_reference);
     Ok(Conversation {
         array: input.span,
         messages,
@@ -93,6 +98,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
+        refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
         forgets_reasoning: false,
@@ -145,6 +151,19 @@ pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
 fn is_trigger(item: &[u8]) -> bool {
     let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
     object.is_some_and(|object| object.says("type", "compaction_trigger"))
+}
+
+/// Whether an item is there by its id alone. Where the type is left out, that is all it has.
+fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
+    if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind == PartKind::Opaque) {
+        return false;
+    }
+    let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
+    object.is_some_and(|object| {
+        let is_untyped = object.get("type").is_none_or(|kind| kind.kind == Kind::Null);
+        let is_bare = is_untyped && object.get("role").is_none() && object.get("content").is_none();
+        object.text("id").is_some() && (is_bare || object.says("type", "item_reference"))
+    })
 }
 
 /// What is called a session is believed before the key of a cache, which may be shared.
@@ -329,6 +348,23 @@ mod tests {
     fn read(items: &[&str]) -> Conversation {
         let body = format!(r#"{{"input":[{}]}}"#, items.join(","));
         super::super::OpenAiResponses.index(&body.into(), &NoMemo).unwrap()
+    }
+
+    #[test]
+    fn items_may_be_there_by_their_name_alone() {
+        for (item, expected) in [
+            (r#"{"type":"item_reference","id":"msg_1"}"#, true),
+            (r#"{"id":"msg_1"}"#, true),
+            (r#"{"type":null,"id":"msg_1"}"#, true),
+            (r#"{"type":"item_reference"}"#, false),
+            (r#"{"type":"message","id":"msg_1"}"#, false),
+            (r#"{"id":"msg_1","role":"narrator","content":"x"}"#, false),
+            (r#"{"type":"compaction","id":"cmp_1","encrypted_content":"x"}"#, false),
+            (r#"{"role":"user","content":"{\"type\":\"item_reference\"}"}"#, false),
+        ] {
+            let conversation = read(&[r#"{"role":"user","content":"hi"}"#, item]);
+            assert_eq!((conversation.refers, conversation.is_whole()), (expected, !expected), "{item}");
+        }
     }
 
     /// Behind the last item of the model stands what the client added, whatever its type.
