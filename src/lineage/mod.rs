@@ -6,6 +6,7 @@
 
 mod client;
 mod ends;
+mod kept;
 mod memory;
 mod overlaid;
 mod relation;
@@ -26,6 +27,7 @@ pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
+use kept::kept;
 use memory::{Decided, Known, Senders};
 use threads::Found;
 
@@ -377,12 +379,6 @@ impl Lineage {
         self.memory.remember(place.head(), Known { thread, stems, event: place.event }, decided);
     }
 
-    /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
-    /// came before.
-    pub fn answered(&self, place: &Place, answer: &str) {
-        self.memory.answered(kept(place.root, answer), place.thread.id.clone());
-    }
-
     /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
@@ -390,13 +386,6 @@ impl Lineage {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..aside };
         self.memory.know(Known::of(thread.clone()));
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() })
-    }
-
-    /// The thread of the same session in which an answer was given.
-    fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
-        let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };
-        let known = self.known(&id)?.map(|known| known.thread);
-        Ok(known.filter(|thread| thread.session == caller.session))
     }
 
     fn known(&self, id: &str) -> Result<Option<Known>, StoreError> {
@@ -489,11 +478,6 @@ impl Lineage {
         });
         Ok(held.max_by_key(|(end, since, _)| (*end, *since)).map(|(.., splice)| splice))
     }
-}
-
-/// What stands for a history that the provider keeps.
-fn kept(root: Chain, name: &str) -> Digest {
-    Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
 }
 
 #[cfg(test)]

@@ -1,0 +1,25 @@
+//! Histories that the provider keeps, each by the name that a request goes on from: an answer's, or its own.
+
+use super::{Caller, Lineage, Place};
+use crate::conversation::{Chain, Digest};
+use crate::store::{StoreError, Thread};
+
+impl Lineage {
+    /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
+    /// came before.
+    pub fn answered(&self, place: &Place, answer: &str) {
+        self.memory.answered(kept(place.root, answer), place.thread.id.clone());
+    }
+
+    /// The thread of the same session in which an answer was given.
+    pub(super) fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
+        let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };
+        let known = self.known(&id)?.map(|known| known.thread);
+        Ok(known.filter(|thread| thread.session == caller.session))
+    }
+}
+
+/// What stands for a history that the provider keeps.
+pub(super) fn kept(root: Chain, name: &str) -> Digest {
+    Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
+}
