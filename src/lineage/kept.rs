@@ -1,7 +1,7 @@
 //! Histories that the provider keeps, each by the name that a request goes on from: an answer's, or its own.
 
 use super::{Caller, Lineage, Place};
-use crate::conversation::{Chain, Digest};
+use crate::conversation::{Chain, Conversation, Digest};
 use crate::store::{StoreError, Thread};
 
 impl Lineage {
@@ -9,6 +9,14 @@ impl Lineage {
     /// came before.
     pub fn answered(&self, place: &Place, answer: &str) {
         self.memory.answered(kept(place.root, answer), place.thread.id.clone());
+    }
+
+    /// Remembers in which thread a history is gone on with. A conversation of the provider's has one name for all its
+    /// requests, and none of its answers has that.
+    pub(super) fn continued(&self, conversation: &Conversation, place: &Place) {
+        if let Some(name) = conversation.continues.as_deref().filter(|name| !name.is_empty()) {
+            self.answered(place, name);
+        }
     }
 
     /// The thread of the same session in which an answer was given.

@@ -362,6 +362,7 @@ impl Lineage {
         now_ms: i64,
     ) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
+        self.continued(conversation, place);
         self.memory.leave(place.head(), now_ms, self.last_read_ms(place));
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);

@@ -468,6 +468,34 @@ fn beginnings_of_requests_were_sent() {
     }
 }
 
+/// Requests of a conversation that the provider keeps are of one thread, whoever else has one of that name.
+#[test]
+fn a_kept_conversation_is_one() {
+    let desk = Desk::new();
+    let within = |kept: &str, text: &str| {
+        let body = format!(r#"{{"conversation":{kept},"input":[{{"role":"user","content":"{text}"}}]}}"#);
+        let protocol = protocol::named("openai-responses").unwrap();
+        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let me = Caller::default();
+    let first = desk.send(&me, &within(r#""conv_1""#, "a"), &[]);
+    assert_eq!(first.relation, Relation::New);
+    for (caller, kept, text, expected) in [
+        (&me, r#""conv_1""#, "b", true),
+        (&me, r#"{"id":"conv_1"}"#, "c", true),
+        (&me, r#""conv_1""#, "d", true),
+        (&me, r#""conv_2""#, "e", false),
+        (&session("other"), r#""conv_1""#, "f", false),
+        // What has no name is nobody's.
+        (&me, "7", "g", false),
+        (&me, "7", "h", false),
+    ] {
+        let place = desk.send(caller, &within(kept, text), &[]);
+        assert_eq!(place.relation == Relation::Continue, expected, "{kept} {text}");
+        assert_eq!(place.thread.conversation == first.thread.conversation, expected, "{kept} {text}");
+    }
+}
+
 /// A history that the provider keeps is not in the body: the name of what is continued stands for it.
 #[test]
 fn a_kept_history_goes_on_in_its_thread() {
