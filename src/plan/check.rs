@@ -311,6 +311,11 @@ fn check_arguments(
     Ok(())
 }
 
+/// Whether a result takes these edits. One that says the same in another form may have other leaves.
+pub fn takes(part: &Part, leaves: &[(u32, LeafEdit)]) -> bool {
+    check_leaves(part, leaves).is_ok()
+}
+
 fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let mut removed = 0;
     for (at, edit) in leaves {

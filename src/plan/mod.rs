@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::conversation::{PartId, Role};
 
-pub use check::{Refusal, check};
+pub use check::{Refusal, check, takes};
 pub use model::{Mismatch, verify};
 
 /// What becomes of one leaf.

@@ -28,7 +28,7 @@ mod transcript;
 use std::sync::Arc;
 
 use crate::conversation::{Conversation, Marks, Part, PartId, PartKind, Role};
-use crate::plan::{Op, Plan};
+use crate::plan::{Op, Plan, takes};
 use crate::shape::Settings;
 use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
@@ -403,10 +403,12 @@ fn goes_on(conversation: &Conversation, sent: usize) -> bool {
     sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))
 }
 
-/// A decision fits the part it names only if the part still says what it said then.
+/// A decision fits the part it names only if the part still says what it said then, in a form that it can be changed in.
 fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     conversation.part(applied.part).is_some_and(|part| match part.kind {
-        PartKind::ToolResult => part.content == Some(applied.decision.content),
+        PartKind::ToolResult => {
+            part.content == Some(applied.decision.content) && takes(part, &applied.decision.leaves)
+        }
         // All of the message's reasoning goes, so it does not matter how the client spells it.
         PartKind::Thinking => applied.decision.is_omission() && part.slots.is_some(),
         PartKind::ToolCall => arguments::fits(conversation, applied),

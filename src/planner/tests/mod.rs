@@ -197,6 +197,37 @@ fn decisions_that_do_not_fit_are_left_out() {
     }
 }
 
+/// A result that says the same in a form that cannot be changed goes as it came; what was decided about others holds.
+#[test]
+fn decisions_rest_where_a_form_cannot_be_changed() {
+    let protocol = protocol::named("openai-responses").unwrap();
+    let text = |name: &str| format!("\"{}\"", format!("{name}\\n").repeat(3000));
+    let talk = |first: &str| {
+        let call = |id: u8| {
+            format!(r#"{{"type":"function_call","call_id":"{id}","name":"run","arguments":"{{}}"}}"#)
+        };
+        let result = |id: u8, output: &str| {
+            format!(r#"{{"type":"function_call_output","call_id":"{id}","output":{output}}}"#)
+        };
+        let items = [call(1), call(2), result(1, first), result(2, &text("two"))].join(",");
+        let body = format!(r#"{{"model":"m","input":[{{"role":"user","content":"go"}},{items}]}}"#);
+        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
+    };
+    let one = text("one");
+    let decided = run(&talk(&one), 0, &[]).applied;
+    for (form, expected) in [
+        (one.clone(), &[3, 4][..]),
+        (format!(r#"[{{"type":"input_text","text":{one}}}]"#), &[3, 4]),
+        (format!("[{one}]"), &[4]),
+    ] {
+        let talk = talk(&form);
+        let outcome = run(&talk, 5, &decided);
+        let sent: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.message).collect();
+        assert_eq!(sent, expected, "{}", &form[..20]);
+        assert!(protocol::rewritten(protocol, &talk, &outcome.plan, &NoMemo).is_ok());
+    }
+}
+
 #[test]
 fn results_in_unknown_histories_are_recovered() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
