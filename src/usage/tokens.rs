@@ -91,6 +91,8 @@ pub struct Usage {
     pub output_is_unknown: bool,
     /// Server-side web searches, billed per query.
     pub web_searches: u64,
+    /// Those that the answer shows, where their number is not stated: billed where there is a price for them.
+    pub searches_shown: u64,
     /// The service tier that served the request.
     pub tier: Tier,
     /// The speed it was served at.
@@ -145,11 +147,6 @@ impl Usage {
     #[must_use]
     pub fn at_least(self) -> Self {
         Self { output_is_unknown: false, ..self }
-    }
-
-    /// The names of the charges that have no known price.
-    pub fn unpriced_names(&self) -> Vec<String> {
-        self.unpriced.iter().map(|charge| charge.as_str().to_owned()).collect()
     }
 
     /// How much of the context window the prompt took: all prompt tokens of the last model call.

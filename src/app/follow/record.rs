@@ -15,7 +15,7 @@ use crate::protocol::Answer;
 use crate::server::End;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
-use crate::usage::{self, Catalogue, Usage};
+use crate::usage::{self, Bill, Catalogue, Usage};
 
 /// Why a request left as it came that nothing was done to but to add to it.
 const ADDITIONS: &str = "what is added to requests was refused";
@@ -24,7 +24,8 @@ impl Follow {
     /// The record of a request that has ended so.
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
         let billed = self.billed(answer);
-        let cost = answer.usage.as_ref().and_then(|usage| self.cost(usage, billed.as_deref()));
+        let bill = answer.usage.as_ref().and_then(|usage| self.bill(usage, billed.as_deref()));
+        let unpriced = answer.usage.as_ref().map(|usage| usage::unpriced_names(usage, bill.as_ref()));
         let place = self.facts.place.as_ref();
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
@@ -52,8 +53,8 @@ impl Follow {
                 output_is_lower_bound: answer.usage.is_some() && !answer.complete,
                 prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
                 output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-                unpriced_charges: answer.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
-                cost,
+                unpriced_charges: unpriced.unwrap_or_default(),
+                cost: bill.as_ref().map(Cost::of),
                 bytes: self.bytes(answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
@@ -121,9 +122,8 @@ impl Follow {
         Some(if event || self.is_unedited() || reverted { Prefix::Broken } else { Prefix::Kept })
     }
 
-    fn cost(&self, usage: &Usage, model: Option<&str>) -> Option<Cost> {
-        let bill = usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)?;
-        Some(Cost::of(&bill))
+    fn bill(&self, usage: &Usage, model: Option<&str>) -> Option<Bill> {
+        usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
     }
 
     fn bytes(&self, answer: &Answer) -> Bytes {

@@ -9,7 +9,7 @@ use crate::ledger::words::Outcome;
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing, when};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Report};
-use crate::usage::{Tokens, Usage};
+use crate::usage::{self, Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
 pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budget>) -> Report {
@@ -32,6 +32,7 @@ pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budge
 fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let job = &done.job;
     let cost = call.bill.as_ref().map(Cost::of);
+    let unpriced = |usage: &Usage| usage::unpriced_names(usage, call.bill.as_ref());
     let is_last = at + 1 == done.calls.len();
     let made = done.outcome.as_ref().ok().filter(|_| is_last);
     let failure = done.outcome.as_ref().err().filter(|_| is_last);
@@ -50,7 +51,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         output_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-        unpriced_charges: call.usage.as_ref().map(Usage::unpriced_names).unwrap_or_default(),
+        unpriced_charges: call.usage.as_ref().map(unpriced).unwrap_or_default(),
         net_saved: cost.as_ref().map(|cost| -cost.total),
         cost,
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),

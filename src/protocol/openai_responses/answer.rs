@@ -50,7 +50,10 @@ impl Responses {
         if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
             self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
-            self.usage.unpriced.extend(charges(response));
+            let charges: Vec<Charge> = charges(response).collect();
+            let searches = charges.iter().filter(|charge| **charge == Charge::WebSearch);
+            self.usage.searches_shown = Some(searches.count() as u64);
+            self.usage.unpriced.extend(charges);
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
@@ -305,21 +308,22 @@ mod tests {
         };
         let counted = r#","tool_usage":{"web_search":{"num_requests":2}}"#;
         for (response, searches, expected) in [
-            (with(&["message", "reasoning", "mcp_call"], ""), 0, &[][..]),
-            (with(&["web_search_call", "message", "web_search_call"], ""), 0, &[Charge::WebSearch]),
-            (with(&["web_search_call"], counted), 2, &[]),
-            (with(&[&acts("open_page"), &acts("find_in_page")], ""), 0, &[]),
-            (with(&[&acts("open_page"), &acts("search")], ""), 0, &[Charge::WebSearch]),
+            (with(&["message", "reasoning", "mcp_call"], ""), [0, 0], &[][..]),
+            (with(&["web_search_call", "message", "web_search_call"], ""), [0, 2], &[Charge::WebSearch]),
+            (with(&["web_search_call"], counted), [2, 0], &[]),
+            (with(&[&acts("open_page"), &acts("find_in_page")], ""), [0, 0], &[]),
+            (with(&[&acts("open_page"), &acts("search")], ""), [0, 1], &[Charge::WebSearch]),
             (
                 with(&["image_generation_call", "code_interpreter_call", "file_search_call"], counted),
-                2,
+                [2, 0],
                 &[Charge::FileSearch, Charge::CodeExecution, Charge::ImageGeneration],
             ),
         ] {
             let stream = stream("response.completed", &response);
             for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
                 let usage = answer(framing, text).usage.unwrap();
-                assert_eq!((usage.web_searches, &*usage.unpriced), (searches, expected), "{text}");
+                let found = [usage.web_searches, usage.searches_shown];
+                assert_eq!((found, &*usage.unpriced), (searches, expected), "{text}");
             }
         }
     }

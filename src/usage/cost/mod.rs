@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Catalogue;
+use super::charge::Charge;
 use super::fraction::Fraction;
 use super::money::Money;
 use super::price::{Kind, Price, Rates, Source};
@@ -97,6 +98,14 @@ pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Ve
     Some(Bill { total, lines, cache_saved, source: priced.source })
 }
 
+/// The names of what a response is charged for and that is not on its bill, for want of a price.
+pub fn unpriced_names(usage: &Usage, bill: Option<&Bill>) -> Vec<String> {
+    let searches = bill.and_then(|bill| bill.lines).map_or(Money::ZERO, |lines| lines.searches);
+    let is_billed = |charge: &Charge| *charge == Charge::WebSearch && searches > Money::ZERO;
+    let unpriced = usage.unpriced.iter().filter(|charge| !is_billed(charge));
+    unpriced.map(|charge| charge.as_str().to_owned()).collect()
+}
+
 /// The cost, and what the provider's cache saved.
 fn cost_with(
     usage: &Usage,
@@ -112,6 +121,10 @@ fn cost_with(
     if usage.web_searches > 0 {
         let queries = i128::from(usage.web_searches);
         lines.searches = Money::from_picodollars(price.web_search?.picodollars().saturating_mul(queries));
+    } else if let Some(each) = price.web_search {
+        // Without a price, what is only shown is named as a charge that has none.
+        let queries = i128::from(usage.searches_shown);
+        lines.searches = Money::from_picodollars(each.picodollars().saturating_mul(queries));
     }
     for call in &usage.extra {
         let other = match &call.model {

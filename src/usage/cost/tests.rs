@@ -147,11 +147,29 @@ fn modifiers() {
         ("claude-opus-5-5", Usage { prompt_is_unknown: true, ..standard(Tokens::default()) }, None),
         ("claude-opus-5-5", Usage { output_is_unknown: true, ..standard(tokens) }, None),
         ("grok-4.7", Usage { web_searches: 3, ..Usage::default() }, None),
+        ("gpt-5.5", Usage { searches_shown: 2, ..Usage::default() }, Some("0.02")),
+        ("gpt-5.5", Usage { web_searches: 1, searches_shown: 2, ..Usage::default() }, Some("0.01")),
+        ("gpt-5-codex", Usage { searches_shown: 2, ..Usage::default() }, Some("0")),
         // Long context and tier together: 2 × 2 × 0.5.
         ("gpt-6.1-sol", Usage { tier: Tier::Flex, ..standard(tokens) }, Some("2")),
         ("gpt-6.1-sol", Usage { tier: Tier::Ultrafast, ..standard(tokens) }, Some("24")),
     ] {
         assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
+    }
+}
+
+/// What is shown and not stated has a price or is named as what has none.
+#[test]
+fn searches_that_are_shown_are_billed_or_named() {
+    let unpriced = vec![Charge::WebSearch, Charge::FileSearch];
+    let usage = Usage { searches_shown: 2, unpriced, ..Usage::default() };
+    for (model, expected) in [
+        ("gpt-5.5", &["file_search"][..]),
+        ("gpt-5-codex", &["web_search", "file_search"]),
+        ("unknown", &["web_search", "file_search"]),
+    ] {
+        let bill = bill(&Catalogue::embedded(), &usage, model, None);
+        assert_eq!(unpriced_names(&usage, bill.as_ref()), expected, "{model}");
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Partial {
     pub reasoning: Option<Reasoning>,
     /// Server-side web searches.
     pub web_searches: Option<u64>,
+    /// Those that the answer shows.
+    pub searches_shown: Option<u64>,
     /// Prompt tokens of the last model call, see [`Usage::last_prompt`].
     pub last_prompt: Option<u64>,
     /// The service tier.
@@ -127,6 +129,7 @@ impl Partial {
         last(&mut self.output, newer.output);
         last(&mut self.reasoning, newer.reasoning);
         last(&mut self.web_searches, newer.web_searches);
+        last(&mut self.searches_shown, newer.searches_shown);
         last(&mut self.last_prompt, newer.last_prompt);
         last(&mut self.tier, newer.tier);
         last(&mut self.speed, newer.speed);
@@ -189,11 +192,13 @@ impl Partial {
             let tokens = self.tokens();
             let unpriced = self.unpriced();
             let beside_prompt = self.tool_prompt.unwrap_or(0).min(tokens.input);
+            let is_stated = self.web_searches.is_some() || self.provider_cost.is_some();
             Usage {
                 tokens,
                 prompt_is_unknown: self.prompt_stated().is_none(),
                 output_is_unknown: self.output_stated().is_none(),
                 web_searches: self.web_searches.unwrap_or(0),
+                searches_shown: self.searches_shown.filter(|_| !is_stated).unwrap_or(0),
                 tier: self.tier.unwrap_or_default(),
                 speed: self.speed.unwrap_or_default(),
                 geo: self.geo.unwrap_or_default(),
