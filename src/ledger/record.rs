@@ -56,7 +56,8 @@ pub struct Record {
     pub step: u32,
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
-    /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`.
+    /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`, `pending` (the
+    /// provider goes on with it, and tells its usage to a later request alone).
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,

@@ -37,6 +37,8 @@ pub enum Outcome {
     Stopped,
     /// It got no answer.
     Failed,
+    /// It was taken, and is answered later to another request.
+    Pending,
 }
 
 /// What became of what was sent before.
@@ -158,6 +160,7 @@ mod tests {
             (Outcome::Complete, "complete"),
             (Outcome::UpstreamBroke, "upstream_broke"),
             (Outcome::ClientGone, "client_gone"),
+            (Outcome::Pending, "pending"),
             (Outcome::Stopped, "stopped"),
             (Outcome::Failed, "failed"),
         ]);

@@ -15,6 +15,8 @@ pub struct Answer {
     pub usage: Option<Usage>,
     /// The answer came to its proper end. If not, the output figure is a lower bound.
     pub complete: bool,
+    /// The provider has begun, and gives its answer to another request.
+    pub pending: bool,
     /// An error inside an answer with a good status, in the provider's words.
     pub error: Option<String>,
     /// Reasoning blocks that the provider says it dropped because of what stood before them.

@@ -47,7 +47,7 @@ impl Follow {
                 model: billed,
                 messages: self.facts.messages,
                 status: self.status.map(|status| status.as_u16()),
-                outcome: outcome(how).into(),
+                outcome: outcome(how, answer).into(),
                 error: error(how, answer).map(|text| self.legible(text)),
                 tokens: answer.usage.as_ref().map(Usage::billed_tokens),
                 output_is_lower_bound: answer.usage.is_some() && !answer.complete,
@@ -219,8 +219,9 @@ impl Follow {
     }
 }
 
-fn outcome(how: &End) -> Outcome {
+fn outcome(how: &End, answer: &Answer) -> Outcome {
     match how {
+        End::Complete if answer.pending => Outcome::Pending,
         End::Complete => Outcome::Complete,
         End::UpstreamBroke => Outcome::UpstreamBroke,
         End::ClientGone => Outcome::ClientGone,

@@ -197,11 +197,11 @@ fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
     for size in [1, 7, 64] {
         assert_eq!(read(size), whole, "in pieces of {size} bytes: {body}");
     }
-    let Answer { id, model, stop, usage, complete, error, reasoning_dropped } = whole;
+    let Answer { id, model, stop, usage, complete, pending, error, reasoning_dropped } = whole;
     let stop = stop.as_ref().map(Stop::word);
     let learned = json!({
-        "id": id, "model": model, "stop": stop, "complete": complete, "error": error,
-        "reasoning_dropped": reasoning_dropped, "usage": usage,
+        "id": id, "model": model, "stop": stop, "complete": complete, "pending": pending,
+        "error": error, "reasoning_dropped": reasoning_dropped, "usage": usage,
     });
     serde_json::to_string_pretty(&learned).unwrap() + "\n"
 }

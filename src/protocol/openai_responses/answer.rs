@@ -93,6 +93,8 @@ impl Fold for Responses {
 
     fn whole(&mut self, document: &Value<'_>) {
         self.response(document);
+        let status = text(document, &["status"]);
+        self.answer.pending = matches!(status.as_deref(), Some("queued" | "in_progress"));
     }
 
     fn is_over(&self) -> bool {
@@ -195,6 +197,23 @@ mod tests {
              data: {{\"type\":\"response.output_text.delta\",\"delta\":\"\\\"response.completed\\\"\"}}\n\n\
              event: {end}\ndata: {{\"response\":{response},\"sequence_number\":9,\"type\":\"{end}\"}}\n\n"
         )
+    }
+
+    /// A stream that ends before its answer does has broken off.
+    #[test]
+    fn what_is_done_in_the_background_is_pending() {
+        for (status, pending) in
+            [("queued", true), ("in_progress", true), ("completed", false), ("failed", false)]
+        {
+            let response = response(status, r#","usage":null"#);
+            let stream = stream(&format!("response.{status}"), &response);
+            for (framing, text, pending) in
+                [(Framing::Document, &response, pending), (Framing::Events, &stream, false)]
+            {
+                let answer = answer(framing, text);
+                assert_eq!((answer.pending, answer.usage), (pending, None), "{text}");
+            }
+        }
     }
 
     /// Some servers have a word of their own for the end, and leave out what is null.
