@@ -35,6 +35,7 @@ mod shadow;
 mod summaries;
 mod tally;
 mod tuning;
+mod unlisted;
 mod windows;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

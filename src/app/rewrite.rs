@@ -68,7 +68,10 @@ impl Core {
     ) -> Rewritten {
         let mut request = match Request::read(self, protocol, headers, body, asked) {
             Ok(request) => request,
-            Err(unread) => return self.unread(headers, asked, unread.to_string()),
+            Err(unread) => {
+                let unlisted = self.unlisted(protocol, headers, body, asked);
+                return unlisted.unwrap_or_else(|| self.unread(headers, asked, unread.to_string()));
+            }
         };
         request.stable = request.learn();
         request.opening = request.begins_with(headers);
@@ -107,6 +110,22 @@ impl Core {
     }
 }
 
+impl Core {
+    /// The empty history of whoever sends a request.
+    pub(super) fn root(
+        &self,
+        protocol: &dyn Protocol,
+        headers: &http::HeaderMap,
+        principal: Digest,
+    ) -> Chain {
+        let mut sender = if self.isolate { principal.0.to_vec() } else { Vec::new() };
+        // What began otherwise is another history, whatever the user says in it.
+        let checkpoint = opening::asked(headers);
+        sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
+        Chain::root(protocol.name(), &sender)
+    }
+}
+
 impl<'a> Request<'a> {
     pub(super) fn read(
         core: &'a Core,
@@ -118,11 +137,7 @@ impl<'a> Request<'a> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
         let principal = lineage::principal(headers);
-        let mut sender = if core.isolate { principal.0.to_vec() } else { Vec::new() };
-        // What began otherwise is another history, whatever the user says in it.
-        let checkpoint = opening::asked(headers);
-        sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
-        let root = Chain::root(protocol.name(), &sender);
+        let root = core.root(protocol, headers, principal);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let tuning = core.tunings.of(&config::Request {
             client: caller.client.as_deref(),

@@ -19,6 +19,19 @@ impl Lineage {
         }
     }
 
+    /// The conversation in which an answer was given, or that goes on under this name, if it is of the same session.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn conversation_of(
+        &self,
+        root: Chain,
+        name: &str,
+        caller: &Caller,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(self.answerer(kept(root, name), caller)?.map(|thread| thread.conversation))
+    }
+
     /// The thread of the same session in which an answer was given.
     pub(super) fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
         let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };

@@ -25,6 +25,7 @@ mod reader;
 mod refusal;
 mod splice;
 mod trail;
+mod unlisted;
 mod valid;
 mod weight;
 mod wording;
@@ -55,6 +56,7 @@ pub(crate) use prompt::before_messages;
 pub use prompt::{Prompt, Scale, Share};
 pub use refusal::{has_opened, refused};
 pub use splice::Lowering;
+pub use unlisted::{Unlisted, unlisted};
 pub use valid::Invalid;
 
 /// A wire dialect.
@@ -100,6 +102,11 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// From how many tokens of its prompt on the provider takes parts out of it by itself, as the request asks; 0: that is
     /// not known. `None`: it is not asked to.
     fn edits_from(&self, _conversation: &Conversation) -> Option<u64> {
+        None
+    }
+
+    /// Reads a request without a list of messages, for dialects in which the provider may keep all of them.
+    fn unlisted(&self, _frame: &Document) -> Option<Unlisted> {
         None
     }
 

@@ -374,6 +374,55 @@ fn record_of_kept(hidden: usize, body: &Value) -> Value {
     records(home.path()).remove(0)
 }
 
+/// What is done in the background is told later; a compaction of a history that the provider keeps is on the bill of that.
+#[test]
+fn what_is_about_a_kept_history_is_booked_with_it() {
+    const COMPACT: &str = r#"{"model":"gpt-5","previous_response_id":"resp_1"}"#;
+    const WITHIN: &str = r#"{"model":"gpt-5","conversation":"conv_1"}"#;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let usage = json!({"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100});
+        let answer = if request.line.contains("/compact") {
+            json!({"id": "cmp_1", "object": "response.compaction", "output": [], "usage": usage})
+        } else if request.text().contains("background") {
+            json!({"id": "resp_1", "model": "gpt-5", "status": "queued", "usage": null})
+        } else {
+            json!({"id": "resp_2", "model": "gpt-5", "status": "completed", "usage": usage})
+        };
+        (200, answer.to_string())
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let asked = [
+        ("", r#"{"model":"gpt-5","input":"one","background":true}"#),
+        ("/compact", COMPACT),
+        ("", r#"{"model":"gpt-5","input":"two","conversation":{"id":"conv_1"}}"#),
+        ("/compact", WITHIN),
+        ("", r#"{"model":"gpt-5","input":"three","conversation":"conv_1"}"#),
+    ];
+    for (path, body) in asked {
+        assert_eq!(gateway.post(&format!("/v1/responses{path}"), &[], body).0, 200, "{body}");
+    }
+    gateway.stop();
+    let sent: Vec<String> = upstream.received().iter().map(Received::text).collect();
+    assert_eq!((&*sent[1], &*sent[3]), (COMPACT, WITHIN), "they leave as they came");
+    let mut records = records(home.path());
+    records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
+    let costs: Vec<_> = records.iter().map(|record| record["cost"]["total"].as_i64()).collect();
+    // 1.25 and 10 dollars for a million.
+    assert_eq!(
+        costs,
+        [None, Some(2_250_000_000), Some(2_250_000_000), Some(2_250_000_000), Some(2_250_000_000)]
+    );
+    let of = |key: &str| records.iter().map(|record| record[key].clone()).collect::<Vec<_>>();
+    let conversations = of("conversation");
+    assert_eq!((&conversations[0], &conversations[2]), (&conversations[1], &conversations[3]));
+    assert_eq!(conversations[2], conversations[4]);
+    assert_ne!(conversations[0], conversations[2]);
+    assert_eq!(of("outcome")[..2], [json!("pending"), json!("complete")]);
+    assert_eq!((&records[0]["tokens"], &records[1]["compaction"]), (&Value::Null, &json!("asked")));
+    assert_eq!(of("relation")[2..], [json!("new"), Value::Null, json!("continue")]);
+}
+
 #[test]
 fn what_goes_as_it_came_costs_what_it_costs() {
     for (config, lines) in [("", 150), ("mode = 'observe'\n", 4000)] {

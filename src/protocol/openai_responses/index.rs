@@ -10,7 +10,7 @@ use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{Blocks, data_url, feed, fill_result, is_of_code, seal_result, text_part};
-use crate::protocol::{Unread, openai};
+use crate::protocol::{Unlisted, Unread, openai};
 use crate::usage;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -109,6 +109,12 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         body: frame.bytes,
         members: frame.members,
     })
+}
+
+/// A request without items, if it goes on from a history that has a name.
+pub(super) fn unlisted(frame: &Document) -> Option<Unlisted> {
+    let continues = continues(frame).ok()?.filter(|name| !name.is_empty())?;
+    Some(Unlisted { model: frame.name("model"), session: session(frame).ok()?, continues })
 }
 
 /// The instructions, where the model reads them behind the items.

@@ -8,7 +8,9 @@ mod ask;
 mod dialect;
 mod index;
 
-use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
+use super::{
+    AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unlisted, Unread, openai,
+};
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::{Edit, string};
 
@@ -27,6 +29,10 @@ impl Protocol for OpenAiResponses {
 
     fn edits_from(&self, conversation: &Conversation) -> Option<u64> {
         index::edits_from(conversation)
+    }
+
+    fn unlisted(&self, frame: &Document) -> Option<Unlisted> {
+        index::unlisted(frame)
     }
 
     fn message(&self, role: Role, text: &str) -> String {

@@ -1,0 +1,36 @@
+//! Requests without a list of messages. Nothing of them can be changed; they are booked with the conversation that they are
+//! about.
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::Core;
+use super::context::RequestContext;
+use super::rewritten::{RequestFacts, Rewritten};
+use crate::ledger::words::State;
+use crate::lineage;
+use crate::protocol::{self, Protocol, Unlisted};
+
+impl Core {
+    /// Such a request, as it leaves; `None` for any other.
+    pub(super) fn unlisted(
+        &self,
+        protocol: &dyn Protocol,
+        headers: &HeaderMap,
+        body: &Bytes,
+        asked: RequestContext<'_>,
+    ) -> Option<Rewritten> {
+        let Unlisted { model, session, continues } = protocol::unlisted(protocol, body)?;
+        let caller = lineage::caller(headers, session.as_deref());
+        let root = self.root(protocol, headers, lineage::principal(headers));
+        Some(Rewritten::of(RequestFacts {
+            // What cannot be looked up now is a conversation of its own.
+            series: self.lineage.conversation_of(root, &continues, &caller).unwrap_or_default(),
+            caller,
+            model: model.as_deref().or(asked.model).map(str::to_owned),
+            state: State::Unchanged,
+            compaction: asked.compaction,
+            ..RequestFacts::default()
+        }))
+    }
+}

@@ -1,0 +1,61 @@
+//! Requests without a list of messages: what they are about is with the provider alone.
+
+use bytes::Bytes;
+
+use super::Protocol;
+use super::body::Document;
+use crate::json::scan::Kind;
+
+/// What such a request says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// The model that is asked for.
+    pub model: Option<Box<str>>,
+    /// A session id that the body carries.
+    pub session: Option<Box<str>>,
+    /// What it goes on from: an answer's id, or the history's own.
+    pub continues: Box<str>,
+}
+
+/// Reads such a request. `None` for any other: one with a list is read as a whole or not at all.
+pub fn unlisted(protocol: &dyn Protocol, body: &Bytes) -> Option<Unlisted> {
+    let frame = Document::frame(body, protocol.list()).ok()?;
+    let list = frame.get(protocol.list()).filter(|list| list.kind != Kind::Null);
+    if list.is_some() { None } else { protocol.unlisted(&frame) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol;
+
+    #[test]
+    fn what_is_about_a_kept_history() {
+        let read = |model: Option<&str>, session: Option<&str>, continues: &str| Unlisted {
+            model: model.map(Box::from),
+            session: session.map(Box::from),
+            continues: continues.into(),
+        };
+        for (dialect, body, expected) in [
+            (
+                "openai-responses",
+                r#"{"model":"m","previous_response_id":"resp_1"}"#,
+                Some(read(Some("m"), None, "resp_1")),
+            ),
+            (
+                "openai-responses",
+                r#"{"conversation":{"id":"conv_1"},"input":null,"prompt_cache_key":"k"}"#,
+                Some(read(None, Some("k"), "conv_1")),
+            ),
+            ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":[]}"#, None),
+            ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":7}"#, None),
+            ("openai-responses", r#"{"model":"m","previous_response_id":7}"#, None),
+            ("openai-responses", r#"{"model":"m"}"#, None),
+            ("openai-responses", r#"{"model":"m","model":"n","previous_response_id":"resp_1"}"#, None),
+            ("openai-chat", r#"{"model":"m","previous_response_id":"resp_1"}"#, None),
+        ] {
+            let protocol = protocol::named(dialect).unwrap();
+            assert_eq!(unlisted(protocol, &Bytes::from(body)), expected, "{dialect} {body}");
+        }
+    }
+}
