@@ -41,8 +41,9 @@ impl Conversation {
             let mut parts = index.parts.to_vec();
             let is_found = |(at, _): &(usize, &mut Part)| found.contains(at);
             parts.iter_mut().enumerate().filter(is_found).for_each(|(_, part)| part.leave_to_code());
-            let read = MessageIndex::new(index.role, parts, index.fingerprint);
-            self.messages[at].index = Arc::new(read.marked(index.is_marked));
+            let read = MessageIndex::new(index.role, parts, index.fingerprint).marked(index.is_marked);
+            let raw = self.messages[at].span.of(&self.body);
+            self.messages[at].index = Arc::new(read.with_encodings(raw));
         }
         self
     }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod code;
+pub mod encodings;
 pub mod fingerprint;
 pub mod media;
 mod memo;

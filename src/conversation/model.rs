@@ -125,6 +125,9 @@ pub struct Part {
     pub is_for_code: bool,
     /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds, and for what code reads.
     pub content: Option<Digest>,
+    /// Bytes by which what encodes images and documents in it, in places that are not looked into, is longer than what each
+    /// of these counts for.
+    pub encoded: u32,
 }
 
 impl Part {
@@ -143,6 +146,7 @@ impl Part {
             is_sealed: false,
             is_for_code: false,
             content: None,
+            encoded: 0,
         }
     }
 }
@@ -260,8 +264,8 @@ impl Part {
         match self.kind {
             PartKind::Media => self.span.len().min(MEDIA),
             PartKind::ToolResult if self.is_for_code => 0,
-            PartKind::ToolResult => self.result_len(),
-            _ => self.span.len(),
+            PartKind::ToolResult => self.result_len() - self.encoded as usize,
+            _ => self.span.len() - self.encoded as usize,
         }
     }
 

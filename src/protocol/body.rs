@@ -205,7 +205,7 @@ impl Document {
         if let Some(index) = memo.get(key) {
             return Ok(Message { span, index });
         }
-        let index = Arc::new(index(raw)?);
+        let index = Arc::new(index(raw)?.with_encodings(raw));
         memo.put(key, &index);
         Ok(Message { span, index })
     }

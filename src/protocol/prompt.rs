@@ -406,7 +406,7 @@ fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
         let marks: usize = cuts.iter().filter(within).map(|cut| cut.len()).sum();
         (item.len() - marks).saturating_sub(MEDIA)
     });
-    counts.sum()
+    counts.sum::<usize>() + part.encoded as usize
 }
 
 /// What a block says, as far as it has been read.

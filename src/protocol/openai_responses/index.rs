@@ -5,7 +5,9 @@
 //! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role};
+use crate::conversation::{
+    Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role, encodings,
+};
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
@@ -298,7 +300,13 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
     part.is_error = object.says("type", "apply_patch_call_output") && object.says("status", "failed");
     let output = object.get("output");
     match item {
-        Item::Output => fill_result(&mut part, object.bytes, output, &RESULT, hash)?,
+        Item::Output => {
+            // A screenshot is an object of its own form.
+            if let Some(shot) = output.filter(|output| output.kind == Kind::Object) {
+                part.encoded = encodings::excess(shot.span.of(object.bytes)) as u32;
+            }
+            fill_result(&mut part, object.bytes, output, &RESULT, hash)?;
+        }
         Item::Sealed(member) => seal(&mut part, object, object.get(member), hash)?,
         _ => {
             part.leaves = printed(object, output)?.into();
