@@ -414,7 +414,8 @@ pub struct Window {
     pub history_budget_estimate: Option<u64>,
     /// `green`, `yellow`, `orange`, `red`.
     pub zone: Option<Word>,
-    /// The zone of what was sent, by the provider's figure; null when it gave none.
+    /// The zone of what was sent, by the provider's figure; null when it gave none, or but a sum over several calls of the
+    /// model that its own tools made.
     pub zone_sent: Option<Word>,
     /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
     pub velocity: Option<i64>,

@@ -107,6 +107,9 @@ pub struct Usage {
     pub cache_write_untold: u64,
     /// The provider has taken parts out of the prompt by itself: the figures are of what was left.
     pub prompt_is_cut: bool,
+    /// Which of these are the request's own, where server-side tools made several calls of it.
+    #[serde(skip_serializing_if = "Own::is_all")]
+    pub own: Own,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
     /// What else is charged for, without a price that is known: each once, in order. None where the provider states its
@@ -159,9 +162,38 @@ impl Usage {
         self.context_tokens().saturating_sub(self.beside_prompt)
     }
 
+    /// The tokens that the next prompt begins with; `None`: nobody tells, but they are no more than [`Self::asked_tokens`].
+    pub fn own_tokens(&self) -> Option<u64> {
+        match self.own {
+            Own::All => Some(self.asked_tokens()),
+            Own::Some(tokens) => Some(tokens),
+            Own::Unknown => None,
+        }
+    }
+
     /// The tokens that are billed: the response's own and those of the extra calls.
     pub fn billed_tokens(&self) -> Tokens {
         self.tokens + self.extra.iter().map(|call| call.tokens).sum()
+    }
+}
+
+/// Which of the prompt's tokens are the request's own: each call for server-side tools reads all of the prompt again, and
+/// what came since.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Own {
+    /// All.
+    #[default]
+    All,
+    /// So many.
+    Some(u64),
+    /// The figures are a sum over several model calls, of which no one is told.
+    Unknown,
+}
+
+impl Own {
+    fn is_all(&self) -> bool {
+        *self == Self::All
     }
 }
 
@@ -299,6 +331,21 @@ mod tests {
             let usage = Usage { tokens, cache_write_untold: untold, ..Usage::default() }.kept_for_an_hour();
             assert_eq!((usage.tokens.cache_write_5m, usage.tokens.cache_write_1h), expected);
             assert_eq!(usage.clone().kept_for_an_hour(), usage);
+        }
+    }
+
+    #[test]
+    fn the_next_prompt_begins_with_what_the_request_held() {
+        let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
+        for (last_prompt, beside_prompt, own, expected) in [
+            (None, 0, Own::All, Some(1000)),
+            (None, 30, Own::All, Some(970)),
+            (Some(600), 0, Own::All, Some(600)),
+            (None, 0, Own::Some(70), Some(70)),
+            (None, 0, Own::Unknown, None),
+        ] {
+            let usage = Usage { tokens, last_prompt, beside_prompt, own, ..Usage::default() };
+            assert_eq!(usage.own_tokens(), expected, "{last_prompt:?} {own:?}");
         }
     }
 

@@ -13,6 +13,7 @@ mod endless;
 mod envelope;
 mod fuzz;
 mod gateway;
+mod hosted;
 mod inspected;
 mod judged;
 mod loops;

@@ -130,9 +130,14 @@ impl Follow {
         let sent = if self.is_original { self.start.received } else { self.start.sent };
         let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
-        self.core.windows.fitted(self.upstream.name(), model, usage.context_tokens());
-        let tokens = usage.context_tokens();
-        self.core.meter.learn(place.head(), (model, messages), read, tokens);
+        let told = usage.own_tokens();
+        if let Some(tokens) = told {
+            self.core.windows.fitted(self.upstream.name(), model, tokens);
+        }
+        let Some(tokens) = told.or_else(|| self.supposed(usage.asked_tokens())) else { return };
+        // What is supposed says nothing of the size of tokens.
+        let told = |read: Option<u64>| read.filter(|_| told.is_some());
+        self.core.meter.learn(place.head(), (model, messages), told(read), tokens);
         let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.is_unedited());
         let Some((shadow, would)) = observed else { return };
         // What the provider would have said of the form that would have been sent.
@@ -141,7 +146,18 @@ impl Follow {
         let (now, then) = read.zip(planned_read).unwrap_or((sent, planned));
         let less = (now as f64 - then as f64) / self.core.meter.bytes_per_token(model);
         let tokens = (tokens as f64 - less).round().max(1.0) as u64;
-        shadow.meter.learn(place.head(), (model, messages), planned_read, tokens);
+        shadow.meter.learn(place.head(), (model, messages), told(planned_read), tokens);
+    }
+
+    /// What the prompt is taken for where only a sum over several calls is told, which it is no longer than: for what it was
+    /// estimated by an earlier figure. `None`: there was none, and it is estimated anew.
+    fn supposed(&self, sum: u64) -> Option<u64> {
+        let level = self.facts.level?;
+        let freed = self.facts.event.as_ref().map_or(0, |event| event.freed_bytes) as f64;
+        let freed = freed / self.core.meter.bytes_per_token(self.facts.model.as_deref());
+        let estimate = level.prompt_tokens.saturating_sub(freed as u64);
+        let is_measured = level.gauge.is_none_or(|gauge| gauge.margin == 0);
+        (is_measured || sum <= estimate).then(|| sum.min(estimate))
     }
 
     /// Tells what has become of it.
@@ -182,9 +198,11 @@ impl Follow {
             Some(Cause::Other) | None => return false,
         }
         let Some(gauge) = self.facts.level.and_then(|level| level.gauge) else { return false };
-        let tokens = answer.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
-        let (input, window) = (tokens.prompt() as f64, gauge.window as f64);
-        input >= window * FILLED && input + tokens.output as f64 >= window * full
+        let Some(usage) = &answer.usage else { return false };
+        // A sum over several calls says nothing of this.
+        let Some(input) = usage.own_tokens().map(|tokens| tokens as f64) else { return false };
+        let (output, window) = (usage.tokens.output as f64, gauge.window as f64);
+        input >= window * FILLED && input + output >= window * full
     }
 
     /// Whether what is added to it may be why it was refused, as it was answered without.

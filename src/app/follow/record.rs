@@ -95,8 +95,8 @@ impl Follow {
         let reading = level.reading;
         let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         // What the provider has counted is no estimate.
-        let sent = usage.zip(level.gauge);
-        let sent = sent.map(|(usage, gauge)| Gauge { prompt: usage.context_tokens(), margin: 0, ..gauge });
+        let sent = usage.and_then(Usage::own_tokens).zip(level.gauge);
+        let sent = sent.map(|(prompt, gauge)| Gauge { prompt, margin: 0, ..gauge });
         let zone = |gauge: Gauge| Word::from(gauge.zone(settings).as_str());
         let until_red = |reading: Reading| level.gauge?.steps_until_red(reading.velocity, settings);
         Window {

@@ -3,6 +3,9 @@
 //! In a stream, `message_start` states the prompt figures and the split of cache writes by lifetime, and every
 //! `message_delta` repeats cumulative figures. Server-side compactions are billed beside the top-level figures, and so
 //! is what a model put out before it declined and the provider went on with another: the figures are the other's.
+//!
+//! Where the provider's own tools ran, the figures at the end are a sum over all calls of the model, in each of which the
+//! prompt was read again. Those at the beginning are of the first.
 
 use memchr::memmem;
 
@@ -11,7 +14,7 @@ use super::edits;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
-use crate::usage::{Extra, Geo, Partial, Reasoning, Speed, Tier, Tokens};
+use crate::usage::{Extra, Geo, Own, Partial, Reasoning, Speed, Tier, Tokens};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Messages::default())
@@ -21,7 +24,15 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Messages {
     answer: Answer,
     usage: Partial,
+    /// The prompt that a stream has begun with, if it has said.
+    opening: Option<u64>,
+    /// The provider's own tools ran.
+    has_served: bool,
 }
+
+/// What is counted of the provider's own tools, below `server_tool_use`.
+const SERVED: &[&str] =
+    &["web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"];
 
 impl Messages {
     fn message(&mut self, message: &Value<'_>) {
@@ -40,6 +51,8 @@ impl Messages {
     fn common(&mut self, holder: &Value<'_>) {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
+            let has_run = |tool: &&str| count(figures, &["server_tool_use", tool]) > Some(0);
+            self.has_served |= SERVED.iter().any(|tool| has_run(&tool));
             // A stream has begun with the name of the model that declined.
             if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
                 self.answer.model = Some(model.to_owned());
@@ -65,6 +78,8 @@ impl Fold for Messages {
             Some("message_start") => {
                 if let Some(message) = event.get("message") {
                     self.message(message);
+                    let told = self.usage.clone().finish().filter(|usage| !usage.prompt_is_unknown);
+                    self.opening = told.map(|usage| usage.tokens.prompt()).filter(|prompt| *prompt > 0);
                 }
             }
             Some("message_delta") => {
@@ -93,6 +108,9 @@ impl Fold for Messages {
     }
 
     fn answer(&mut self) -> Answer {
+        if self.has_served && self.usage.last_prompt.is_none() {
+            self.usage.own = Some(self.opening.map_or(Own::Unknown, Own::Some));
+        }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
 }
@@ -246,6 +264,46 @@ mod tests {
             let usage = answer.usage.unwrap();
             let found = (!usage.prompt_is_unknown).then(|| usage.tokens.prompt());
             assert_eq!(found, expected, "{start} {end}");
+        }
+    }
+
+    /// What the next prompt begins with, where tools of the provider's own have run: the figures are of several calls then.
+    #[test]
+    fn a_sum_over_calls_is_no_prompt() {
+        const RAN: &str = r#","server_tool_use":{"web_search_requests":5,"web_fetch_requests":0}"#;
+        const CODE: &str = r#","server_tool_use":{"web_search_requests":0,"code_execution_requests":1}"#;
+        const NONE: &str = r#","server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}"#;
+        const CALLS: &str = r#","iterations":[{"type":"message","input_tokens":9,"cache_read_input_tokens":41},{"type":"message","input_tokens":9,"cache_read_input_tokens":61}]"#;
+        for (served, streamed, whole) in [
+            ("", Some(600), Some(600)),
+            (NONE, Some(600), Some(600)),
+            (RAN, Some(100), None),
+            (CODE, Some(100), None),
+            (&format!("{RAN}{CALLS}"), Some(70), Some(70)),
+        ] {
+            let figures =
+                format!(r#"{{"input_tokens":50,"cache_read_input_tokens":550,"output_tokens":7{served}}}"#);
+            let mut reader = reader(Framing::Document);
+            reader.push(
+                format!(r#"{{"id":"m","model":"m","stop_reason":"end_turn","usage":{figures}}}"#).as_bytes(),
+            );
+            let start = |usage: &str| {
+                format!(r#"{{"type":"message_start","message":{{"id":"m","model":"m","usage":{usage}}}}}"#)
+            };
+            let end = format!(
+                r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{figures}}}"#
+            );
+            let stream =
+                |usage: &str| stream(&[&start(usage), &end, r#"{"type":"message_stop"}"#]).usage.unwrap();
+            let opened = stream(r#"{"input_tokens":40,"cache_read_input_tokens":60,"output_tokens":1}"#);
+            assert_eq!(opened.own_tokens(), streamed, "{figures}");
+            // Some servers say nothing at the beginning.
+            let silent = stream(r#"{"input_tokens":0,"output_tokens":0}"#);
+            assert_eq!(silent.own_tokens(), whole, "{figures}");
+            let usage = reader.finish().usage.unwrap();
+            assert_eq!(usage.own_tokens(), whole, "{figures}");
+            // What is billed is all.
+            assert_eq!([usage, opened, silent].map(|usage| usage.tokens.prompt()), [600; 3], "{figures}");
         }
     }
 

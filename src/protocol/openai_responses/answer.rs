@@ -2,6 +2,9 @@
 //!
 //! An answer that is not streamed is the response itself; in a stream, events carry it whole, and the last one
 //! has the usage. There is no end mark beside that event.
+//!
+//! Where the provider's own tools ran, its figures are a sum over all calls of the model, in each of which the prompt was
+//! read again: see <https://community.openai.com/t/massive-input-token-inflation-50x-with-o3-web-search/1317167>.
 
 use memchr::memmem;
 
@@ -9,10 +12,20 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{Charge, Partial, Reasoning, Tier};
+use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
+
+/// Items behind which the model was called again, within the same answer.
+const SERVED: &[&str] = &[
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+    "program_output",
+];
 
 /// What a compacted history calls itself.
 const COMPACTION: &str = "response.compaction";
@@ -54,6 +67,7 @@ impl Responses {
             let searches = charges.iter().filter(|charge| **charge == Charge::WebSearch);
             self.usage.searches_shown = Some(searches.count() as u64);
             self.usage.unpriced.extend(charges);
+            self.usage.own = has_served(response).then_some(Own::Unknown);
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
@@ -115,6 +129,16 @@ fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
         "code_interpreter_call" => Some(Charge::CodeExecution),
         "image_generation_call" => Some(Charge::ImageGeneration),
         _ => None,
+    })
+}
+
+/// Whether the provider's own tools ran. Its own search for tools has the same item as a client's.
+fn has_served(response: &Value<'_>) -> bool {
+    let mut items = response.get("output").map(Value::items).unwrap_or_default().iter();
+    items.any(|item| {
+        let kind = text(item, &["type"]);
+        let is_own = || text(item, &["execution"]).as_deref() == Some("server");
+        kind.is_some_and(|kind| SERVED.contains(&&*kind) || (kind == "tool_search_output" && is_own()))
     })
 }
 
@@ -230,6 +254,29 @@ mod tests {
                 (Some(status), complete),
                 "{end}"
             );
+        }
+    }
+
+    /// Where the provider's own tools ran, nobody knows what the next prompt begins with.
+    #[test]
+    fn a_sum_over_calls_is_no_prompt() {
+        for (output, expected) in [
+            ("", Some(5000)),
+            (r#"{"type":"message","content":[]}"#, Some(5000)),
+            (r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#, Some(5000)),
+            (r#"{"type":"tool_search_output","call_id":"c","execution":"client","tools":[]}"#, Some(5000)),
+            (r#"{"type":"mcp_list_tools","tools":[]}"#, Some(5000)),
+            (r#"{"type":"web_search_call","id":"w","status":"completed"},{"type":"message"}"#, None),
+            (r#"{"type":"reasoning"},{"type":"code_interpreter_call"}"#, None),
+            (r#"{"type":"mcp_call","output":"x"}"#, None),
+            (r#"{"type":"tool_search_output","call_id":null,"execution":"server","tools":[]}"#, None),
+        ] {
+            let response = response("completed", &format!(r#","output":[{output}],"usage":{FIGURES}"#));
+            let stream = stream("response.completed", &response);
+            for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
+                let usage = answer(framing, text).usage.unwrap();
+                assert_eq!((usage.own_tokens(), usage.tokens), (expected, TOKENS), "{text}");
+            }
         }
     }
 

@@ -12,7 +12,7 @@ mod tests;
 
 use super::charge::Charge;
 use super::money::Money;
-use super::tokens::{Extra, Geo, Speed, Tier, Tokens, Usage};
+use super::tokens::{Extra, Geo, Own, Speed, Tier, Tokens, Usage};
 
 /// The figures of one response as the provider stated them so far. `None` is "not stated", which is not zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Partial {
     pub searches_shown: Option<u64>,
     /// Prompt tokens of the last model call, see [`Usage::last_prompt`].
     pub last_prompt: Option<u64>,
+    /// Which of the prompt's tokens are the request's own, see [`Usage::own`].
+    pub own: Option<Own>,
     /// The service tier.
     pub tier: Option<Tier>,
     /// The speed.
@@ -131,6 +133,7 @@ impl Partial {
         last(&mut self.web_searches, newer.web_searches);
         last(&mut self.searches_shown, newer.searches_shown);
         last(&mut self.last_prompt, newer.last_prompt);
+        last(&mut self.own, newer.own);
         last(&mut self.tier, newer.tier);
         last(&mut self.speed, newer.speed);
         last(&mut self.geo, newer.geo);
@@ -207,6 +210,7 @@ impl Partial {
                 prompt_is_cut: self.prompt_is_cut,
                 cache_write_untold: tokens.cache_write_5m
                     - self.cache_write_5m.unwrap_or(0).min(tokens.cache_write_5m),
+                own: self.own.unwrap_or_default(),
                 provider_cost: self.provider_cost,
                 unpriced,
                 extra: self.extra.unwrap_or_default(),
