@@ -123,6 +123,8 @@ pub struct Part {
     pub is_sealed: bool,
     /// A call that code makes which the provider runs, or what such a call came to: no model reads that.
     pub is_for_code: bool,
+    /// A result with tools that were found: what the model calls later is defined by it alone. It stays, with its call.
+    pub has_tools: bool,
     /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds, and for what code reads.
     pub content: Option<Digest>,
     /// Bytes by which what encodes images and documents in it, in places that are not looked into, is longer than what each
@@ -145,6 +147,7 @@ impl Part {
             is_error: false,
             is_sealed: false,
             is_for_code: false,
+            has_tools: false,
             content: None,
             encoded: 0,
         }

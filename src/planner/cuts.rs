@@ -272,7 +272,12 @@ impl<'c> Walk<'c> {
     fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
-        if messages.clone().any(|at| is_opaque(at) || self.hosted.stuck[at]) {
+        // What a splice has once dropped stays dropped.
+        let has_tools = |at: usize| {
+            index(at).parts.iter().any(|part| part.has_tools)
+                && self.since.is_none_or(|since| !since.drops(at))
+        };
+        if messages.clone().any(|at| is_opaque(at) || has_tools(at) || self.hosted.stuck[at]) {
             return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
         }
         for at in messages.clone().filter(|at| index(*at).role != Role::System) {

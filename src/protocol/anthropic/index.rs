@@ -1,5 +1,7 @@
 //! Request bodies to conversations.
 
+use memchr::memmem;
+
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
@@ -218,6 +220,7 @@ fn tool_result(block: &Object<'_>, hash: &mut Hasher, shows: &mut Shows) -> Resu
         *shows =
             *shows | Object::read(block.bytes, item).map_or_else(|_| Shows::default(), |item| shown(&item));
     }
+    part.has_tools = has_tools(block)?;
     Ok(part)
 }
 
@@ -225,6 +228,19 @@ fn tool_result(block: &Object<'_>, hash: &mut Hasher, shows: &mut Shows) -> Resu
 fn shown(block: &Object<'_>) -> Shows {
     let cited = within(block, "citations").is_some_and(|citations| citations.is_true("enabled"));
     Shows { images: block.says("type", "image"), cited }
+}
+
+/// Whether a result names tools that the provider is to define where it stands.
+fn has_tools(result: &Object<'_>) -> Result<bool, Unread> {
+    const NAME: &str = "tool_reference";
+    let list = result.of_kind("content", Kind::Array);
+    let Some(list) = list.filter(|list| memmem::find(list.span.of(result.bytes), NAME.as_bytes()).is_some())
+    else {
+        return Ok(false);
+    };
+    let items = scan::items(result.bytes, list.span)?.into_iter();
+    let mut blocks = items.filter_map(|item| Object::read(result.bytes, item).ok());
+    Ok(blocks.any(|block| block.says("type", NAME)))
 }
 
 /// What encodes an image or a document in base64. One that is cited is told by its place among all, and stays.

@@ -297,6 +297,7 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
     let mut part = Part::new(PartKind::ToolResult, object.value.span);
     part.call_id = call_id(object);
     part.tool = object.text("name");
+    part.has_tools = object.says("type", "tool_search_output");
     part.is_error = object.says("type", "apply_patch_call_output") && object.says("status", "failed");
     let output = object.get("output");
     match item {
@@ -417,6 +418,17 @@ mod tests {
             r#"{"type":"from_the_future"}"#,
         ] {
             assert_eq!(read(&[before, made]).tail(), 2, "{made}");
+        }
+    }
+
+    /// What a client's own search has found defines what is called later.
+    #[test]
+    fn tools_that_were_found() {
+        for (item, expected) in [
+            (r#"{"type":"tool_search_output","call_id":"c","execution":"client","tools":[{}]}"#, true),
+            (r#"{"type":"function_call_output","call_id":"c","output":"tool_search_output"}"#, false),
+        ] {
+            assert_eq!(read(&[item]).messages[0].index.parts[0].has_tools, expected, "{item}");
         }
     }
 

@@ -26,7 +26,7 @@ mod threads;
 /// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
 /// `w1` a search of the provider's own with what it found, `h1` one that has found nothing yet beside a call, `g1` what
 /// it found and a call, `y1` the same beside something that is not understood, `c1` a call, `r1` its result, `t1` the
-/// same call behind reasoning, `T` nothing but reasoning.
+/// same call behind reasoning, `T` nothing but reasoning, `R1` a result with tools that were found.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -50,6 +50,9 @@ fn message(word: &str) -> String {
         }
         "t" => format!(
             r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"x"}},{call}]}}"#
+        ),
+        "R" => format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","content":[{{"type":"text","text":"1"}},{{"type":"tool_reference","tool_name":"n"}}]}}]}}"#
         ),
         "y" => format!(r#"{{"role":"assistant","content":[{{"type":"new"}},{},{call}]}}"#, found("0")),
         _ => format!(
@@ -78,6 +81,7 @@ fn shown(conversation: &Conversation, plan: &Plan) -> String {
             _ if body.contains("THE TEXT") && body.contains("hello") => "u[N]",
             crate::conversation::Role::User if body.contains("THE TEXT") => "uN",
             _ if body.contains("THE TEXT") => "aN",
+            _ if body.contains("tool_reference") => "R",
             _ if body.contains("tool_result") => "r",
             _ if body.contains("thinking") && body.contains("tool_use") => "t",
             _ if body.contains("thinking") => "T",
@@ -136,6 +140,13 @@ fn cuts_and_what_is_left() {
         ("u a s u a u", 6, &["3 u s aN u a u", "5 u s aN u"]),
         // What is not understood stays, with all that belongs to it.
         ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
+        // So does what defines tools, with its call.
+        (
+            "u c1 r1 c2 R2 c3 r3 a u",
+            9,
+            &["3 u[N] c R c r a u", "5 u[N] c R c r a u", "7 u[N] c R a u", "8 u c R aN u"],
+        ),
+        ("u c1 R1 c2 r2 c3 r3", 7, &["5 u[N] c R c r"]),
         // With what was asked, where answers would follow each other else.
         ("u x u c1 r1 x u a u", 9, &["6 u[N] x u x u a u", "8 u[N] x u x u"]),
         ("u x u a u c1 r1 x u a u", 11, &["4 u[N] x u c r x u a u", "8 u[N] x u x u a u", "10 u[N] x u x u"]),
