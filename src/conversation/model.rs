@@ -125,6 +125,8 @@ pub struct Part {
     pub is_for_code: bool,
     /// A result with tools that were found: what the model calls later is defined by it alone. It stays, with its call.
     pub has_tools: bool,
+    /// A summary of the provider's own, in place of all before it.
+    pub is_summary: bool,
     /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds, and for what code reads.
     pub content: Option<Digest>,
     /// Bytes by which what encodes images and documents in it, in places that are not looked into, is longer than what each
@@ -148,6 +150,7 @@ impl Part {
             is_sealed: false,
             is_for_code: false,
             has_tools: false,
+            is_summary: false,
             content: None,
             encoded: 0,
         }
@@ -387,6 +390,9 @@ pub struct Conversation {
     pub asks_for_summary: bool,
     /// The client has the provider take old parts out of the prompt, or sum them up, where it finds it too long.
     pub asks_for_edits: bool,
+    /// The client has the provider take old results out of the prompt by itself: one that stands in the body may be out of
+    /// the model's view.
+    pub hides_results: bool,
     /// The client has the provider take what the model thought in earlier turns out of the prompt, or does without
     /// reasoning altogether.
     pub forgets_reasoning: bool,
@@ -406,6 +412,14 @@ impl Conversation {
     /// A part, if there is one with this id.
     pub fn part(&self, id: PartId) -> Option<&Part> {
         self.messages.get(id.message as usize)?.index.parts.get(id.part as usize)
+    }
+
+    /// The first part that the provider reads: the last of its own summaries, if there is one.
+    pub fn beginning(&self) -> PartId {
+        let all = (0..self.messages.len())
+            .rev()
+            .flat_map(|at| self.parts_of(at).filter(|(_, part)| part.is_summary).last());
+        all.map(|(id, _)| id).next().unwrap_or(PartId { message: 0, part: 0 })
     }
 
     /// The parts of a message with their ids.

@@ -137,7 +137,7 @@ impl View {
         content: Digest,
         settings: &Settings,
     ) -> Option<(&'a str, Option<&'a str>)> {
-        if !settings.repeat {
+        if !settings.repeat || conversation.hides_results {
             return None;
         }
         let seen = self.0.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
@@ -157,13 +157,17 @@ pub(super) fn points_to_what_is_there(
     outcome: &Outcome,
     pointer: &Applied,
 ) -> bool {
+    if conversation.hides_results {
+        return false;
+    }
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
+    let begin = conversation.beginning();
     let is_hidden = |id: PartId| outcome.applied.iter().any(|applied| applied.part == id && hides(applied));
     // Of several results with the id that it names, the newest that can be read is meant.
     for message in (0..=pointer.part.message as usize).rev().filter(|message| !outcome.drops(*message)) {
         let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
         let is_named = |part: &Part| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
-        let before = parts.into_iter().rev().filter(|(id, _)| *id < pointer.part);
+        let before = parts.into_iter().rev().filter(|(id, _)| (begin..pointer.part).contains(id));
         for (id, part) in before.filter(|(_, part)| part.content.is_some() && is_named(part)) {
             if part.content != Some(pointer.decision.content) {
                 return false;
@@ -193,7 +197,7 @@ fn hides(applied: &Applied) -> bool {
 }
 
 /// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
-/// cleared.
+/// cleared, nor to what stands before a summary of the provider's.
 fn results_before(
     conversation: &Conversation,
     outcome: &Outcome,
@@ -202,8 +206,9 @@ fn results_before(
     let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
     let unreadable: std::collections::HashSet<PartId> = hidden.collect();
     let mut seen = std::collections::HashMap::new();
-    for message in (0..end).filter(|message| !outcome.drops(*message)) {
-        for (id, part) in conversation.parts_of(message) {
+    let begin = conversation.beginning();
+    for message in (begin.message as usize..end).filter(|message| !outcome.drops(*message)) {
+        for (id, part) in conversation.parts_of(message).filter(|(id, _)| *id >= begin) {
             if let Some(content) = part.content.filter(|_| !unreadable.contains(&id)) {
                 seen.insert(content, id);
             }

@@ -20,7 +20,8 @@ use crate::plan::LeafEdit;
 use crate::protocol;
 use crate::shape::settings::NamePatterns;
 
-/// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result.
+/// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result, `s` a summary of the
+/// provider's, `d1` a call behind one.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -33,6 +34,10 @@ fn message(word: &str) -> String {
     match who {
         "u" => r#"{"role":"user","content":"x"}"#.to_owned(),
         "a" => r#"{"role":"assistant","content":"x"}"#.to_owned(),
+        "s" => r#"{"role":"assistant","content":[{"type":"compaction","content":"so far"}]}"#.to_owned(),
+        "d" => format!(
+            r#"{{"role":"assistant","content":[{{"type":"compaction","content":"so"}},{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{"command":"make"}}}}]}}"#
+        ),
         "c" => format!(
             r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{"command":"make"}}}}]}}"#
         ),
@@ -293,6 +298,9 @@ fn pointers_are_recovered_with_what_they_point_to() {
         // An id that is used again names the newest call with it.
         ("u c1 r1:even c1 r1:big c2 r2:even a u", 3, &[]),
         ("u c1 r1:even c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
+        // The provider has summed up what it names.
+        ("u c1 r1:even s u c2 r2:even a u", 3, &[]),
+        ("u s u c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
     ] {
         let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
         assert_eq!(decided(&plan_with(&talk(short), &past, &settings())), expected, "{short}");
@@ -319,6 +327,11 @@ fn pointers_point_to_what_can_be_read() {
         ("u c1 r1:even c1 r1:even", 3, &["t1"]),
         ("u c1 r1:even c1 r1:small c2 r2:even", 5, &[]),
         ("u c1 r1:even c2 r2:small c3 r3:even", 5, &["t1"]),
+        // What the provider has summed up is out of view.
+        ("u c1 r1:even d2 r2:even", 3, &[]),
+        ("u c1 r1:even s u c2 r2:even", 5, &[]),
+        ("u c1 r1:even s u c2 r2:even c3 r3:even", 7, &["t2"]),
+        ("u d1 r1:even c2 r2:even", 3, &["t1"]),
     ] {
         let outcome = run(&talk(talk_in_short), sent, &[]);
         let pointers: Vec<&str> = outcome
@@ -339,6 +352,49 @@ fn pointers_point_to_what_can_be_read() {
     };
     assert!(text.contains("(t1)"), "{text}");
     assert_eq!(outcome.saves.len(), 1);
+}
+
+/// Where the provider takes old results out of the prompt by itself, nobody knows which can be read.
+#[test]
+fn nothing_points_to_what_the_provider_may_hide() {
+    const TALK: &str = "u c1 r1:even c2 r2:even";
+    let pointer = run(&talk(TALK), 3, &[]);
+    let known_decisions = knowing(&pointer.applied[0].decision);
+    let answers = [(3, &[][..]), (3, &pointer.applied[..]), (0, &[])];
+    let edits = |edit: &str| format!(r#""context_management":{{"edits":[{{"type":"{edit}"}}]}}"#);
+    for (frame, expected) in [
+        (edits("clear_tool_uses_20250919"), false),
+        (edits("compact_20260112"), true),
+        (edits("clear_thinking_20251015"), true),
+    ] {
+        let body = format!(r#"{{{frame},{}"#, &std::str::from_utf8(&talk(TALK).body).unwrap()[1..]);
+        let talk = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+        for (sent, applied) in answers {
+            let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
+            let found = plan_with(&talk, &past, &settings());
+            assert_eq!(decided(&found).len(), usize::from(expected), "{frame} {sent}");
+            // What was sent so before stays.
+            let past = Past { sent: 5, applied, ..past };
+            assert_eq!(decided(&plan_with(&talk, &past, &settings())).len(), applied.len(), "{frame}");
+        }
+    }
+    // So it is with the provider's own way of dropping messages, and before its summary.
+    const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"},"#;
+    for (truncation, between, expected) in [("auto", "", 0), ("disabled", "", 1), ("disabled", SUMMARY, 0)] {
+        let made = |id: u8| {
+            let text = (0..20).map(|at| format!("line {at} of a file\\n")).collect::<String>();
+            format!(
+                r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{id}","output":"{text}"}}"#
+            )
+        };
+        let body = format!(
+            r#"{{"truncation":"{truncation}","input":[{{"role":"user","content":"x"}},{},{between}{}]}}"#,
+            made(1),
+            made(2)
+        );
+        let talk = protocol::named("openai-responses").unwrap().index(&body.into(), &NoMemo).unwrap();
+        assert_eq!(decided(&run(&talk, 3, &[])).len(), expected, "{truncation} {between}");
+    }
 }
 
 #[test]

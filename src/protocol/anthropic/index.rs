@@ -51,6 +51,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
         asks_for_edits: asks_for_edits(&frame)?,
+        hides_results: frame.lists_type(edits(&frame)?, &["clear_tool_uses"])?,
         forgets_reasoning: forgets_reasoning(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
@@ -186,6 +187,7 @@ fn block(raw: &[u8], item: Value, (hash, shows): (&mut Hasher, &mut Shows)) -> R
     feed(raw, item, MARKS, hash)?;
     *shows = *shows | shown(&block);
     let mut part = Part::new(kind, item.span);
+    part.is_summary = block.says("type", "compaction");
     if kind == PartKind::Hosted {
         let called = block.get("tool_use_id").is_none();
         part.call_id = block.text(if called { "id" } else { "tool_use_id" });

@@ -47,6 +47,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         refers: false,
         asks_for_summary: false,
         asks_for_edits: false,
+        hides_results: false,
         forgets_reasoning: false,
         system: None,
         frame_end: None,

@@ -80,6 +80,9 @@ const ITEMS: &[(&str, Item)] = &[
     ("mcp_approval_response", Item::Aside),
 ];
 
+/// What the provider has made of all before, as it and its clients call it.
+const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
+
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let input = frame.get("input").ok_or(Unread::Shape)?;
     let messages = if input.kind == Kind::String {
@@ -103,6 +106,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
+        hides_results: truncates(&frame),
         forgets_reasoning: false,
         system: None,
         frame_end: None,
@@ -140,8 +144,12 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
 
 /// Whether the provider is to compact the history, or to drop the oldest of it, by itself.
 fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
-    let truncates = frame.text("truncation").as_deref() == Some("auto");
-    Ok(truncates || frame.lists_type(frame.get("context_management"), &["compact"])?)
+    Ok(truncates(frame) || frame.lists_type(frame.get("context_management"), &["compact"])?)
+}
+
+/// Whether the provider is to drop the oldest of the history by itself.
+fn truncates(frame: &Document) -> bool {
+    frame.text("truncation").as_deref() == Some("auto")
 }
 
 /// From how many tokens on the provider compacts the history by itself; 0: the request does not say it.
@@ -205,7 +213,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let role = role(&object, kind, item);
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
-    let parts = match item {
+    let mut parts = match item {
         Item::Message => message(&object, &mut hash)?,
         // What a model thought is not part of what was said: clients and providers drop it from old turns.
         Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
@@ -214,6 +222,9 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
         Item::Hosted => vec![Part { kind: PartKind::Hosted, ..opaque(&object, &mut hash)? }],
         _ => vec![opaque(&object, &mut hash)?],
     };
+    if SUMMARIES.contains(&kind) {
+        parts.iter_mut().for_each(|part| part.is_summary = true);
+    }
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
