@@ -34,6 +34,9 @@ const LITTLE: u64 = 20;
 const WRONG_BY: u64 = 1200;
 /// Places for a cut that are tried.
 const TRIES: usize = 8;
+/// How much dearer a thread may be than untouched if it ends with an event that makes room, as long as later results
+/// will do as well: a share.
+const LOSS: f64 = 0.15;
 /// Bytes that a mark of what was cut takes, about.
 const MARK: u64 = 256;
 
@@ -196,9 +199,11 @@ impl Before<'_> {
         let gone = |at: usize| cleared(at) || goes(message(at));
         let (mut chosen, mut freed) = (Vec::new(), 0);
         let order = self.sent_before(clear::order(self.history(), &gone, &policy.clear));
-        let results = order.into_iter().filter(|candidate| may(message(candidate.item)));
+        let results: Vec<_> = order.into_iter().filter(|candidate| may(message(candidate.item))).collect();
         let thoughts = self.unbound_reasoning(&policy.clear, &|message| may(message) && !goes(message));
-        for candidate in thoughts.into_iter().chain(results) {
+        let is_by_worth = policy.clear.policy == clear::Policy::Worth && thoughts.is_none();
+        let from = if is_by_worth { self.start(&results, wanted, &gone) } else { 0 };
+        for candidate in thoughts.into_iter().chain(results.into_iter().skip(from)) {
             if freed >= wanted {
                 break;
             }
@@ -207,6 +212,28 @@ impl Before<'_> {
         }
         chosen.sort_by_key(|candidate| candidate.item);
         self.choice(Reason::Window, &chosen, &gone, &policy.clear)
+    }
+
+    /// Which of the results, the oldest first, is the first to go where `wanted` bytes must: the oldest, unless it costs
+    /// more than the thread may lose to write again all that stands behind it. Then it is the first that does not, and
+    /// of which on there are enough, or the last such.
+    fn start(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
+        let most = self.standing.account().allowance(LOSS);
+        let tails = self.tails(gone);
+        let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
+        let mut start = 0;
+        for (at, result) in results.iter().enumerate() {
+            if left < wanted {
+                break;
+            }
+            start = at;
+            let written = self.written_again(result.item, &tails).saturating_sub(wanted);
+            if self.facts.cold || written as f64 * self.rates.rewrite() <= most {
+                break;
+            }
+            left -= u64::from(result.frees);
+        }
+        start
     }
 
     /// Drops messages, and clears results of those that stay if that is not enough.

@@ -6,7 +6,7 @@ use super::super::*;
 use super::events::{Thread, event, policy, talk, words};
 use crate::conversation::NoMemo;
 use crate::protocol;
-use crate::strategy::gate::Reason;
+use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
 /// What is done when the window is full: the rung, results cleared, messages dropped, results cut; and whether the
@@ -148,6 +148,36 @@ fn a_long_run_fits_its_window() {
         before = sent;
     }
     assert!((10..60).contains(&events), "{events}");
+}
+
+/// Where the oldest results are too dear to clear for how little a thread has cost so far, later ones that free as much
+/// go: the message of the first of them.
+#[test]
+fn what_is_too_dear_to_change_stays() {
+    for (kind, size, at_once, rates, expected) in [
+        (clear::Policy::Worth, 800, 1, Rates::USUAL, 2),
+        (clear::Policy::Worth, 800, 95, Rates::USUAL, 108),
+        (clear::Policy::Worth, 8_000, 5, Rates::USUAL, 8),
+        (clear::Policy::Worth, 800, 95, Rates { read: 1.0, write: 1.0 }, 2),
+        (clear::Policy::Oldest, 800, 95, Rates::USUAL, 2),
+    ] {
+        let mut policy = policy(Reason::Window);
+        policy.clear.policy = kind;
+        let facts = Facts { window: Some(25_000), rates: Some(rates), ..Facts::default() };
+        let (mut thread, mut so_far) = (Thread::default(), words("u"));
+        let event = (0..200).find_map(|_| {
+            so_far.extend(std::iter::repeat_n(size.to_string(), at_once));
+            thread.send(&talk(&so_far), &policy, &facts, true).event
+        });
+        let event = event.unwrap();
+        let case = format!("{kind:?} {size} {at_once} {rates:?}");
+        assert_eq!(event.first_message, expected, "{case}: {event:?}");
+        let account = thread.standing.as_ref().unwrap().account();
+        assert!(
+            kind == clear::Policy::Oldest || account.paid <= 1.25 * account.direct,
+            "{case}: {account:?}"
+        );
+    }
 }
 
 /// While a client sums its history up nothing is taken from it, unless the provider takes no more.
