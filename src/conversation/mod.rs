@@ -7,6 +7,7 @@ mod arguments;
 mod code;
 pub mod encodings;
 pub mod fingerprint;
+mod marks;
 pub mod media;
 mod memo;
 pub mod model;
@@ -15,10 +16,10 @@ mod pairs;
 
 pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
+pub use marks::{Marks, Prelude, Shows};
 pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
-    Arguments, BlockKey, Conversation, Leaf, Marks, Message, MessageIndex, Part, PartId, PartKind, Prelude,
-    Role, Shows, Slots,
+    Arguments, BlockKey, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots,
 };
 pub use name_patterns::NamePatterns;

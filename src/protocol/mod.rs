@@ -9,6 +9,7 @@
 mod additions;
 pub mod answer;
 pub mod ask;
+mod blocks;
 mod body;
 #[cfg(test)]
 pub(crate) mod conformance;

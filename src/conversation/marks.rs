@@ -1,0 +1,108 @@
+//! What a provider's prompt cache keeps of a request, and what that is bound to.
+
+use super::model::{Conversation, Message, PartId, Role};
+
+/// The cache marks of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// How many stand outside of the messages.
+    pub frame: usize,
+    /// Whether any of these that stands before the messages may be one that does not last for long.
+    pub frame_short: bool,
+    /// Those on parts, in order, each with whether it is to last for long.
+    pub parts: Vec<(PartId, bool)>,
+    /// Whether any of them, wherever it stands, is to last for long.
+    pub long: bool,
+    /// Whether the provider itself marks the end of the prompt, and if so, whether for long.
+    pub end: Option<bool>,
+    /// A mark as a member of a block.
+    pub member: &'static str,
+    /// The same for one that lasts for long.
+    pub long_member: &'static str,
+}
+
+impl Marks {
+    /// The most that a request may have.
+    pub const MOST: usize = 4;
+
+    /// How many more a request may have.
+    pub fn free(&self) -> usize {
+        Self::MOST.saturating_sub(self.frame + self.parts.len())
+    }
+
+    /// Whether any stands before the messages: the one that the provider sets itself counts as outside, and does not.
+    pub fn are_before_messages(&self) -> bool {
+        self.frame > usize::from(self.end.is_some())
+    }
+
+    /// Whether any of the messages is kept because of them.
+    pub fn are_in_history(&self) -> bool {
+        self.end.is_some() || !self.parts.is_empty()
+    }
+}
+
+/// What stands before the messages of a prompt, as far as the provider's cache is concerned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// A hash of it, and of what else a provider's entries of messages are bound to. Marks are no part of it.
+    pub key: u64,
+    /// Bytes of it behind the last of the client's marks there, if it has any.
+    pub unmarked: usize,
+}
+
+/// What stands in a message that the provider's entries of all others may be bound to: one that has it is read with
+/// other instructions, or in another way, than one that does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shows {
+    /// Images, those in results included.
+    pub images: bool,
+    /// Documents or search results that are to be cited.
+    pub cited: bool,
+}
+
+impl std::ops::BitOr for Shows {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { images: self.images | other.images, cited: self.cited | other.cited }
+    }
+}
+
+impl Conversation {
+    /// Whether the provider keeps what the client adds to the history: because of its marks, or as it does without any.
+    pub fn is_marked(&self) -> bool {
+        self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
+    }
+
+    /// Whether whatever the provider is asked to keep of the prompt is to last for long.
+    pub fn is_kept_long(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| {
+            let mut ends = marks.parts.iter().map(|(_, long)| *long).chain(marks.end);
+            marks.long && !marks.frame_short && ends.all(|long| long)
+        })
+    }
+
+    /// The last mark of a client, where it stands before the model's last answer: it stays where it is while the history
+    /// goes on. An answer that the client has begun itself is none.
+    pub fn standing_mark(&self) -> Option<PartId> {
+        let marks = self.marks.as_ref().filter(|marks| marks.end.is_none())?;
+        let (last, _) = *marks.parts.last()?;
+        let is_answer = |message: &&Message| message.index.role == Role::Assistant;
+        let behind = self.messages.get(last.message as usize + 1..)?.iter();
+        let mut behind = behind.rev().skip_while(is_answer);
+        behind.any(|message| is_answer(&message)).then_some(last)
+    }
+
+    /// Bytes at the beginning of the body, its members around the messages among them, that the client's marks have the
+    /// provider keep from request to request, whatever else is marked; it begins like this.
+    pub fn kept_bytes(&self, prelude: Prelude) -> usize {
+        let frame = self.body.len() - self.array.len();
+        match (self.standing_mark(), &self.marks) {
+            (Some(mark), _) => {
+                frame + self.messages[mark.message as usize].span.end as usize - self.array.start as usize
+            }
+            (None, Some(marks)) if marks.frame > 0 => frame.saturating_sub(prelude.unmarked),
+            (None, _) => 0,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The blocks of a prompt: what each is known by, and what it counts for.
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::marked::{is_mark, marks_in, ttl};
+use super::prompt::{Block, Layout, Share};
+use super::weight;
+use crate::conversation::{BlockKey, Conversation, MEDIA, Part, PartId, PartKind, Role};
+use crate::json::Span;
+use crate::json::scan::{self, Value};
+use crate::usage::cache_model::Ttl;
+
+/// A block of what stands around the messages.
+pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
+    let raw = value.span.of(bytes);
+    let (said, mark) = whole(Said::new(b"F"), raw, layout.marks);
+    let (key, bytes, weight) = (said.key(), raw.len() as u32, said.bytes as u32);
+    Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
+}
+
+/// What a part is known by, and what it counts for.
+pub(super) fn part_key(
+    conversation: &Conversation,
+    id: PartId,
+    role: Role,
+    part: &Part,
+    layout: &Layout,
+) -> BlockKey {
+    let raw = conversation.bytes_of(id.message, part.span);
+    let uncounted = match part.kind {
+        PartKind::ToolResult => uncounted(part, raw, layout),
+        _ => raw.len() - part_len(part, layout),
+    };
+    // What is not read as text is what it is.
+    let is_text = uncounted == 0;
+    let new = |tag: &[u8]| if is_text { Said::weighed(tag) } else { Said::new(tag) };
+    let (said, mark) = match (part.kind, part.leaves.first()) {
+        (PartKind::Text, Some(leaf)) => {
+            let literal = leaf.span.relative_to(part.span.start as usize);
+            text(new(&[b'T', role as u8]), raw, literal, layout)
+        }
+        (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
+        _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
+    };
+    let bytes = match part.kind {
+        PartKind::ToolResult if !layout.marks.is_empty() => said.bytes,
+        _ => raw.len(),
+    };
+    let weight =
+        if is_text { said.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
+    BlockKey { key: said.key(), weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+}
+
+/// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.
+fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
+    let uncounted = raw.len() - part.read_len();
+    if part.is_read_by_code() {
+        return uncounted;
+    }
+    let cuts = if uncounted == 0 { Vec::new() } else { marks_in(raw, layout.marks).0 };
+    if cuts.is_empty() {
+        return uncounted;
+    }
+    let counts = part.beside_texts().map(|item| {
+        let item = item.relative_to(part.span.start as usize);
+        let within = |cut: &&Span| item.start <= cut.start && cut.end <= item.end;
+        let marks: usize = cuts.iter().filter(within).map(|cut| cut.len()).sum();
+        (item.len() - marks).saturating_sub(MEDIA)
+    });
+    counts.sum::<usize>() + part.encoded as usize
+}
+
+/// What a block says, as far as it has been read.
+struct Said {
+    hash: Xxh3,
+    bytes: usize,
+    weight: u32,
+    is_weighed: bool,
+}
+
+impl Said {
+    /// Nothing yet. The tag tells kinds of blocks apart that say the same.
+    fn new(tag: &[u8]) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(tag);
+        Self { hash, bytes: 0, weight: 0, is_weighed: false }
+    }
+
+    /// The same, where what is said is weighed too.
+    fn weighed(tag: &[u8]) -> Self {
+        Self { is_weighed: true, ..Self::new(tag) }
+    }
+
+    fn add(&mut self, raw: &[u8]) {
+        self.hash.update(raw);
+        self.bytes += raw.len();
+        if self.is_weighed {
+            self.weight = self.weight.saturating_add(weight::of(raw));
+        }
+    }
+
+    fn key(&self) -> u128 {
+        self.hash.digest128()
+    }
+}
+
+/// The block of a part.
+pub(super) fn part_block(
+    conversation: &Conversation,
+    id: PartId,
+    role: Role,
+    part: &Part,
+    known: &BlockKey,
+    layout: &Layout,
+) -> Block {
+    let bytes = part_len(part, layout).min(u32::MAX as usize) as u32;
+    let share = match (part.kind, role) {
+        (PartKind::ToolResult, _) => Share::Results,
+        (PartKind::Thinking, _) => Share::Reasoning,
+        (_, Role::System) => Share::System,
+        (_, Role::User) => Share::User,
+        (_, Role::Assistant) => Share::Assistant,
+        (_, Role::Tool) => Share::Results,
+    };
+    let span = conversation.absolute(id.message, part.span);
+    let mark = known.mark.map(|long| if long { Ttl::OneHour } else { Ttl::FiveMinutes });
+    let BlockKey { key, weight, .. } = *known;
+    Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
+}
+
+/// What a text says: its literal, and what else its block says, if anything. Beside it the block's mark.
+fn text(mut said: Said, raw: &[u8], literal: Span, layout: &Layout) -> (Said, Option<Ttl>) {
+    said.add(literal.of(raw));
+    let mark = around(raw, literal, &["type", "text"], layout, &mut said);
+    (said, mark)
+}
+
+/// What a result with one text says: the same whether that stands alone or in a list.
+fn result(
+    new: impl Fn(&[u8]) -> Said,
+    conversation: &Conversation,
+    id: PartId,
+    part: &Part,
+    layout: &Layout,
+) -> (Said, Option<Ttl>) {
+    let raw = conversation.bytes_of(id.message, part.span);
+    let ([leaf], list) = (&*part.leaves, part.slots.as_ref()) else {
+        return whole(new(b"R"), raw, layout.marks);
+    };
+    let (hole, item) = match list.map(|list| (list.array, &*list.items)) {
+        None => (leaf.span, leaf.span),
+        Some((array, [item])) => (array, *item),
+        Some(_) => return whole(new(b"R"), raw, layout.marks),
+    };
+    let literal = leaf.span.relative_to(item.start as usize);
+    let tag = [b'T', Role::Tool as u8];
+    let (inner, inner_mark) = text(new(&tag), conversation.bytes_of(id.message, item), literal, layout);
+    let mut said = Said { weight: inner.weight, ..new(b"R") };
+    said.hash.update(&inner.key().to_le_bytes());
+    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut said);
+    (said, mark.or(inner_mark))
+}
+
+/// Adds the members of a block, except those in `skip` and what stands in the hole. Gives the block's mark.
+fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, said: &mut Said) -> Option<Ttl> {
+    let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
+    let rest = [head, b"\"\"", tail].concat();
+    let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
+    let mut mark = None;
+    for member in members.unwrap_or_default() {
+        let name = member.name(&rest);
+        if is_mark(name, layout.marks) {
+            mark = mark.or_else(|| ttl(&rest, member.value));
+        } else if !skip.iter().any(|skip| skip.as_bytes() == name) {
+            said.add(member.span().of(&rest));
+        }
+    }
+    mark
+}
+
+/// What a value says, and the mark that was left out of it.
+fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
+    let (cuts, found) = marks_in(raw, marks);
+    let mut from = 0;
+    for cut in cuts {
+        said.add(raw.get(from..cut.start as usize).unwrap_or_default());
+        from = cut.end as usize;
+    }
+    said.add(raw.get(from..).unwrap_or_default());
+    (said, found)
+}
+
+/// Bytes of a part.
+fn part_len(part: &Part, layout: &Layout) -> usize {
+    match part.kind {
+        // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
+        PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
+        _ => part.read_len(),
+    }
+}
