@@ -155,94 +155,96 @@ mod tests {
         }
     }
 
+    /// Messages by dialect, and whether what stands in them for `DATA` is an encoding.
+    const CASES: &[(&str, &str, bool)] = &[
+        (
+            "anthropic",
+            r#"{"role":"assistant","content":[{"type":"web_fetch_tool_result","tool_use_id":"s","content":{"type":"web_fetch_result","url":"u","content":{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"DATA"}}}}]}"#,
+            true,
+        ),
+        (
+            "anthropic",
+            r#"{"role":"assistant","content":[{"type":"mcp_tool_result","tool_use_id":"m","is_error":false,"content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"DATA"}}]}]}"#,
+            true,
+        ),
+        (
+            "anthropic",
+            r#"{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u","encrypted_content":"DATA"}]}]}"#,
+            false,
+        ),
+        ("anthropic", r#"{"role":"user","content":[{"type":"text","text":"DATA"}]}"#, false),
+        (
+            "anthropic",
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"DATA"}]}"#,
+            false,
+        ),
+        (
+            "anthropic",
+            r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"x":"DATA"}}]}"#,
+            false,
+        ),
+        (
+            "openai-responses",
+            r#"{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,DATA"}}"#,
+            true,
+        ),
+        (
+            "openai-responses",
+            r#"{"type":"image_generation_call","id":"i","status":"completed","result":"DATA"}"#,
+            true,
+        ),
+        (
+            "openai-responses",
+            r#"{"type":"code_interpreter_call","id":"i","code":"x","outputs":[{"type":"image","url":"data:image/png;base64,DATA"}]}"#,
+            true,
+        ),
+        ("openai-responses", r#"{"type":"compaction","encrypted_content":"DATA"}"#, false),
+        (
+            "openai-responses",
+            r#"{"type":"reasoning","id":"r","summary":[],"encrypted_content":"DATA"}"#,
+            false,
+        ),
+        ("openai-responses", r#"{"type":"local_shell_call_output","id":"c","output":"DATA"}"#, false),
+        (
+            "openai-chat",
+            r#"{"role":"assistant","content":"here","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,DATA"}}]}"#,
+            true,
+        ),
+        (
+            "openai-chat",
+            r#"{"role":"assistant","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,DATA"}}],"content":"DATA"}"#,
+            true,
+        ),
+        (
+            "openai-chat",
+            r#"{"role":"assistant","content":"here","reasoning_details":[{"type":"reasoning.encrypted","data":"DATA"}]}"#,
+            false,
+        ),
+        (
+            "openai-chat",
+            r#"{"role":"assistant","content":"here","provider_specific_fields":{"thought_signatures":["DATA"]}}"#,
+            false,
+        ),
+        (
+            "gemini",
+            r#"{"role":"model","parts":[{"toolResponse":{"id":"t","response":{"image":{"mimeType":"image/png","data":"DATA"}}}}]}"#,
+            true,
+        ),
+        (
+            "gemini",
+            r#"{"role":"model","parts":[{"executableCode":{"code":"x"},"thoughtSignature":"DATA"}]}"#,
+            false,
+        ),
+        (
+            "gemini",
+            r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"x":{"y":"DATA"}}}}]}"#,
+            false,
+        ),
+    ];
+
     /// Wherever a dialect has what encodes an image or a document, it counts as one; but not as what is sealed.
     #[test]
     fn no_encoding_counts_as_text() {
-        const CASES: &[(&str, &str, bool)] = &[
-            (
-                "anthropic",
-                r#"{"role":"assistant","content":[{"type":"web_fetch_tool_result","tool_use_id":"s","content":{"type":"web_fetch_result","url":"u","content":{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"DATA"}}}}]}"#,
-                true,
-            ),
-            (
-                "anthropic",
-                r#"{"role":"assistant","content":[{"type":"mcp_tool_result","tool_use_id":"m","is_error":false,"content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"DATA"}}]}]}"#,
-                true,
-            ),
-            (
-                "anthropic",
-                r#"{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u","encrypted_content":"DATA"}]}]}"#,
-                false,
-            ),
-            ("anthropic", r#"{"role":"user","content":[{"type":"text","text":"DATA"}]}"#, false),
-            (
-                "anthropic",
-                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"DATA"}]}"#,
-                false,
-            ),
-            (
-                "anthropic",
-                r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"x":"DATA"}}]}"#,
-                false,
-            ),
-            (
-                "openai-responses",
-                r#"{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,DATA"}}"#,
-                true,
-            ),
-            (
-                "openai-responses",
-                r#"{"type":"image_generation_call","id":"i","status":"completed","result":"DATA"}"#,
-                true,
-            ),
-            (
-                "openai-responses",
-                r#"{"type":"code_interpreter_call","id":"i","code":"x","outputs":[{"type":"image","url":"data:image/png;base64,DATA"}]}"#,
-                true,
-            ),
-            ("openai-responses", r#"{"type":"compaction","encrypted_content":"DATA"}"#, false),
-            (
-                "openai-responses",
-                r#"{"type":"reasoning","id":"r","summary":[],"encrypted_content":"DATA"}"#,
-                false,
-            ),
-            ("openai-responses", r#"{"type":"local_shell_call_output","id":"c","output":"DATA"}"#, false),
-            (
-                "openai-chat",
-                r#"{"role":"assistant","content":"here","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,DATA"}}]}"#,
-                true,
-            ),
-            (
-                "openai-chat",
-                r#"{"role":"assistant","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,DATA"}}],"content":"DATA"}"#,
-                true,
-            ),
-            (
-                "openai-chat",
-                r#"{"role":"assistant","content":"here","reasoning_details":[{"type":"reasoning.encrypted","data":"DATA"}]}"#,
-                false,
-            ),
-            (
-                "openai-chat",
-                r#"{"role":"assistant","content":"here","provider_specific_fields":{"thought_signatures":["DATA"]}}"#,
-                false,
-            ),
-            (
-                "gemini",
-                r#"{"role":"model","parts":[{"toolResponse":{"id":"t","response":{"image":{"mimeType":"image/png","data":"DATA"}}}}]}"#,
-                true,
-            ),
-            (
-                "gemini",
-                r#"{"role":"model","parts":[{"executableCode":{"code":"x"},"thoughtSignature":"DATA"}]}"#,
-                false,
-            ),
-            (
-                "gemini",
-                r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"x":{"y":"DATA"}}}}]}"#,
-                false,
-            ),
-        ];
         let data = data(9000);
         for (dialect, message, is_less) in CASES {
             let message = message.replace("DATA", &data);

@@ -352,7 +352,7 @@ impl Conversation {
     pub fn beginning(&self) -> PartId {
         let all = (0..self.messages.len())
             .rev()
-            .flat_map(|at| self.parts_of(at).filter(|(_, part)| part.is_summary).last());
+            .filter_map(|at| self.parts_of(at).filter(|(_, part)| part.is_summary).last());
         all.map(|(id, _)| id).next().unwrap_or(PartId { message: 0, part: 0 })
     }
 

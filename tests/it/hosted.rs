@@ -14,11 +14,14 @@ const CONFIG: &str = "[listen]\nadmin = 'off'\n[summarize]\nenabled = false\n[cl
 /// Requests of a conversation, each a turn longer.
 const TURNS: usize = 8;
 
+/// A request with so many turns, and what stands in the last one beside words.
+type Request = fn(usize, &[Value]) -> Value;
 /// What a provider answers to a prompt of so many tokens, and whether its tools ran first.
 type Answer = fn(u64, bool) -> Value;
 
 fn said(at: usize) -> String {
-    (0..300).map(|line| format!("answer {at} line {line}\n")).collect()
+    let lines: Vec<String> = (0..300).map(|line| format!("answer {at} line {line}\n")).collect();
+    lines.concat()
 }
 
 /// A turn of the history: `more` stands in the answer.
@@ -104,7 +107,7 @@ fn what_is_no_prompt_fills_no_window() {
     let look = json!({"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}});
     let seen = json!({"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "image_url": url}});
     let made = json!({"type": "image_generation_call", "id": "i", "status": "completed", "result": data});
-    let cases: [(&str, fn(usize, &[Value]) -> Value, Answer, Vec<Value>); 4] = [
+    let cases: [(&str, Request, Answer, Vec<Value>); 4] = [
         ("/v1/messages", anthropic, anthropic_answer, vec![fetch, fetched]),
         ("/v1/responses", responses, responses_answer, vec![made, look, seen]),
         ("/v1/chat/completions", chat, chat_answer, vec![json!({"image_url": {"url": url}})]),

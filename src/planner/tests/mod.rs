@@ -358,6 +358,7 @@ fn pointers_point_to_what_can_be_read() {
 #[test]
 fn nothing_points_to_what_the_provider_may_hide() {
     const TALK: &str = "u c1 r1:even c2 r2:even";
+    const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"},"#;
     let pointer = run(&talk(TALK), 3, &[]);
     let known_decisions = knowing(&pointer.applied[0].decision);
     let answers = [(3, &[][..]), (3, &pointer.applied[..]), (0, &[])];
@@ -367,7 +368,7 @@ fn nothing_points_to_what_the_provider_may_hide() {
         (edits("compact_20260112"), true),
         (edits("clear_thinking_20251015"), true),
     ] {
-        let body = format!(r#"{{{frame},{}"#, &std::str::from_utf8(&talk(TALK).body).unwrap()[1..]);
+        let body = format!("{{{frame},{}", &std::str::from_utf8(&talk(TALK).body).unwrap()[1..]);
         let talk = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
         for (sent, applied) in answers {
             let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
@@ -379,10 +380,10 @@ fn nothing_points_to_what_the_provider_may_hide() {
         }
     }
     // So it is with the provider's own way of dropping messages, and before its summary.
-    const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"},"#;
     for (truncation, between, expected) in [("auto", "", 0), ("disabled", "", 1), ("disabled", SUMMARY, 0)] {
         let made = |id: u8| {
-            let text = (0..20).map(|at| format!("line {at} of a file\\n")).collect::<String>();
+            let lines: Vec<String> = (0..20).map(|at| format!("line {at} of a file\\n")).collect();
+            let text = lines.concat();
             format!(
                 r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{id}","output":"{text}"}}"#
             )

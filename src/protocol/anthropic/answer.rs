@@ -52,7 +52,7 @@ impl Messages {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
             let has_run = |tool: &&str| count(figures, &["server_tool_use", tool]) > Some(0);
-            self.has_served |= SERVED.iter().any(|tool| has_run(&tool));
+            self.has_served |= SERVED.iter().any(has_run);
             // A stream has begun with the name of the model that declined.
             if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
                 self.answer.model = Some(model.to_owned());

@@ -222,8 +222,8 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
         Item::Hosted => vec![Part { kind: PartKind::Hosted, ..opaque(&object, &mut hash)? }],
         _ => vec![opaque(&object, &mut hash)?],
     };
-    if SUMMARIES.contains(&kind) {
-        parts.iter_mut().for_each(|part| part.is_summary = true);
+    for part in &mut parts {
+        part.is_summary = SUMMARIES.contains(&kind);
     }
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
