@@ -1,9 +1,12 @@
 //! Terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
 //!
-//! Of a line that was overwritten, the last state stays. `\r\n` line ends stay as they are. All other control
+//! Of a line that was overwritten, the last state stays: in a text with escapes or backspaces, which a terminal was
+//! sent, always; elsewhere where it can be told to be progress. `\r\n` line ends stay as they are. All other control
 //! characters stay too; nothing is ever added.
 
 use memchr::{memchr2, memchr3, memrchr};
+
+use super::overwritten;
 
 const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
@@ -13,10 +16,15 @@ const BACKSPACE: u8 = 0x08;
 pub(super) fn strip(text: &str) -> Option<String> {
     let stripped = if memchr::memchr(ESC, text.as_bytes()).is_some() {
         let stripped = without_sequences(text);
-        let again = is_overwritten(&stripped).then(|| last_states(&stripped));
+        let again = is_overwritten(&stripped).then(|| last_states(&stripped, last_state));
         Some(again.unwrap_or(stripped))
+    } else if memchr::memchr(BACKSPACE, text.as_bytes()).is_some() {
+        Some(last_states(text, last_state))
+    } else if is_overwritten(text) {
+        let stripped = last_states(text, overwritten::lasting);
+        (stripped.len() < text.len()).then_some(stripped)
     } else {
-        is_overwritten(text).then(|| last_states(text))
+        None
     };
     debug_assert!(stripped.as_ref().is_none_or(|stripped| stripped.len() <= text.len()));
     stripped
@@ -81,17 +89,29 @@ fn is_overwritten(text: &str) -> bool {
     false
 }
 
-fn last_states(text: &str) -> String {
+/// The text with what `lasting` leaves of each line's states.
+fn last_states<'t>(text: &'t str, lasting: impl Fn(&'t str) -> Vec<&'t str>) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let content = line.strip_suffix('\n').unwrap_or(line);
         let visible = content.trim_end_matches('\r');
-        let state = memrchr(b'\r', visible.as_bytes()).map_or(visible, |at| &visible[at + 1..]);
-        push_overstruck(&mut out, state);
+        if memchr::memchr(b'\r', visible.as_bytes()).is_none() {
+            push_overstruck(&mut out, visible);
+        } else {
+            for (at, state) in lasting(visible).into_iter().enumerate() {
+                out.push_str(if at > 0 { "\r" } else { "" });
+                push_overstruck(&mut out, state);
+            }
+        }
         let carriage_returns = content.len() - visible.len();
         out.push_str(&line[content.len() - carriage_returns.min(1)..]);
     }
     out
+}
+
+/// What a terminal shows of a line in the end.
+fn last_state(line: &str) -> Vec<&str> {
+    vec![memrchr(b'\r', line.as_bytes()).map_or(line, |at| &line[at + 1..])]
 }
 
 /// Appends a line as it looks after its backspaces: they move left, what follows is written over.
@@ -167,9 +187,13 @@ mod tests {
             (" 10%\r100%\r", "100%\r"),
             (" 10%\r\x1b[K100%\r\ndone", "100%\r\ndone"),
             ("a\r\r\r\nb\r\r\n", "a\r\nb\r\n"),
-            ("x\ny\rz\nw\n", "x\nz\nw\n"),
             ("\rshown\n", "shown\n"),
             ("a\r\x1b[0m\nb", "a\r\nb"),
+            ("x\ny\r\x1b[Kz\nw\n", "x\nz\nw\n"),
+            ("x\ny\x08\rz\nw\n", "x\nz\nw\n"),
+            // No more than that tells it from lines that end so.
+            ("x\ny\rz\nw\n", "x\ny\rz\nw\n"),
+            ("Output:\nid,n\r1,2\r2,4\r", "Output:\nid,n\r1,2\r2,4\r"),
         ]);
     }
 
@@ -186,7 +210,21 @@ mod tests {
 
     #[test]
     fn adversarial_text_is_linear() {
-        for piece in ["\x1b[", "\x1b]", "\x1b", "\x08", "a\x08", "\r", "\r\n", "\x1b[;;;;", "\x1bP\n"] {
+        for piece in [
+            "\x1b[",
+            "\x1b]",
+            "\x1b",
+            "\x08",
+            "a\x08",
+            "\r",
+            "\r\n",
+            "\x1b[;;;;",
+            "\x1bP\n",
+            "1%\r",
+            "2%\r1%\r",
+            "1%\r\r",
+            "(\r",
+        ] {
             let text = piece.repeat((1 << 20) / piece.len());
             assert!(strip(&text).is_none_or(|stripped| stripped.len() < text.len()));
         }

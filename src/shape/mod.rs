@@ -13,6 +13,7 @@ mod fold;
 mod marker;
 mod minify;
 mod notice;
+mod overwritten;
 mod repeat;
 mod rules;
 pub mod settings;

@@ -14,6 +14,8 @@ fn text() -> impl Strategy<Value = String> {
         "\n\n".to_owned(),
         "\r\n".to_owned(),
         "\r".to_owned(),
+        "1%\r".to_owned(),
+        "\r2% of it\r".to_owned(),
         " ".to_owned(),
         "\x08".to_owned(),
         "\x1b[1;31m".to_owned(),
