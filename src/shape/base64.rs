@@ -1,13 +1,18 @@
 //! Long base64 runs: a model cannot read them, and they are the dearest text there is.
 //!
-//! A run is one unbroken stretch, or lines of one width as MIME and PEM wrap them. What surrounds it stays,
-//! a `data:` prefix too. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays.
+//! A run is one unbroken stretch, or lines of one width as MIME wraps them. What surrounds it stays, a `data:` prefix
+//! too. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays. So does what an agent may have
+//! to hand on, letter for letter: keys, certificates, tokens, and whatever is no longer than these are.
 
 use super::estimate;
 use super::marker::{one_line, thousands};
 
 /// Shorter runs stay.
 const MIN_RUN: usize = 512;
+/// So do shorter ones that no `data:` prefix declares.
+const MIN_UNDECLARED: usize = 4096;
+/// How near to a run the line is that ends a PEM block: behind a checksum, if it has one.
+const NEAR: usize = 80;
 /// Widths of wrapped lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=76;
 /// A shorter last line than this is left standing: it might be a word.
@@ -24,8 +29,10 @@ pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
         for run in (Runs { stretch: &text[stretch.clone()], at: 0 }) {
             let run = stretch.start + run.start..stretch.start + run.end;
             let encoded = &text[run.clone()];
-            let is_encoded = looks_encoded(encoded) || declared && run.start == stretch.start;
-            if !is_encoded {
+            let is_declared = declared && run.start == stretch.start;
+            let is_data =
+                encoded.len() >= MIN_UNDECLARED && looks_encoded(encoded) && !is_credential(text, &run);
+            if !is_declared && !is_data {
                 continue;
             }
             let note = note(encoded.len(), recall);
@@ -40,6 +47,22 @@ pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
         out.push_str(&text[copied..]);
         out
     })
+}
+
+/// Whether a run is a part of a token, a public key as SSH writes it, or the body of a PEM block.
+fn is_credential(text: &str, run: &std::ops::Range<usize>) -> bool {
+    let (before, encoded, after) = (&text[..run.start], &text[run.clone()], &text.as_bytes()[run.end..]);
+    let is_token = before.ends_with('.') || encoded.starts_with("eyJ") && after.starts_with(b".");
+    // The length of a name, and the name: `ssh-` or `ecdsa-`.
+    let is_ssh = encoded.starts_with("AAAA")
+        && (encoded[4..].starts_with("B3NzaC1")
+            || encoded[4..].starts_with("C3NzaC1")
+            || encoded[4..].starts_with("E2VjZHNh"));
+    let near = &after[..after.len().min(NEAR)];
+    is_token
+        || is_ssh
+        || before.trim_end().ends_with("-----")
+        || memchr::memmem::find(near, b"-----END").is_some()
 }
 
 fn note(bytes: usize, recall: &str) -> String {
@@ -235,48 +258,68 @@ mod tests {
 
     #[test]
     fn long_runs_are_elided() {
-        check(&encoded(512), Some(&note("512")));
-        check(&format!("{}==", encoded(1238)), Some(&note("1,240")));
+        check(&encoded(4096), Some(&note("4,096")));
+        check(&format!("{}==", encoded(5238)), Some(&note("5,240")));
         check(
-            &format!("a \"{}\" é {} b", encoded(600), encoded(700)),
-            Some(&format!("a \"{}\" é {} b", note("600"), note("700"))),
+            &format!("a \"{}\" é {} b", encoded(6000), encoded(7000)),
+            Some(&format!("a \"{}\" é {} b", note("6,000"), note("7,000"))),
         );
-        check(&encoded(2000).replace('+', "-").replace('/', "_"), Some(&note("2,000")));
+        check(&encoded(5000).replace('+', "-").replace('/', "_"), Some(&note("5,000")));
         let zeros = "A".repeat(2000);
-        check(
-            &format!("<img src=\"data:image/png;base64,{zeros}=\">"),
-            Some(&format!("<img src=\"data:image/png;base64,{}\">", note("2,001"))),
-        );
-        check(&format!("KEY={}\nB=1", encoded(600)), Some(&format!("KEY={}\nB=1", note("600"))));
+        for data in [&format!("{zeros}="), &encoded(512)] {
+            check(
+                &format!("<img src=\"data:image/png;base64,{data}\">"),
+                Some(&format!("<img src=\"data:image/png;base64,{}\">", note(&thousands(data.len())))),
+            );
+        }
+        check(&format!("KEY={}\nB=1", encoded(6000)), Some(&format!("KEY={}\nB=1", note("6,000"))));
     }
 
     #[test]
     fn wrapped_runs_are_elided() {
         for width in [60, 64, 76] {
             for end in ["\n", "\r\n"] {
-                let lines = wrap(&encoded(width * 10 + 18), width, end);
+                let lines = wrap(&encoded(width * 70 + 18), width, end);
                 let text = format!("head:\n{lines}=={end}next\n");
                 let bytes = thousands(lines.len() + 2);
                 check(&text, Some(&format!("head:\n{}{end}next\n", note(&bytes))));
             }
         }
-        let body = wrap(&encoded(64 * 12), 64, "\n");
-        let pem = |body: &str| format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----\n");
-        check(&pem(&body), Some(&pem(&note("779"))));
+    }
+
+    #[test]
+    fn what_may_be_handed_on_stays() {
+        let body = wrap(&encoded(64 * 100), 64, "\n");
+        let url = encoded(6000).replace('+', "-").replace('/', "_");
+        for text in [
+            &format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----\n"),
+            &format!("-----BEGIN PGP MESSAGE-----\nVersion: 1\n\n{body}\n=aB3d\n-----END PGP MESSAGE-----\n"),
+            &format!("-----BEGIN KEY-----\r\n{}\r\n", body.replace('\n', "\r\n")),
+            &format!("{{\"access_token\":\"eyJ{}.eyJ{url}.{}\"}}", encoded(40), &url[..342]),
+            &format!("eyJ{url}.{url}"),
+            &format!("ssh-rsa AAAAB3NzaC1yc2E{} me@host", encoded(5000)),
+            &format!("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5{}", encoded(5000)),
+            &format!("ecdsa-sha2-nistp521 AAAAE2VjZHNhLXNoYTI{}", encoded(5000)),
+            &format!("client-key-data: {}\n", encoded(2272)),
+            &format!("certificate-authority-data: {}==\n", encoded(4093)),
+        ] {
+            check(text, None);
+        }
     }
 
     #[test]
     fn other_text_stays() {
-        let hex = "0123456789abcdef".repeat(100);
-        let path = "/usr/share/someLongDirectoryName/AnotherComponentOfThePath2".repeat(20);
-        let names = "SomeVeryLongIdentifierWithManyWordsInside42".repeat(30);
+        let hex = "0123456789abcdef".repeat(500);
+        let path = "/usr/share/someLongDirectoryName/AnotherComponentOfThePath2".repeat(100);
+        let names = "SomeVeryLongIdentifierWithManyWordsInside42".repeat(150);
         let sums = wrap(&hex, 64, "\n");
-        let words = "word\nAnother\nthird3\n".repeat(100);
-        let short = wrap(&encoded(64 * 7), 64, "\n");
-        let wide = wrap(&encoded(2000), 100, "\n");
+        let words = "word\nAnother\nthird3\n".repeat(500);
+        let short = wrap(&encoded(64 * 62), 64, "\n");
+        let wide = wrap(&encoded(9000), 100, "\n");
         for text in [
             "",
-            &encoded(511),
+            &encoded(4095),
+            &format!("data:image/png;base64,{}", encoded(511)),
             &hex,
             &hex.to_uppercase(),
             &path,
@@ -285,7 +328,7 @@ mod tests {
             &words,
             &short,
             &wide,
-            &"Ab3/".repeat(400),
+            &"Ab3/".repeat(4000),
         ] {
             check(text, None);
         }
@@ -303,6 +346,8 @@ mod tests {
             ("\r", None),
             (&*format!("{}\n", encoded(64)), Some(format!("{}\n", note("1,048,514")))),
             (&*format!("{} ", encoded(511)), None),
+            (&*format!("{} ", encoded(4095)), None),
+            (&*format!(".{}", encoded(4096)), None),
         ] {
             check(&piece.repeat((1 << 20) / piece.len()), expected.as_deref());
         }

@@ -274,8 +274,8 @@ fn shapers_run_in_order() {
 #[test]
 fn shapers_enable_one_another() {
     let line = |tail: &str| format!("image one, as the tool gave it: {tail}\n");
-    let encoded = ENCODED.repeat(20);
-    let note = format!("[plimsoll: 1,000 bytes of base64 removed here; {RECALL}]");
+    let encoded = ENCODED.repeat(100);
+    let note = format!("[plimsoll: 5,000 bytes of base64 removed here; {RECALL}]");
     let text =
         format!("{}{}{}", line(&encoded), line(&encoded.replace("QkM", "Rk9")), line(&encoded)).repeat(2);
     let folded = format!("{}[plimsoll: the line above repeated 5 more times]\n", line(&note));

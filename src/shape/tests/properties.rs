@@ -31,8 +31,9 @@ fn text() -> impl Strategy<Value = String> {
         "...12 bytes truncated...\n".to_owned(),
         "{ \"key\": [1.0, 2e3] }".to_owned(),
         "[ 1,\n2 ]".to_owned(),
-        format!("{encoded}=="),
-        format!("{}\n", &encoded[..64]).repeat(9),
+        format!("{}==", ENCODED.repeat(90)),
+        format!(" data:x;base64,{encoded}"),
+        format!("{}\n", &encoded[..64]).repeat(66),
         "e\u{301}👩\u{200d}👧".to_owned(),
     ]);
     let piece = prop_oneof![4 => fixed, 1 => "\\PC{0,12}", 3 => "[a-z]{1,9}[ \n]", 1 => any::<String>()];
