@@ -55,7 +55,9 @@ pub(super) fn decide(
     let media = media_len(conversation, id, part);
     let save = (said > 0).then(|| Save::of(&texts));
     let recall = save.as_ref().map(|save| recall(&save.id));
-    let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, recall.as_deref());
+    let arguments = conversation.call_of(id).and_then(|call| conversation.arguments(call));
+    let runs = super::action::may_run(tool, arguments.as_deref().unwrap_or_default());
+    let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, runs, recall.as_deref());
     let (at, length) = (place(part)?, text.len());
     let mut shaped: Vec<Leaf> = texts.iter().map(|_| Leaf::Remove).collect();
     shaped.extend(part.media().iter().map(|_| Leaf::Remove));

@@ -60,6 +60,12 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
     }
     let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
         return paths::patches(arguments);
+/// Whether the call of `tool` may have run something: else what it shows of an exit status is not its own.
+pub(super) fn may_run(tool: &str, arguments: &str) -> bool {
+    let map = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
+    !matches!(names::kind(tool, &map), Kind::Of(Class::View | Class::Search))
+}
+
     };
     let kind = names::kind(tool, &map);
     if !is_of_files(kind) {

@@ -6,12 +6,14 @@ use std::borrow::Cow;
 const NAME: usize = 64;
 
 /// The text in place of a result: which tool's it was, what it said in a word, and where its text is now; `recall` is
-/// `None` where it had none. Of `media`, how many images and documents it had.
+/// `None` where it had none. Of `media`, how many images and documents it had. Of an exit status is only said where the tool
+/// may have run something.
 pub fn placeholder(
     tool: &str,
     texts: &[Cow<'_, str>],
     media: usize,
     is_error: bool,
+    may_run: bool,
     recall: Option<&str>,
 ) -> String {
     let name: String = tool.chars().take(NAME).collect();
@@ -21,7 +23,7 @@ pub fn placeholder(
         1 => "an image or file is not kept".to_owned(),
         _ => format!("{media} images or files are not kept"),
     };
-    let said = if recall.is_some() { said(texts, failed) } else { failed.to_owned() };
+    let said = if recall.is_some() { said(texts, may_run, failed) } else { failed.to_owned() };
     let again =
         if media > 1 { "run the tool again for new ones" } else { "run the tool again for a new one" };
     let between = if said.is_empty() || lost.is_empty() { "" } else { "; " };
@@ -29,10 +31,11 @@ pub fn placeholder(
 }
 
 /// How much texts say, and how it ended.
-fn said(texts: &[Cow<'_, str>], failed: &str) -> String {
+fn said(texts: &[Cow<'_, str>], may_run: bool, failed: &str) -> String {
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     let plural = if lines == 1 { "" } else { "s" };
-    let ended = exit_status(texts).map(|status| format!(", exit status {status}")).unwrap_or_default();
+    let status = may_run.then(|| exit_status(texts)).flatten();
+    let ended = status.map(|status| format!(", exit status {status}")).unwrap_or_default();
     let before = if failed.is_empty() { "" } else { ", " };
     format!("{lines} line{plural}{ended}{before}{failed}")
 }
@@ -45,13 +48,25 @@ fn exit_status(texts: &[Cow<'_, str>]) -> Option<i32> {
     lines.into_iter().find_map(status_in)
 }
 
+/// What a line may call it.
+const NAMES: [&str; 5] = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
+/// The most signs between a name and its number: `": `, ` = `.
+const BETWEEN: usize = 6;
+
 fn status_in(line: &str) -> Option<i32> {
     let line = line.trim().to_ascii_lowercase();
-    let at = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
-    let rest = at.iter().find_map(|name| line.split_once(name))?.1;
-    let rest = rest.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '-');
-    let end = rest.char_indices().skip(1).find(|(_, c)| !c.is_ascii_digit()).map_or(rest.len(), |(at, _)| at);
-    rest.get(..end)?.parse().ok()
+    NAMES.iter().find_map(|name| status_behind(line.split_once(name)?.1))
+}
+
+/// The number that a text begins with, but for a few signs.
+fn status_behind(rest: &str) -> Option<i32> {
+    let is_number = |c: char| c.is_ascii_digit() || c == '-';
+    let (at, _) = rest.char_indices().take(BETWEEN).find(|(_, c)| is_number(*c) || c.is_alphabetic())?;
+    let number = &rest[at..];
+    let end =
+        number.char_indices().skip(1).find(|(_, c)| !c.is_ascii_digit()).map_or(number.len(), |(at, _)| at);
+    let is_word = number[end..].starts_with(|c: char| c.is_alphabetic() || c == '_');
+    number[..end].parse().ok().filter(|_| !is_word)
 }
 
 #[cfg(test)]
@@ -79,15 +94,41 @@ mod tests {
                 "[plimsoll: result of Bash cleared (2 lines, exit status 1); WHERE]",
             ),
             (&["the exit code is not known"], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
+            (
+                &["{\"exit_code\": -9,\"wall_ms\":1532}"],
+                false,
+                "[plimsoll: result of Bash cleared (1 line, exit status -9); WHERE]",
+            ),
+            (
+                &["{\"exit_code\":null,\"wall_ms\":1532}", "# exit codes: see README section 3"],
+                false,
+                "[plimsoll: result of Bash cleared (2 lines); WHERE]",
+            ),
+            (
+                &[
+                    "ok passes on the exit status of children (17 ms)\nError: exit code missing; retried 3 times",
+                ],
+                false,
+                "[plimsoll: result of Bash cleared (2 lines); WHERE]",
+            ),
+            (
+                &["exit code: 2nd of 3\nexit code ......... 4"],
+                false,
+                "[plimsoll: result of Bash cleared (2 lines); WHERE]",
+            ),
         ] {
             let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
-            assert_eq!(placeholder("Bash", &texts, 0, is_error, Some("WHERE")), expected);
+            assert_eq!(placeholder("Bash", &texts, 0, is_error, true, Some("WHERE")), expected);
         }
+        assert_eq!(
+            placeholder("Read", &["exit code: 3".into()], 0, false, false, Some("WHERE")),
+            "[plimsoll: result of Read cleared (1 line); WHERE]"
+        );
         for (media, expected) in [
             (1, "[plimsoll: result of shot cleared (1 line; an image or file is not kept); WHERE]"),
             (2, "[plimsoll: result of shot cleared (1 line; 2 images or files are not kept); WHERE]"),
         ] {
-            assert_eq!(placeholder("shot", &["a".into()], media, false, Some("WHERE")), expected);
+            assert_eq!(placeholder("shot", &["a".into()], media, false, true, Some("WHERE")), expected);
         }
         for (media, is_error, expected) in [
             (
@@ -101,7 +142,7 @@ mod tests {
                 "[plimsoll: result of shot cleared (an error; 2 images or files are not kept); run the tool again for new ones]",
             ),
         ] {
-            assert_eq!(placeholder("shot", &[], media, is_error, None), expected);
+            assert_eq!(placeholder("shot", &[], media, is_error, true, None), expected);
         }
     }
 }
