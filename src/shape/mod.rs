@@ -17,6 +17,7 @@ mod overwritten;
 mod repeat;
 mod rules;
 pub mod settings;
+pub mod tools;
 mod truncate;
 mod view;
 

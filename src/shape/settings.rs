@@ -77,19 +77,31 @@ pub const MARKER: &str = "[plimsoll: {removed} of {total} bytes removed here; {r
 pub const VIEWS: &[&str] = &[
     "read",
     "read_*",
+    "readfile*",
     "*_read_file",
-    "readfile",
+    "*_read_text_file",
+    "*_read_multiple_files",
+    "file_read",
     "view",
     "view_*",
+    "open",
     "open_file",
     "cat",
     "notebookread",
     "str_replace*edit*",
+    "text_editor",
     "fs_read*",
+    "*get_file_contents",
+    "*get_file_text*",
+    "get_content",
+    "*find_symbol",
+    "*get_symbols_overview",
 ];
 /// Tools that run commands, as shipped: the end of their output matters as much as its beginning.
 pub const SHELLS: &[&str] =
     &["*bash*", "*shell*", "*terminal*", "*exec*", "*run_command*", "*execute_command*"];
+/// Tools that start processes and write to them.
+pub(super) const PROCESSES: &[&str] = &["*start_process", "*interact_with_process", "*write_stdin"];
 
 impl Default for Settings {
     fn default() -> Self {

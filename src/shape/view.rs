@@ -4,33 +4,36 @@
 //! name, or, if it runs commands, by a command that does nothing but print files. In doubt it does not count.
 //! Nothing is run, and no argument is ever changed.
 
-use std::sync::LazyLock;
-
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::command;
-use super::settings::{NamePatterns, SHELLS, Settings};
+use super::settings::Settings;
+use super::tools;
 
 /// Longer arguments are no mere view.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 /// Where the arguments of shells hold the command, most usual first.
 const COMMAND_KEYS: [&str; 4] = ["command", "cmd", "script", "commands"];
 
-static RUNS_COMMANDS: LazyLock<NamePatterns> =
-    LazyLock::new(|| NamePatterns::new(SHELLS.iter().copied()).expect("the shipped patterns are globs"));
-
-/// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints
-/// files.
+/// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints files, or it
+/// is given a file and nothing but what lines of it to show.
 pub fn is_view(tool: Option<&str>, arguments: Option<&str>, settings: &Settings) -> bool {
     let Some(tool) = tool else { return false };
-    settings.views.matches(tool)
-        || (RUNS_COMMANDS.matches(tool) && arguments.is_some_and(has_viewing_command))
+    let name = tools::bare(tool);
+    if settings.views.matches(tool) || settings.views.matches(&name) {
+        return true;
+    }
+    let Some(arguments) = arguments.filter(|arguments| arguments.len() <= MAX_ARGUMENTS) else {
+        return false;
+    };
+    if tools::runs_commands(tool) {
+        return has_viewing_command(arguments);
+    }
+    let map = serde_json::from_str::<Map<String, Value>>(arguments);
+    map.is_ok_and(|map| tools::is_given_a_file(&name, &map))
 }
 
 fn has_viewing_command(arguments: &str) -> bool {
-    if arguments.len() > MAX_ARGUMENTS {
-        return false;
-    }
     match serde_json::from_str(arguments) {
         Ok(Value::Object(arguments)) => {
             COMMAND_KEYS.iter().find_map(|&key| arguments.get(key)).is_some_and(only_prints_files)
@@ -98,6 +101,10 @@ mod tests {
             ("mcp__fs__read_file", "{}", true),
             ("str_replace_editor", "{}", true),
             ("str_replace_based_edit_tool", "{}", true),
+            ("mcp__fs__read_text_file", "{}", true),
+            ("mcp__ide__showFile", r#"{"path":"package.json"}"#, true),
+            ("mcp__ide__deleteFile", r#"{"path":"package.json"}"#, false),
+            ("mcp__desktop-commander__start_process", r#"{"command":"cat a"}"#, true),
             ("Grep", r#"{"command":"cat a"}"#, false),
             ("Bash", r#"{"command":"cat a","description":"x"}"#, true),
             ("Bash", r#"{"command":"cat a | sort"}"#, false),

@@ -11,6 +11,7 @@ use std::hash::Hasher as _;
 
 use serde_json::{Map, Value};
 
+use crate::shape::tools;
 use crate::strategy::{Action, Class, View};
 
 use names::Kind;
@@ -19,6 +20,9 @@ use names::Kind;
 const MAX_ARGUMENTS: usize = 64 * 1024;
 /// Where the arguments of shells hold the command, most usual first.
 const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
+
+/// As many lines are taken to be shown on either side of one that is asked for alone.
+const AROUND: u32 = 50;
 
 /// What the call of `tool` with these arguments does.
 pub(super) fn of(tool: &str, arguments: &str) -> Action {
@@ -35,11 +39,9 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
     let named: Vec<Box<str>> = paths::named(&map);
     let action = match names::kind(tool, &map) {
         Kind::Shell => shell::action(&script(&map, text)),
-        Kind::Of(Class::View) => Action {
-            class: Class::View,
-            views: named.iter().take(1).map(|path| view(path.clone(), &map)).collect(),
-            ..Action::default()
-        },
+        Kind::Of(Class::View) => {
+            Action { class: Class::View, views: views(&named, &map), ..Action::default() }
+        }
         Kind::Of(Class::Edit) => Action {
             class: Class::Edit,
             edits: if named.is_empty() { paths::patched(text) } else { named.clone() }.into(),
@@ -47,8 +49,21 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
         },
         Kind::Of(class) => Action { class, ..Action::default() },
     };
-    let mentions = if action.mentions.is_empty() { named.into() } else { action.mentions };
+    let shown = || {
+        if named.is_empty() {
+            action.views.iter().map(|view| view.path.clone()).collect()
+        } else {
+            named.clone().into()
+        }
+    };
+    let mentions = if action.mentions.is_empty() { shown() } else { action.mentions };
     Action { mentions, call, ..action }
+}
+
+/// Whether the call of `tool` may have run something: else what it shows of an exit status is not its own.
+pub(super) fn may_run(tool: &str, arguments: &str) -> bool {
+    let map = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
+    !matches!(names::kind(tool, &map), Kind::Of(Class::View | Class::Search))
 }
 
 /// The files that the call of `tool` with these arguments writes, as it spells them, in order. Of what a shell is given,
@@ -60,12 +75,6 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
     }
     let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
         return paths::patches(arguments);
-/// Whether the call of `tool` may have run something: else what it shows of an exit status is not its own.
-pub(super) fn may_run(tool: &str, arguments: &str) -> bool {
-    let map = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
-    !matches!(names::kind(tool, &map), Kind::Of(Class::View | Class::Search))
-}
-
     };
     let kind = names::kind(tool, &map);
     if !is_of_files(kind) {
@@ -128,19 +137,47 @@ fn script(map: &Map<String, Value>, text: &str) -> String {
     }
 }
 
-/// The lines that a reading tool is asked for.
-fn view(path: Box<str>, map: &Map<String, Value>) -> View {
-    let number =
-        |key: &str| map.get(key).and_then(Value::as_u64).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-    let (mut first, mut last) = (number("offset").unwrap_or(1).max(1), u32::MAX);
-    if let Some(limit) = number("limit") {
-        last = first.saturating_add(limit).saturating_sub(1);
+/// What a reading tool is asked for; nothing where that is a part of a file which is not told by its lines.
+fn views(named: &[Box<str>], map: &Map<String, Value>) -> Box<[View]> {
+    if tools::PARTS.iter().any(|key| map.contains_key(*key)) {
+        return Box::default();
     }
-    if let Some([from, to]) = map.get("view_range").and_then(Value::as_array).map(Vec::as_slice) {
-        first = from.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-        last = to.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(u32::MAX);
+    match named.first() {
+        Some(path) => [view(path.clone(), map)].into(),
+        None => paths::listed(map).into_iter().map(|(path, own)| view(path, &own)).collect(),
+    }
+}
+
+/// The lines that are asked for of a file.
+fn view(path: Box<str>, map: &Map<String, Value>) -> View {
+    let number = |keys: &[&str]| keys.iter().find_map(|key| whole(map.get(*key)?));
+    let line = |number: i64| u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX });
+    // Below zero it is counted from the end.
+    let from_end =
+        number(tools::FIRST).filter(|first| *first < 0).map(|first| -first).or(number(tools::TAIL));
+    if let Some(count) = from_end {
+        return View { path, first: u32::MAX - line(count), last: u32::MAX };
+    }
+    let given = number(tools::FIRST).map(line);
+    let (mut first, mut last) = (given.unwrap_or(1).max(1), u32::MAX);
+    if let Some(end) = number(tools::LAST) {
+        last = if end > 0 { line(end) } else { u32::MAX };
+    } else if let Some(count) = number(tools::COUNT) {
+        last = first.saturating_add(line(count)).saturating_sub(1);
+    } else if let Some(middle) = number(tools::AROUND).map(line).filter(|_| given.is_none()) {
+        (first, last) = (middle.saturating_sub(AROUND).max(1), middle.saturating_add(AROUND));
+    }
+    let pair = tools::PAIRS.iter().find_map(|key| map.get(*key)?.as_array());
+    if let Some([from, to]) = pair.map(Vec::as_slice) {
+        first = whole(from).map_or(1, line);
+        last = whole(to).filter(|last| *last > 0).map_or(u32::MAX, line);
     }
     View { path, first, last }
+}
+
+/// A number, or a text that is one.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 #[cfg(test)]

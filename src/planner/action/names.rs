@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::shape::tools;
 use crate::strategy::Class;
 
 /// What a name says.
@@ -13,24 +14,8 @@ pub(super) enum Kind {
     Of(Class),
 }
 
-/// Names of tools, without what a server or a namespace puts before them, in lower case.
+/// Names of tools that neither read files nor run commands, without what a server or a namespace puts before them, in lower case.
 const TOOLS: &[(Kind, &[&str])] = &[
-    (
-        Kind::Of(Class::View),
-        &[
-            "read",
-            "read_file",
-            "readfile",
-            "view",
-            "view_file",
-            "cat",
-            "open_file",
-            "notebookread",
-            "read_many_files",
-            "get_file_contents",
-            "fs_read",
-        ],
-    ),
     (
         Kind::Of(Class::Edit),
         &[
@@ -50,6 +35,18 @@ const TOOLS: &[(Kind, &[&str])] = &[
             "insert_edit_into_file",
             "fs_write",
             "patch",
+            "text_editor",
+            "replace_string_in_file",
+            "multi_replace_string_in_file",
+            "edit_block",
+            "write_to_file",
+            "replace_in_file",
+            "apply_diff",
+            "insert_content",
+            "create_text_file",
+            "replace_symbol_body",
+            "insert_after_symbol",
+            "insert_before_symbol",
         ],
     ),
     (
@@ -67,39 +64,33 @@ const TOOLS: &[(Kind, &[&str])] = &[
             "grep_search",
             "search_files",
             "toolsearch",
+            "list_files",
+            "directory_tree",
+            "find_file",
+            "search_for_pattern",
+            "semantic_search",
+            "find_referencing_symbols",
         ],
     ),
     (Kind::Of(Class::Delegate), &["task", "agent", "subtask", "spawn_agent"]),
     (Kind::Of(Class::Fetch), &["webfetch", "websearch", "web_fetch", "web_search"]),
-    (
-        Kind::Shell,
-        &[
-            "bash",
-            "shell",
-            "exec_command",
-            "exec",
-            "execute_bash",
-            "run_terminal_cmd",
-            "run_shell_command",
-            "local_shell",
-            "terminal",
-            "execute_command",
-            "run_command",
-        ],
-    ),
 ];
 
 /// Tools that show or change files, as their `command` says.
-const EDITORS: &[&str] = &["str_replace_editor", "str_replace_based_edit_tool"];
+const EDITORS: &[&str] = &["str_replace_editor", "str_replace_based_edit_tool", "text_editor"];
 
 /// The kind of a tool.
 pub(super) fn kind(tool: &str, arguments: &Map<String, Value>) -> Kind {
-    let name = tool.to_ascii_lowercase();
-    let name = name.rsplit("__").next().unwrap_or(&name);
-    let name = name.rsplit('.').next().unwrap_or(name);
+    let name = tools::bare(tool);
+    let name = name.as_str();
     if EDITORS.contains(&name) && arguments.get("command").and_then(Value::as_str) == Some("view") {
         return Kind::Of(Class::View);
     }
-    let row = TOOLS.iter().find(|(_, names)| names.contains(&name));
-    row.map_or(Kind::Of(Class::Other), |(kind, _)| *kind)
+    if let Some((kind, _)) = TOOLS.iter().find(|(_, names)| names.contains(&name)) {
+        return *kind;
+    }
+    if tools::reads_files(tool, arguments) {
+        return Kind::Of(Class::View);
+    }
+    if tools::runs_commands(tool) { Kind::Shell } else { Kind::Of(Class::Other) }
 }

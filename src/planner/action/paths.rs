@@ -2,19 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Members of arguments that name a file.
-const KEYS: &[&str] = &[
-    "file_path",
-    "path",
-    "filepath",
-    "filePath",
-    "notebook_path",
-    "filename",
-    "file",
-    "target_file",
-    "absolute_path",
-    "relative_path",
-];
+use crate::shape::tools::{PATH_LISTS, PATHS};
+
 /// The most paths taken of one text.
 const MOST: usize = 32;
 
@@ -29,9 +18,20 @@ pub(super) fn named(arguments: &Map<String, Value>) -> Vec<Box<str>> {
     spelled(arguments).map(normal).collect()
 }
 
+/// The files that a list in arguments names, each with what is said of it.
+pub(super) fn listed(arguments: &Map<String, Value>) -> Vec<(Box<str>, Map<String, Value>)> {
+    let items = PATH_LISTS.iter().filter_map(|key| arguments.get(*key)?.as_array()).flatten().take(MOST);
+    let file = |item: &Value| match item {
+        Value::String(path) => Some((normal(path), Map::new())),
+        Value::Object(own) => Some((named(own).into_iter().next()?, own.clone())),
+        _ => None,
+    };
+    items.filter_map(file).collect()
+}
+
 /// What names them, as it is spelled.
 fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let named = KEYS.iter().filter_map(|key| arguments.get(*key)?.as_str());
+    let named = PATHS.iter().filter_map(|key| arguments.get(*key)?.as_str());
     named.filter(|path| !path.is_empty())
 }
 

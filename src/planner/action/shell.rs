@@ -8,7 +8,7 @@ use super::paths;
 /// Longer scripts are looked at no further than this many bytes.
 const MAX_SCRIPT: usize = 4096;
 /// Commands that show files.
-const VIEWERS: &[&str] = &["cat", "nl", "head", "tail", "bat", "batcat", "less", "sed", "awk"];
+const VIEWERS: &[&str] = &["cat", "nl", "head", "tail", "bat", "batcat", "less", "sed", "awk", "get-content"];
 /// Commands that list and search.
 const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
 /// Commands that ask or change a repository.
@@ -88,6 +88,7 @@ fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
     let words = without_prefixes(words);
     let program = words.first()?;
     let program = program.rsplit('/').next().unwrap_or(program);
+    let program = if program.eq_ignore_ascii_case("get-content") { "get-content" } else { program };
     let stage = words.iter().position(|word| word == "|").unwrap_or(words.len());
     let is_show = program == "git"
         && subcommand(program, &words[1..stage]) == Some("show")
