@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 
 use crate::shape::Settings;
-use crate::shape::settings::{Keep, NamePatterns, SHELLS, Truncate, TruncateRule};
+use crate::shape::settings::{Keep, NamePatterns, RUNS, SHELLS, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
@@ -83,9 +83,11 @@ enum Lines {
     TwiceAsMany,
 }
 
-/// What the built-in entry says: both ends, and of each as many lines as others have of one.
-const BUILT_IN: Said =
-    Said { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None };
+/// What the built-in entries say: both ends, and of those of commands as many lines as others have of one.
+const BUILT_IN: [(&[&str], Said); 2] = [
+    (SHELLS, Said { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None }),
+    (RUNS, Said { lines: None, bytes: None, end: Some(End::Both), head: None }),
+];
 
 impl Default for Limits {
     fn default() -> Self {
@@ -152,10 +154,12 @@ impl Said {
         }
     }
 
-    /// The built-in entry, written out, is the built-in entry.
+    /// A built-in entry, written out, is the built-in entry.
     fn or_built_in(self, patterns: &NamePatterns, base: Limit) -> Self {
-        let is_it = patterns.patterns() == SHELLS && self.on(base) == BUILT_IN.on(base);
-        if is_it { BUILT_IN } else { self }
+        let is_it = |(names, said): &&(&[&str], Self)| {
+            patterns.patterns() == *names && self.on(base) == said.on(base)
+        };
+        BUILT_IN.iter().find(is_it).map_or(self, |(_, said)| *said)
     }
 }
 

@@ -102,6 +102,28 @@ pub const SHELLS: &[&str] =
     &["*bash*", "*shell*", "*terminal*", "*exec*", "*run_command*", "*execute_command*"];
 /// Tools that start processes and write to them.
 pub(super) const PROCESSES: &[&str] = &["*start_process", "*interact_with_process", "*write_stdin"];
+/// Other tools with results whose end matters as much, as shipped: runs, builds, tests, logs.
+pub const RUNS: &[&str] = &[
+    "run",
+    "run_*",
+    "*_run",
+    "*_run_*",
+    "test",
+    "*_test",
+    "*tests",
+    "*build*",
+    "*compile*",
+    "*log",
+    "*logs",
+    "*output",
+    "*console*",
+    "*process",
+    "*stdin",
+    "python*",
+    "*_python",
+    "monitor",
+    "wait",
+];
 
 impl Default for Settings {
     fn default() -> Self {
@@ -118,10 +140,10 @@ impl Default for Settings {
             views: tools(VIEWS),
             truncate: Truncate {
                 base: TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Head },
-                tools: vec![(
-                    tools(SHELLS),
-                    TruncateRule { max_lines: 4000, max_bytes: 50 * 1024, keep: Keep::Both },
-                )],
+                tools: vec![
+                    (tools(SHELLS), TruncateRule { max_lines: 4000, max_bytes: 50 * 1024, keep: Keep::Both }),
+                    (tools(RUNS), TruncateRule { max_lines: 2000, max_bytes: 50 * 1024, keep: Keep::Both }),
+                ],
                 exempt: tools(&[]),
                 error_max_bytes: 200 * 1024,
                 count_trailing_newline: false,

@@ -274,14 +274,18 @@ fn tool_overrides() {
     let tools = good(text).tuning.policy.shape.truncate.tools;
     let patterns: Vec<&[String]> = tools.iter().map(|(patterns, _)| patterns.patterns()).collect();
     assert_eq!(patterns[..2], [&["Zap".to_owned()][..], &["Bash".to_owned(), "sh".to_owned()][..]]);
-    assert_eq!(patterns[2], shipped, "the built-in entry stays, as the last one");
+    assert_eq!(patterns[2], shipped, "the built-in entries stay, as the last ones");
+    assert_eq!(patterns[3], crate::shape::settings::RUNS);
     let rules: Vec<_> = tools.iter().map(|(_, rule)| (rule.max_lines, rule.max_bytes, rule.keep)).collect();
     let bytes = 50 << 10;
-    assert_eq!(rules, [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both)]);
+    assert_eq!(
+        rules,
+        [(10, 5, Keep::Tail), (10, bytes, Keep::Head), (20, bytes, Keep::Both), (10, bytes, Keep::Both)]
+    );
 
     let own =
         good(&format!("[truncate.tool.'{shells}']\nkeep = 'tail'\n")).tuning.policy.shape.truncate.tools;
-    assert_eq!(own.len(), 1, "the same patterns replace the built-in entry");
+    assert_eq!(own.len(), 2, "the same patterns replace the built-in entry");
     assert_eq!(own[0].1.keep, Keep::Tail);
 }
 
@@ -289,6 +293,7 @@ fn tool_overrides() {
 #[test]
 fn what_an_override_leaves_out_is_what_holds_in_the_end() {
     const SHELL: &str = "bash";
+    const RUN: &str = "mcp__ci__get_job_log";
     let rule = |text: &str, tool: &str| {
         let config = good(text);
         let tuning = config.profiles.first().map_or(&config.tuning, |own| &own.tuning);
@@ -305,6 +310,18 @@ fn what_an_override_leaves_out_is_what_holds_in_the_end() {
     let kib = 50 << 10;
     for (text, tool, expected) in [
         ("preset = 'opencode'\ntruncate.max_lines = 100", SHELL, (100, kib, Keep::Head)),
+        ("preset = 'opencode'\ntruncate.max_lines = 100", RUN, (100, kib, Keep::Head)),
+        ("preset = 'openmanus'", RUN, (1_000_000_000, 10_000, Keep::Head)),
+        ("preset = 'codex'", RUN, (1_000_000_000, 12_000, Keep::Both)),
+        ("truncate.keep = 'tail'", RUN, (2000, kib, Keep::Both)),
+        (
+            &format!(
+                "[truncate.tool.'{}']\nkeep = 'both'{profile}truncate.max_lines = 100",
+                crate::shape::settings::RUNS.join(", ")
+            ),
+            RUN,
+            (100, kib, Keep::Both),
+        ),
         ("preset = 'codex'\ntruncate.max_bytes = 5000", SHELL, (1_000_000_000, 5000, Keep::Both)),
         ("preset = 'openmanus'\ntruncate.max_bytes = 3000", SHELL, (1_000_000_000, 3000, Keep::Head)),
         ("preset = 'open-interpreter'\ntruncate.max_lines = 9", SHELL, (9, 2800, Keep::Tail)),

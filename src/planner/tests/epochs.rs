@@ -78,6 +78,7 @@ fn live(short: &str, policy: &Policy, facts: &Facts) -> Vec<Passed> {
 fn policy(clear: clear::Settings) -> Policy {
     let mut policy = Policy { clear, ..Policy::default() };
     policy.shape = crate::shape::Settings { repeat: false, fold: false, ..policy.shape };
+    policy.shape.truncate.tools.clear();
     policy.shape.truncate.base.max_bytes = 1 << 30;
     policy.shape.truncate.base.max_lines = 1 << 30;
     policy

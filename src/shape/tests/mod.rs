@@ -343,6 +343,19 @@ fn the_tool_and_the_error_choose_the_rule() {
     assert_eq!(first(Some("Grep"), false), Some(((true, false), bytes, head)));
     let both = 51_200 + 3 + marker("8,800", "60,000").len();
     assert_eq!(first(Some("Bash"), false), Some(((true, true), bytes, both)));
+    let both = 39_999 + 4 + marker("20,001", "60,000").len();
+    for tool in [
+        "run_tests",
+        "mcp__ci__get_job_log",
+        "mcp__py__run_code",
+        "write_stdin",
+        "TaskOutput",
+        "kubectl_logs",
+        "gradle_build",
+        "python",
+    ] {
+        assert_eq!(first(Some(tool), false), Some(((true, true), bytes, both)), "{tool}");
+    }
     // Errors have no limit of lines.
     assert_eq!(first(Some("Grep"), true), None);
 }
