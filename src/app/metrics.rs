@@ -99,7 +99,11 @@ impl Page {
         self.labelled("tokens_total", "Tokens as the provider counts them", "kind", by_kind);
         let cost = totals.cost.map(|cost| cost.total).unwrap_or_default();
         self.plain("cost_dollars_total", "What is known of the cost", cost.usd());
-        self.plain("cost_unknown_total", "Requests of unknown cost", totals.unknown());
+        self.plain(
+            "cost_unknown_total",
+            "Requests, and calls of the gateway's own, of unknown cost",
+            totals.unknown(),
+        );
         self.cache(sums);
         let net = totals.saved.net.unwrap_or_default();
         let help = "What the gateway saved, an estimate: negative where it made requests dearer";

@@ -196,13 +196,17 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
         notes.push(format!("not sent: {bytes} bytes of text, ~{tokens} tokens (an estimate)"));
     }
     if totals.saved.net.is_some() {
-        notes.push(match totals.requests - totals.saved.net_of {
-            0 => "saved: against the same requests without the gateway, an estimate".to_owned(),
-            unknown => format!(
-                "saved: against the same requests without the gateway, an estimate that leaves out {}",
-                requests(unknown)
-            ),
-        });
+        let own =
+            |figure| figures::counted(figure, "call of the gateway's own", "calls of the gateway's own");
+        let unknown = totals.requests - totals.saved.net_of;
+        let left_out = [(unknown, requests(unknown)), (totals.own_unknown, own(totals.own_unknown))];
+        let left_out: Vec<String> =
+            left_out.into_iter().filter(|(figure, _)| *figure > 0).map(|(_, told)| told).collect();
+        let that = if left_out.is_empty() { "" } else { " that leaves out " };
+        notes.push(format!(
+            "saved: against the same requests without the gateway, an estimate{that}{}",
+            left_out.join(" and ")
+        ));
     }
     if totals.observed > 0 {
         notes.push(format!("only observed: {} would have been shortened", requests(totals.observed)));
@@ -372,6 +376,38 @@ mod tests {
                 0,
                 &[
                     "saved: against the same requests without the gateway, an estimate that leaves out 2 requests",
+                ],
+            ),
+            (
+                Totals {
+                    unknown_usage: 1,
+                    own_calls: 2,
+                    own_unknown: 1,
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_042, ..Saved::default() },
+                    ..totals()
+                },
+                0,
+                &[
+                    "cost: $1.23 + 1 request of unknown usage",
+                    "overhead: 2 calls of the gateway's own, such as for summaries; they are in the cost",
+                    "saved: against the same requests without the gateway, an estimate that leaves out 1 call of the \
+                     gateway's own",
+                ],
+            ),
+            (
+                Totals {
+                    unknown_price: 3,
+                    own_calls: 2,
+                    own_unknown: 2,
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_041, ..Saved::default() },
+                    ..totals()
+                },
+                0,
+                &[
+                    "cost: $1.23 + 3 requests of unknown price",
+                    "overhead: 2 calls of the gateway's own, such as for summaries; they are in the cost",
+                    "saved: against the same requests without the gateway, an estimate that leaves out 1 request and 2 \
+                     calls of the gateway's own",
                 ],
             ),
             (

@@ -20,7 +20,8 @@ JSON:
   missing     records that could not be written, of requests or of own calls; they are counted in nothing else
   TOTALS
     requests, failed, edited, observed, broken_off, unpriced_charges, unknown_price, unknown_usage
-            numbers of requests; with broken_off or unpriced_charges, cost is a lower bound
+            numbers of requests; with broken_off or unpriced_charges, cost is a lower bound; unknown_price and
+            unknown_usage count own calls too
     tokens  {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}
             disjoint, but reasoning is a part of output
     cost    null if nothing is known of it, else {usd, input, cache_read, cache_write, output, searches, total}
@@ -32,6 +33,7 @@ JSON:
             what it would have cost; estimates, and in no other figure. net: null if nothing is known of it
     own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
     overhead   what these cost, as in cost, of which it is a part; null if there were none or nothing is known
+    own_unknown  how many of these may have cost something that is not known: net leaves them out
     cache   {hit_rate, read, written, prompt, saved, unknown}: what the provider's cache was worth, own calls included
             hit_rate: read / prompt, the tokens that were read from it by all of the prompts', 0 to 1; null if unknown
             saved: what was read from it and written to it at the price of plain input less what it did cost, in

@@ -57,7 +57,8 @@ pub struct Record {
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`, `pending` (the
-    /// provider goes on with it, and tells its usage to a later request alone).
+    /// provider goes on with it, and tells its usage to a later request alone). The client of a call of the gateway's own is the gateway: it is
+    /// `client_gone` where `summarize.timeout` has passed.
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,

@@ -27,9 +27,11 @@ pub struct Totals {
     pub broken_off: u64,
     /// Those that show charges beside tokens that no price is known of: they cost at least what is counted here.
     pub unpriced_charges: u64,
-    /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`.
+    /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`. With calls of the
+    /// gateway's own.
     pub unknown_price: u64,
-    /// Those that were answered without a word about tokens, or about those of the prompt or the output.
+    /// Those of which nobody said how many tokens they took, or how many of the prompt or the output, and which may have
+    /// cost something. With calls of the gateway's own.
     pub unknown_usage: u64,
     /// The provider's figures.
     pub tokens: Tokens,
@@ -44,6 +46,9 @@ pub struct Totals {
     pub own_calls: u64,
     /// What is known of the cost of these, which is in `cost`, too; `None` when nothing is.
     pub overhead: Option<Costs>,
+    /// Those of them that may have cost something that is not known: they are in `unknown_price` or `unknown_usage`, too,
+    /// and `saved.net` leaves them out.
+    pub own_unknown: u64,
     /// What the provider's cache was worth, the gateway's own calls included.
     pub cache: Caching,
 }
@@ -108,15 +113,11 @@ impl Totals {
         self.observed += u64::from(record.edits.state == State::Observed);
         self.broken_off += u64::from(record.output_is_lower_bound);
         self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());
-        let failed = record.outcome == Outcome::Failed || record.status.is_some_and(|status| status >= 400);
-        self.failed += u64::from(failed);
-        match (&record.tokens, &record.cost) {
-            (_, Some(cost)) => *self.cost.get_or_insert_default() += cost.into(),
-            (Some(_), None) if record.lacks_figures() => self.unknown_usage += 1,
-            (Some(_), None) => self.unknown_price += 1,
-            // Providers do not charge for errors.
-            (None, None) => self.unknown_usage += u64::from(!failed),
+        self.failed += u64::from(has_failed(record));
+        if let Some(cost) = &record.cost {
+            *self.cost.get_or_insert_default() += cost.into();
         }
+        self.add_unknown(record);
         self.tokens += record.tokens.unwrap_or_default();
         self.saved += Saved {
             bytes: record.bytes.saved,
@@ -135,18 +136,27 @@ impl Totals {
 
     fn add_own(&mut self, record: &Record) {
         self.own_calls += 1;
-        match (&record.tokens, &record.cost) {
-            (_, Some(cost)) => {
-                *self.cost.get_or_insert_default() += cost.into();
-                *self.overhead.get_or_insert_default() += cost.into();
-            }
-            (Some(_), None) if record.lacks_figures() => self.unknown_usage += 1,
-            (Some(_), None) => self.unknown_price += 1,
-            (None, None) => {}
+        if let Some(cost) = &record.cost {
+            *self.cost.get_or_insert_default() += cost.into();
+            *self.overhead.get_or_insert_default() += cost.into();
         }
+        self.own_unknown += u64::from(self.add_unknown(record));
         self.tokens += record.tokens.unwrap_or_default();
         let net = record.net_saved.map(|net| Money::from_picodollars(net.into()));
         self.saved += Saved { net, ..Saved::default() };
+    }
+
+    /// Counts a request or a call that may have cost something that is not known, and says whether it is one.
+    fn add_unknown(&mut self, record: &Record) -> bool {
+        let (price, usage) = match (&record.tokens, &record.cost) {
+            (_, Some(_)) => (false, false),
+            (Some(_), None) => (!record.lacks_figures(), record.lacks_figures()),
+            // Providers do not charge for errors.
+            (None, None) => (false, !has_failed(record)),
+        };
+        self.unknown_price += u64::from(price);
+        self.unknown_usage += u64::from(usage);
+        price || usage
     }
 
     /// Adds a request whose record cannot be read.
@@ -181,8 +191,14 @@ impl AddAssign<&Self> for Totals {
         if let Some(overhead) = &other.overhead {
             *self.overhead.get_or_insert_default() += *overhead;
         }
+        self.own_unknown += other.own_unknown;
         self.cache += other.cache;
     }
+}
+
+/// Whether it got no answer, or an error for one.
+fn has_failed(record: &Record) -> bool {
+    record.outcome == Outcome::Failed || record.status.is_some_and(|status| status >= 400)
 }
 
 impl Caching {
@@ -393,6 +409,34 @@ mod tests {
         let twice: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
         assert_eq!(twice.overhead.map(|cost| cost.total), Some(Money::from_picodollars(40)));
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
+    }
+
+    /// What was asked and has no bill may have cost something: that is not nothing.
+    #[test]
+    fn calls_of_the_gateways_own_may_cost_what_nobody_knows() {
+        let none = Totals { own_calls: 1, ..Totals::default() };
+        let usage = Totals { unknown_usage: 1, own_unknown: 1, ..none.clone() };
+        let price = Totals { unknown_price: 1, own_unknown: 1, ..none.clone() };
+        let lacks = Record { output_is_unknown: true, ..record(Outcome::Complete, Some(200), Some(3), None) };
+        for (record, expected) in [
+            (record(Outcome::Complete, Some(200), Some(3), None), &price),
+            (lacks, &usage),
+            (record(Outcome::Complete, Some(200), None, None), &usage),
+            (record(Outcome::UpstreamBroke, None, None, None), &usage),
+            (record(Outcome::ClientGone, None, None, None), &usage),
+            (record(Outcome::Stopped, None, None, None), &usage),
+            (record(Outcome::Complete, Some(529), None, None), &none),
+        ] {
+            let mut totals = Totals::default();
+            totals.add(&Record { own: Some(crate::ledger::Own::default()), ..record.clone() });
+            let twice: Totals = [&totals, &totals].into_iter().sum();
+            assert_eq!(
+                (twice.own_unknown, twice.unknown()),
+                (2 * expected.own_unknown, 2 * expected.unknown())
+            );
+            let rest = Totals { tokens: Tokens::default(), cache: Caching::default(), ..totals };
+            assert_eq!(rest, *expected, "{record:?}");
+        }
     }
 
     /// Without a price, what caching saved is known only where nothing was cached. Own calls count, what failed does not.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::spend_limit::SpendLimit;
 use super::transport::{Booked, Reply};
-use super::{Called, Job, vendor};
+use super::{Called, Failure, Job, vendor};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// What was asked so far.
@@ -48,14 +48,14 @@ impl Calls {
     }
 
     /// If one is out, its answer will not come.
-    pub(super) fn lost(&mut self, why: &str, job: &Job, (spend_limit, prices): (&SpendLimit, &Catalogue)) {
+    pub(super) fn lost(&mut self, why: Failure, job: &Job, (spend_limit, prices): (&SpendLimit, &Catalogue)) {
         let Some((took, bytes)) = self.back() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
         if let Some(bill) = usage::bill(prices, &usage, &job.call.model, vendor(&job.call)) {
             spend_limit.spend(bill.total);
         }
-        let lost = Some(why.to_owned());
+        let lost = Some(why);
         self.made.push(Called { model: None, status: None, lost, usage: None, bill: None, took, bytes });
     }
 

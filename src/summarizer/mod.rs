@@ -126,7 +126,7 @@ pub struct Called {
     /// The HTTP status; `None`: there was no answer.
     pub status: Option<u16>,
     /// Why there was no answer, or no whole one.
-    pub lost: Option<String>,
+    pub lost: Option<Failure>,
     /// The provider's figures.
     pub usage: Option<Usage>,
     /// What it cost.
@@ -347,7 +347,7 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let books = (&self.desk.spend_limit, &*self.desk.prices);
-            self.calls.lost(&Failure::Stopped.to_string(), &self.job, books);
+            self.calls.lost(Failure::Stopped, &self.job, books);
             let done = self.done(Err(Failure::Stopped));
             (self.desk.report)(&done);
         }

@@ -191,8 +191,10 @@ fn what_servers_do() {
         assert_eq!((outcome, script.prompts().len(), took), (expected, calls, seconds));
         let costs = done.calls.iter().filter(|call| call.bill.is_some()).count();
         assert_eq!(costs, done.calls.iter().filter(|call| call.usage.is_some()).count());
-        // What the server may have worked on is noted.
+        // What the server may have worked on is noted, and whether the gateway itself gave it up.
         assert_eq!(done.calls.len(), calls - unsent);
+        let gives_up = done.outcome == Err(Failure::TimedOut);
+        assert!(done.calls.iter().all(|call| gives_up == (call.lost == Some(Failure::TimedOut))));
         assert!(done.calls.iter().all(|call| call.lost.is_some() == call.status.is_none()));
     }
 }
@@ -368,7 +370,7 @@ fn what_is_cut_short_is_reported() {
         let run = work::run(&work.job, &script, &desk.limits, books, &script.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });
-    let expected = vec![(Some(200), None), (None, Some("the gateway was stopped".to_owned()))];
+    let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];
     assert_eq!(ends.try_recv(), Ok((expected, Some(Failure::Stopped))));
 }
 

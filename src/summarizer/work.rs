@@ -39,7 +39,7 @@ pub(super) async fn run<T: Transport>(
     let mut errand = Errand { job, transport, limits, left: limits.calls, books, unwanted, calls, until };
     let made = tokio::time::timeout_at(until, errand.make()).await;
     made.unwrap_or_else(|_| {
-        calls.lost(&Failure::TimedOut.to_string(), job, books);
+        calls.lost(Failure::TimedOut, job, books);
         Err(Failure::TimedOut)
     })
 }
@@ -187,17 +187,18 @@ impl<T: Transport> Errand<'_, T> {
 
     /// There is no answer.
     fn lost(&mut self, lost: Lost) -> Missed {
-        let why = match lost {
+        let failure = match lost {
             Lost::Unsent(why) => {
                 self.calls.unsent();
-                why
+                Failure::Call(why)
             }
             Lost::Unanswered(why) => {
-                self.calls.lost(&why, self.job, self.books);
-                why
+                let failure = Failure::Call(why);
+                self.calls.lost(failure.clone(), self.job, self.books);
+                failure
             }
         };
-        Missed::Perhaps(Failure::Call(why), None)
+        Missed::Perhaps(failure, None)
     }
 
     fn judge(&self, outline: &Outline) -> Result<Summary, Failure> {

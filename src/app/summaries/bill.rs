@@ -8,7 +8,7 @@ use crate::app::tally::Tally;
 use crate::ledger::words::Outcome;
 use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing, when};
 use crate::store::{Batch, Store};
-use crate::summarizer::{Called, Done, Report};
+use crate::summarizer::{Called, Done, Failure, Report};
 use crate::usage::{self, Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
@@ -46,8 +46,8 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         model_asked: Some(job.call.model.clone()),
         model: call.model.clone().or_else(|| Some(job.call.model.clone())),
         status: call.status,
-        outcome: if call.lost.is_some() { Outcome::UpstreamBroke } else { Outcome::Complete }.into(),
-        error: call.lost.clone().or_else(|| failure.map(ToString::to_string)),
+        outcome: outcome(call.lost.as_ref()).into(),
+        error: call.lost.as_ref().or(failure).map(ToString::to_string),
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         output_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
@@ -68,5 +68,15 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
             score: made.and_then(|made| made.score),
         }),
         ..Record::default()
+    }
+}
+
+/// How a call ended whose answer is lost so. The client of the gateway's own calls is the gateway.
+fn outcome(lost: Option<&Failure>) -> Outcome {
+    match lost {
+        None => Outcome::Complete,
+        Some(Failure::Stopped) => Outcome::Stopped,
+        Some(Failure::TimedOut) => Outcome::ClientGone,
+        Some(_) => Outcome::UpstreamBroke,
     }
 }

@@ -394,6 +394,49 @@ fn summaries_are_paid_from_the_budget() {
     assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
 }
 
+/// A call that brought no answer is of unknown cost, and nobody else is blamed for what the gateway itself gave up.
+#[test]
+fn calls_without_an_answer_are_booked() {
+    use crate::ledger::Record;
+    use crate::ledger::words::Outcome;
+    use crate::store::{Outputs, Sqlite};
+    use crate::summarizer::{Called, Done, Failure};
+
+    for (lost, outcome, error) in [
+        (Failure::Stopped, Outcome::Stopped, "the gateway was stopped"),
+        (Failure::TimedOut, Outcome::ClientGone, "not done in time"),
+        (Failure::Call("the answer broke off".to_owned()), Outcome::UpstreamBroke, "the answer broke off"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let (outputs, logs) = (Outputs::new(home.path().join("outputs")), home.path().join("logs"));
+        let store: Arc<dyn Store> =
+            Arc::new(Sqlite::open(&home.path().join("db"), outputs, logs, 16).unwrap());
+        let (tally, budget) =
+            (Arc::new(Tally::default()), Budget::new(Default::default(), Arc::clone(&store)));
+        let call = Called {
+            model: None,
+            status: None,
+            lost: Some(lost.clone()),
+            usage: None,
+            bill: None,
+            took: Duration::ZERO,
+            bytes: 9,
+        };
+        let job = Arc::new(job(talk("ucc", &[])));
+        let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget));
+        report(&Done { job, calls: vec![call], outcome: Err(lost) });
+        drop((report, store));
+        let totals = tally.sums().totals;
+        assert_eq!(
+            (totals.own_calls, totals.own_unknown, totals.unknown_usage, totals.cost),
+            (1, 1, 1, None)
+        );
+        let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
+        let record: Record = serde_json::from_str(log.trim_end()).unwrap();
+        assert_eq!((record.outcome, record.error.as_deref()), (outcome.into(), Some(error)));
+    }
+}
+
 fn job(conversation: Conversation) -> Job {
     let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
     Job {
