@@ -347,6 +347,8 @@ pub struct Made {
     pub content: String,
     /// The stored full text.
     pub output: Option<String>,
+    /// A digest of the history that ends with the message: what it is stored by; null: it was not written down.
+    pub chain: Option<String>,
 }
 
 /// Messages that are not sent, and what stands for them.
@@ -642,6 +644,7 @@ mod tests {
                 after: 13_227,
                 content: "0c".to_owned(),
                 output: text("0a"),
+                chain: text("0d"),
             }],
             event: Some(Event {
                 reason: "break-even".into(),
@@ -689,7 +692,7 @@ mod tests {
             r#""would_have_saved_tokens_estimate":0},"#,
             r#""edits":{"state":"edited","why":null,"deferred":null,"parts":{"escapes":1,"truncate":2},"decided":1,"#,
             r#""made":[{"message":6,"part":0,"tool":"Bash","rules":"escapes+truncate","before":61440,"after":13227,"#,
-            r#""content":"0c","output":"0a"}],"#,
+            r#""content":"0c","output":"0a","chain":"0d"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0,"abridged":0,"preset":"codex"},"splice":{"rule":"summary","messages":2,"first":1,"#,
             r#""end":3,"before":9000,"after":700,"made":true,"output":null},"marked":true,"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,

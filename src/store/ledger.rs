@@ -42,6 +42,23 @@ pub struct LedgerEntry<'a> {
     pub record: &'a str,
 }
 
+/// A decision, as a record tells of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sought<'a> {
+    /// The digest of the history that ends with its message; `None`: the record does not say.
+    pub chain: Option<&'a str>,
+    /// The part's place in the message.
+    pub part: u32,
+    /// The digest of what the part said.
+    pub content: &'a str,
+    /// What made it.
+    pub rules: &'a str,
+    /// Bytes of the text that is sent.
+    pub bytes_after: u64,
+    /// The stored full text.
+    pub output: Option<&'a str>,
+}
+
 /// A store's ledger, for one who only reads.
 #[derive(Debug)]
 pub struct Books {
@@ -147,14 +164,20 @@ impl Books {
         })
     }
 
-    /// The newest splice with this rule, end, and sizes in bytes before and after.
+    /// The newest splice with this rule, end, sizes in bytes before and after, and stored full text.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn splice(&self, rule: &str, end: u32, sizes: (u64, u64)) -> Result<Option<Splice>, StoreError> {
+    pub fn splice(
+        &self,
+        rule: &str,
+        end: u32,
+        sizes: (u64, u64),
+        output: Option<&str>,
+    ) -> Result<Option<Splice>, StoreError> {
         self.reader.ask(|connection| {
             let is_there = has_table(connection, "splices")?;
-            if is_there { splices::like(connection, rule, end, sizes) } else { Ok(None) }
+            if is_there { splices::like(connection, rule, end, sizes, output) } else { Ok(None) }
         })
     }
 
@@ -170,19 +193,42 @@ impl Books {
         })
     }
 
-    /// A decision by the digest of what its part said and by what made it. The newest, should there be several.
+    /// The decision that a record tells of. `None`: it is not there any more, or, where the record does not say what history
+    /// it stands in, there are several that could be it and are not sent as the same text.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn decision(&self, content: &str, rules: &str) -> Result<Option<StoredDecision>, StoreError> {
+    pub fn decision(&self, sought: &Sought<'_>) -> Result<Option<StoredDecision>, StoreError> {
+        // Two statements, so that the one has its index.
+        let place = match sought.chain {
+            Some(_) => "chain = unhex(:chain) AND part = :part",
+            None => ":chain IS NULL AND part = :part",
+        };
         self.reader.ask(|connection| {
-            let mut statement = connection.prepare_cached(
+            let mut statement = connection.prepare_cached(&format!(
                 "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
                  FROM decisions JOIN replacements ON replacements.id = decisions.replacement
-                 WHERE lower(hex(content)) = :content AND rules = :rules ORDER BY at_ms DESC LIMIT 1",
-            )?;
-            let mut rows = statement.query(named_params! {":content": content, ":rules": rules})?;
-            rows.next()?.map(sqlite::decision).transpose()
+                 WHERE {place} AND content = unhex(:content) AND rules = :rules AND bytes_after = :bytes_after
+                 AND output IS :output"
+            ))?;
+            let mut rows = statement.query(named_params! {
+                ":chain": sought.chain,
+                ":part": sought.part,
+                ":content": sought.content,
+                ":rules": sought.rules,
+                ":bytes_after": sought.bytes_after,
+                ":output": sought.output,
+            })?;
+            let mut found: Option<StoredDecision> = None;
+            while let Some(row) = rows.next()? {
+                let other = sqlite::decision(row)?;
+                match &found {
+                    Some(one) if one.decision.leaves != other.decision.leaves => return Ok(None),
+                    Some(_) => {}
+                    None => found = Some(other),
+                }
+            }
+            Ok(found)
         })
     }
 }
@@ -246,7 +292,12 @@ fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>))
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::conversation::{Chain, Digest};
+    use crate::plan::LeafEdit;
+    use crate::planner::Decision;
     use crate::planner::decision::Save;
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store};
 
@@ -319,6 +370,71 @@ mod tests {
         assert_eq!(books.outputs().unwrap(), [("00".to_owned(), 7)]);
     }
 
+    /// Equal results are sent as other texts in other conversations: what is not known to be the one is none.
+    #[test]
+    fn a_decision_is_that_of_its_own_history() {
+        let digest = |name: &str| Digest::of(&[name.as_bytes()]);
+        let hex = |name: &str| digest(name).to_string();
+        let stored = |chain: &str, (part, since): (u32, &str), content: &str, text: &str| {
+            let decision = Decision {
+                rules: "clear".into(),
+                leaves: vec![(0, LeafEdit::Replace(text.into()))],
+                content: digest(content),
+                key: None,
+                bytes_before: 900,
+                bytes_after: text.len() as u64,
+                output: Some(text[..1].to_owned()),
+            };
+            let [chain, since, root] = [chain, since, "root"].map(|name| Chain(digest(name)));
+            StoredDecision { chain, part, since, root, decision: Arc::new(decision) }
+        };
+        let home = tempfile::tempdir().unwrap();
+        let decisions = vec![
+            stored("a", (0, "a"), "ls", "a: Bash"),
+            stored("b", (0, "b"), "ls", "a: Grep"),
+            stored("c", (0, "c"), "ls", "o: Bash"),
+            stored("c", (1, "c"), "ls", "a: long"),
+            stored("d", (0, "d"), "cat", "a: once"),
+            stored("d", (0, "e"), "cat", "a: once"),
+            stored("e", (0, "e"), "cat", "a: longer"),
+        ];
+        drop(write_all(home.path(), Batch { decisions, ..Batch::default() }));
+        let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
+        for (chain, part, content, bytes_after, expected) in [
+            (Some("a"), 0, "ls", 7, Some("a: Bash")),
+            (Some("b"), 0, "ls", 7, Some("a: Grep")),
+            (Some("c"), 1, "ls", 7, Some("a: long")),
+            // What is stored there now is not what the record tells of.
+            (Some("c"), 0, "ls", 7, None),
+            (Some("a"), 0, "ls", 8, None),
+            (Some("a"), 0, "cat", 7, None),
+            (Some("gone"), 0, "ls", 7, None),
+            (Some("d"), 0, "cat", 7, Some("a: once")),
+            // Where the history is not known.
+            (None, 0, "ls", 7, None),
+            (None, 1, "ls", 7, Some("a: long")),
+            (None, 0, "cat", 7, Some("a: once")),
+            (None, 0, "cat", 9, Some("a: longer")),
+            (None, 0, "cat", 8, None),
+        ] {
+            let (chain, content) = (chain.map(hex), hex(content));
+            let sought = Sought {
+                chain: chain.as_deref(),
+                part,
+                content: &content,
+                rules: "clear",
+                bytes_after,
+                output: Some("a"),
+            };
+            let found = books.decision(&sought).unwrap();
+            let text = found.map(|found| found.decision.leaves.clone());
+            let expected = expected.map(|text| vec![(0, LeafEdit::Replace(text.into()))]);
+            assert_eq!(text, expected, "{sought:?}");
+            let other = Sought { rules: "fold", ..sought };
+            assert_eq!(books.decision(&other).unwrap(), None);
+        }
+    }
+
     #[test]
     fn a_file_that_is_written_to_meanwhile_is_not_believed() {
         let home = tempfile::tempdir().unwrap();
@@ -367,7 +483,8 @@ mod tests {
             .unwrap();
         drop(connection);
         let older = Books::open(&path).unwrap().unwrap();
-        assert!(older.summary("c").unwrap().is_none() && older.splice("note", 1, (2, 1)).unwrap().is_none());
+        assert!(older.summary("c").unwrap().is_none());
+        assert!(older.splice("note", 1, (2, 1), None).unwrap().is_none());
         assert_eq!(older.missing(LedgerFilter::default()).unwrap(), 0);
         drop(older);
         std::fs::write(&path, "x".repeat(4096)).unwrap();

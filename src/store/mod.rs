@@ -41,7 +41,7 @@ use crate::planner::PartKey;
 
 pub use bodies::Bodies;
 pub use checkpoints::Checkpoints;
-pub use ledger::{Books, LedgerEntry, LedgerFilter, Order};
+pub use ledger::{Books, LedgerEntry, LedgerFilter, Order, Sought};
 pub use outage::Outage;
 pub use outputs::Outputs;
 pub use overlay::Overlay;

@@ -40,12 +40,14 @@ fn stored(chain: Chain, row: &Row<'_>) -> Option<StoredSplice> {
     Some(StoredSplice { chain, since: chain_in(0)?, root: chain_in(1)?, splice })
 }
 
-/// The newest splice with this rule, end, and sizes in bytes before and after, whatever history it stands in.
+/// The newest splice with this rule, end, sizes in bytes before and after, and stored full text, whatever history it stands
+/// in.
 pub(super) fn like(
     connection: &Connection,
     rule: &str,
     end: u32,
     sizes: (u64, u64),
+    output: Option<&str>,
 ) -> Result<Option<Splice>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT splice FROM splices ORDER BY at_ms DESC")?;
     let mut rows = statement.query([])?;
@@ -53,6 +55,7 @@ pub(super) fn like(
         let splice = row.get(0).ok().and_then(|splice: String| from_text(&splice)).filter(|splice| {
             (&*splice.rule, splice.end()) == (rule, end as usize)
                 && (splice.bytes_before, splice.bytes_after) == sizes
+                && splice.output.as_deref() == output
         });
         if splice.is_some() {
             return Ok(splice);

@@ -97,6 +97,42 @@ fn answer(request: &Received) -> Answer {
     (200, body.to_string())
 }
 
+/// Two conversations with the same results, of another tool or cut otherwise: each is shown what it was sent.
+#[test]
+fn what_another_conversation_was_sent_is_not_shown() {
+    const CLEAR: &str = "clear.gate = ['eager']\nclear.minimum_tokens = 0\nclear.settle = 1\n\
+                         clear.protect_tokens = { view = 0, other = 0 }\n";
+    for (what, rules, begun) in [
+        ("cut", "truncate", [("Bash", "truncate.max_lines = 20\n"), ("Bash", "truncate.max_lines = 12\n")]),
+        ("cleared", "clear", [("Bash", CLEAR), ("Grep", CLEAR)]),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let mut sent = Vec::new();
+        for (at, (tool, settings)) in begun.into_iter().enumerate() {
+            let config = format!("listen.admin = 'off'\nstate.dir = '{}'\n{settings}", home.path().display());
+            let gateway = Gateway::start(home.path(), &config, &upstream.url());
+            let headers = [("x-api-key", "k"), ("x-plimsoll-session-id", ["one", "two"][at])];
+            for results in 1..=5 {
+                let body = request(results).replace("Bash", tool).replace("bug", &format!("bug {at}"));
+                assert_eq!(gateway.post("/v1/messages", &headers, &body).0, 200);
+            }
+            gateway.stop();
+            let last: Value = serde_json::from_slice(&upstream.received().pop().unwrap().body).unwrap();
+            let content = &last["messages"][2]["content"][0]["content"];
+            sent.push(content.as_str().or(content[0]["text"].as_str()).unwrap().to_owned());
+        }
+        assert_ne!(sent[0], sent[1], "{what}");
+        for (id, sent) in ["one", "two"].iter().zip(&sent) {
+            let diff = printed(home.path(), &[&["diff", id, "5", "--json"], &CONFIG[..]].concat());
+            let change = diff["changes"].as_array().unwrap().iter().find(|one| one["message"] == 2).unwrap();
+            assert_eq!((&change["after"], &change["rules"]), (&json!(sent), &json!(rules)), "{what} {id}");
+            let kind = if rules == "clear" { "tool result" } else { "result of Bash" };
+            assert_eq!(change["what"], kind, "{what} {id}");
+        }
+    }
+}
+
 /// Records name the tools whose new results were cut.
 #[test]
 fn cuts_name_their_tools() {

@@ -194,6 +194,8 @@ impl Follow {
         let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
         // Reasoning is not to be had again; the event says how much of it went.
         let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
+        let chain =
+            |message: u32| Some(self.facts.place.as_ref()?.chains.get(message as usize + 1)?.0.to_string());
         made.map(|applied| Made {
             message: applied.part.message,
             part: applied.part.part,
@@ -203,6 +205,7 @@ impl Follow {
             after: applied.decision.bytes_after,
             content: applied.decision.content.to_string(),
             output: applied.decision.output.clone(),
+            chain: chain(applied.part.message),
         })
         .collect()
     }

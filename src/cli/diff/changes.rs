@@ -6,14 +6,14 @@ use super::{Change, Difference, Gone};
 use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
-use crate::ledger::Record;
 use crate::ledger::words::State;
+use crate::ledger::{Made, Record};
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
-use crate::planner::decision::{ARGUMENTS, CLEAR, REASONING};
+use crate::planner::decision::{ARGUMENTS, CLEAR, OPENING, REASONING};
 use crate::protocol;
 use crate::store::bodies::Form;
-use crate::store::{Bodies, Outputs};
+use crate::store::{Bodies, Outputs, Sought};
 
 /// Said where bodies would tell more.
 const FROM_STORE: &str =
@@ -54,7 +54,8 @@ fn gone(
     outputs: &Outputs,
 ) -> Result<Option<(Gone, Option<Splice>)>, Failure> {
     let Some(splice) = &record.edits.splice else { return Ok(None) };
-    let stored = history.books.splice(&splice.rule, splice.end, (splice.before, splice.after));
+    let (sizes, saved) = ((splice.before, splice.after), splice.output.as_deref());
+    let stored = history.books.splice(&splice.rule, splice.end, sizes, saved);
     let stored = stored.map_err(|error| history.failed(&error))?;
     let gone = Gone {
         messages: splice.messages,
@@ -77,7 +78,7 @@ fn output(outputs: &Outputs, id: &str) -> Option<std::path::PathBuf> {
 fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Result<Change, Failure> {
     let made = one.made;
     let failed = |error| history.failed(&error);
-    let decision = history.books.decision(&made.content, &made.rules).map_err(failed)?;
+    let decision = history.books.decision(&sought(made)).map_err(failed)?;
     let before = made.output.as_deref().and_then(|id| outputs.read(id).ok().flatten());
     let after = decision.map(|stored| {
         let texts = stored.decision.leaves.iter().filter_map(|(_, edit)| match edit {
@@ -89,7 +90,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
     Ok(Change {
         message: made.message,
         part: made.part,
-        what: if made.rules == ARGUMENTS { "arguments of a call" } else { "tool result" }.to_owned(),
+        what: decided_about(made),
         rules: made.rules.clone(),
         decided_in: Some(one.request),
         bytes_before: made.before,
@@ -98,6 +99,28 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
         after,
         output: made.output.as_deref().and_then(|id| output(outputs, id)),
     })
+}
+
+/// The decision that a record tells of, as the store finds it.
+fn sought(made: &Made) -> Sought<'_> {
+    Sought {
+        chain: made.chain.as_deref(),
+        part: made.part,
+        content: &made.content,
+        rules: &made.rules,
+        bytes_after: made.after,
+        output: made.output.as_deref(),
+    }
+}
+
+/// The tool that a decision is about a result of, or the kind of part.
+fn decided_about(made: &Made) -> String {
+    match (&*made.rules, &made.tool) {
+        (ARGUMENTS, _) => "arguments of a call".to_owned(),
+        (OPENING, _) => "text".to_owned(),
+        (_, Some(tool)) => format!("result of {tool}"),
+        (_, None) => "tool result".to_owned(),
+    }
 }
 
 /// `None`: they were not recorded, or have been swept.
