@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -183,7 +184,48 @@ fn write_port(file: &Path, port: u16) -> io::Result<()> {
     if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
         return fs::write(file, port.to_string());
     }
-    let draft = file.with_extension("part");
-    fs::write(&draft, port.to_string())?;
-    fs::rename(&draft, file)
+    // No file of another's, nor another gateway's draft: theirs may differ in their extensions alone.
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(format!(".{}.part", process::id()));
+    let written = fs::write(&draft, port.to_string()).and_then(|()| fs::rename(&draft, file));
+    if written.is_err() {
+        // It may never have been made.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_goes_to_its_own_file_and_no_other() {
+        for (names, others) in [
+            (&["gw.0", "gw.1"][..], &["gw.part", "gw"][..]),
+            (&["gw", "gw.part"], &[]),
+            (&["port"], &["port.part"]),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            for other in others {
+                fs::write(home.path().join(other), "mine").unwrap();
+            }
+            for (port, name) in (1..).zip(names).chain((7..).zip(names)) {
+                write_port(&home.path().join(name), port).unwrap();
+            }
+            let ports = (7..).zip(names).map(|(port, name)| ((*name).to_owned(), port.to_string()));
+            let kept = others.iter().map(|name| ((*name).to_owned(), "mine".to_owned()));
+            let mut expected: Vec<_> = ports.chain(kept).collect();
+            expected.sort();
+            let read = |file: io::Result<fs::DirEntry>| {
+                let file = file.unwrap();
+                (file.file_name().into_string().unwrap(), fs::read_to_string(file.path()).unwrap())
+            };
+            let mut found: Vec<_> = fs::read_dir(home.path()).unwrap().map(read).collect();
+            found.sort();
+            assert_eq!(found, expected, "{names:?}");
+        }
+        let home = tempfile::tempdir().unwrap();
+        assert!(write_port(&home.path().join("none/port"), 1).is_err());
+    }
 }
