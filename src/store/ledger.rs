@@ -42,6 +42,23 @@ pub struct LedgerEntry<'a> {
     pub record: &'a str,
 }
 
+/// The rows of a conversation, oldest first: by the time of the request, and by what was booked first where the clock was
+/// set back between. It was where a request had ended long before the one that was booked before it.
+const OF_CONVERSATION: &str = "
+WITH booked AS (
+  SELECT rowid AS place,
+         at_ms + coalesce(CASE WHEN json_valid(record) THEN json_extract(record, '$.timing.total_ms') END, 0) AS end_ms
+  FROM ledger WHERE conversation = :conversation
+), steps AS (
+  SELECT place, end_ms + :late_ms < lag(end_ms, 1, end_ms) OVER (ORDER BY place) AS is_back FROM booked
+), runs AS (
+  SELECT place, sum(is_back) OVER (ORDER BY place) AS run FROM steps
+)
+SELECT at_ms, record FROM runs JOIN ledger ON ledger.rowid = place ORDER BY run, at_ms, id";
+
+/// Records of requests that ended so shortly after each other may be booked the other way round.
+const LATE_MS: i64 = 60_000;
+
 /// A decision, as a record tells of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sought<'a> {
@@ -135,7 +152,7 @@ impl Books {
         })
     }
 
-    /// Calls `each` with the rows of a conversation, oldest first.
+    /// Calls `each` with the rows of a conversation, oldest first, also where the clock was set back meanwhile.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -145,10 +162,9 @@ impl Books {
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<(), StoreError> {
         self.reader.ask(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT at_ms, record FROM ledger WHERE conversation = :conversation ORDER BY at_ms, id",
-            )?;
-            let mut rows = statement.query(named_params! {":conversation": conversation})?;
+            let mut statement = connection.prepare_cached(OF_CONVERSATION)?;
+            let mut rows =
+                statement.query(named_params! {":conversation": conversation, ":late_ms": LATE_MS})?;
             each_of(&mut rows, each)
         })
     }
@@ -358,6 +374,46 @@ mod tests {
         assert_eq!(files, ["logs", "plimsoll.db"], "nothing is left behind");
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+    }
+
+    /// Requests in the order in which they were booked: when they came, and how long they took.
+    #[test]
+    fn rows_of_a_conversation_keep_their_order_when_the_clock_is_set_back() {
+        const HOUR: i64 = 3_600_000;
+        for (booked, expected) in [
+            (&[(30, 0), (10, 0), (20, 0)][..], &[10, 20, 30][..]),
+            // A long one is booked when it ends.
+            (&[(20, 10), (HOUR, 5), (10, 2 * HOUR)], &[10, 20, HOUR]),
+            (&[(HOUR, 0), (5, 0), (10, 0), (3 * HOUR, 0)], &[HOUR, 5, 10, 3 * HOUR]),
+            (
+                &[(HOUR, 0), (HOUR + 5, 0), (7, 0), (2, 9), (HOUR, 0), (1, 0)],
+                &[HOUR, HOUR + 5, 2, 7, HOUR, 1],
+            ),
+            // One that was under way when the clock was set.
+            (&[(HOUR, 9), (5, 9), (HOUR - 50, 90), (20, 9)], &[HOUR, 5, HOUR - 50, 20]),
+            (&[(LATE_MS, 0), (0, 0)], &[0, LATE_MS]),
+            (&[(LATE_MS + 1, 0), (0, 0)], &[LATE_MS + 1, 0]),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let row = |(at, (at_ms, took)): (usize, &(i64, i64))| LedgerRow {
+                id: format!("{}", 99 - at),
+                at_ms: *at_ms,
+                conversation: "c".to_owned(),
+                record: format!(r#"{{"timing":{{"total_ms":{took}}}}}"#),
+                ..LedgerRow::default()
+            };
+            let damaged =
+                LedgerRow { conversation: "d".to_owned(), record: "{".to_owned(), ..row((9, &(1, 0))) };
+            let rows = booked.iter().enumerate().map(row).chain([damaged]).collect();
+            drop(write(home.path(), rows));
+            let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
+            let read = |conversation| {
+                let mut times = Vec::new();
+                books.rows_of(conversation, &mut |entry| times.push(entry.at_ms)).unwrap();
+                times
+            };
+            assert_eq!((read("c").as_slice(), read("d")), (expected, vec![1]), "{booked:?}");
+        }
     }
 
     #[test]

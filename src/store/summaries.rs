@@ -76,12 +76,14 @@ fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>
     rows.next()?.map(summary).transpose()
 }
 
-/// Stores a batch's summaries. Of two about one history the newer holds.
+/// Stores a batch's summaries. Of two about one history the newer holds. One is never older than another of its thread that
+/// was stored before it, however the clock was set meanwhile: its time is moved up.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for summary in &batch.summaries {
         connection
             .prepare_cached(&format!(
-                "INSERT OR REPLACE INTO summaries ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+                "INSERT OR REPLACE INTO summaries ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, max(?12,
+                 coalesce((SELECT max(at_ms) + 1 FROM summaries WHERE thread = ?3 AND chain <> ?1), ?12)))"
             ))?
             .execute(params![
                 summary.chain.0.0,

@@ -91,8 +91,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 /// What it is about.
 fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     let mut lines = vec![format!("conversation {}", history.name())];
-    if let (Some(first), Some(last)) = (history.found.entries.first(), history.found.entries.last()) {
-        lines.push(format!("{} to {}", when::minute(first.at_ms, zone), when::minute(last.at_ms, zone)));
+    let times = || history.found.entries.iter().map(|entry| entry.at_ms);
+    if let (Some(first), Some(last)) = (times().min(), times().max()) {
+        lines.push(format!("{} to {}", when::minute(first, zone), when::minute(last, zone)));
     }
     for (what, name) in [
         ("client", (|record| record.client.as_deref()) as fn(&Record) -> Option<&str>),

@@ -293,6 +293,12 @@ fn the_newest_summary_of_a_thread_is_found() {
     let again = Summary { text: "better".to_owned(), ..summary("a", "t", 3) };
     wait(store.commit(Batch { summaries: vec![again.clone()], ..Batch::default() })).unwrap();
     assert_eq!(store.summary("t").unwrap(), Some(again));
+    // The clock was set back: what is stored last is the newest, and so is what stands in its place.
+    let late = Summary { at_ms: 4, ..summary("d", "t", 1) };
+    for at_ms in [1, 0, 4] {
+        wait(store.commit(Batch { summaries: vec![summary("d", "t", at_ms)], ..Batch::default() })).unwrap();
+        assert_eq!(store.summary("t").unwrap(), Some(late.clone()), "{at_ms}");
+    }
     bench.database().execute_batch("UPDATE summaries SET chain = x'00' || hex(chain)").unwrap();
     assert!(store.summary("t").is_err());
 }
