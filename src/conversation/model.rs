@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::arguments::LONG;
+use super::marks::{Marks, Shows};
 use super::media::{MEDIA, Media};
 use super::{Digest, Fingerprint};
 use crate::json::scan::Member;

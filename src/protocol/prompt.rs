@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use memchr::memmem;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::Protocol;
 use super::blocks::{frame_block, part_block, part_key};

@@ -412,7 +412,7 @@ fn calls_without_an_answer_are_booked() {
         let store: Arc<dyn Store> =
             Arc::new(Sqlite::open(&home.path().join("db"), outputs, logs, 16).unwrap());
         let (tally, budget) =
-            (Arc::new(Tally::default()), Budget::new(Default::default(), Arc::clone(&store)));
+            (Arc::new(Tally::default()), Budget::new(crate::config::Budget::default(), Arc::clone(&store)));
         let call = Called {
             model: None,
             status: None,

@@ -65,7 +65,9 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
     check([start.clone(), grown.clone()], Tokens { cache_write_5m: 400, ..expected });
     let untold = |events: [&Partial; 2]| {
         let mut folded = Partial::default();
-        events.into_iter().for_each(|event| folded.fold(event.clone()));
+        for event in events {
+            folded.fold(event.clone());
+        }
         folded.finish().map(|usage| usage.cache_write_untold)
     };
     assert_eq!((untold([&start, &delta]), untold([&start, &grown])), (Some(0), Some(100)));
