@@ -12,6 +12,11 @@ use super::tokens::Tokens;
 const READ: usize = 0;
 const INPUT: usize = 1;
 const KINDS: usize = 5;
+/// An event leaves at least so many tokens more unread of what was sent than there would be of the original; fewer come of
+/// reads in whole steps.
+const EVENT: f64 = 512.0;
+/// The share of what should have been read that was there for the most part.
+const MOST: f64 = 0.5;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
 type Split = [f64; KINDS];
@@ -49,8 +54,18 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
         let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).clamp(0.0, 1.0);
         (read_more(modelled, pool, share), read_more(direct, pool, share))
     } else {
+        // Where most was not there, nor would it have been of the original, in proportion. But an event leaves little to be
+        // read of what was sent, and what is missing of that says the less of the original the more would be read of it; nor
+        // does it where most was there: what is missing was taken for larger than it is.
         let kept = ratio(real[READ], modelled[READ]);
-        (read_less(modelled, kept), read_less(direct, kept))
+        let of_direct = if kept >= MOST || unread(&modelled) > unread(&direct) + EVENT {
+            let [less, more] = [f64::min, f64::max].map(|of| of(modelled[READ], direct[READ]));
+            let likeness = ratio(less, more);
+            1.0 - ratio((modelled[READ] - real[READ]) * likeness, direct[READ]).min(1.0)
+        } else {
+            kept
+        };
+        (read_less(modelled, kept), read_less(direct, of_direct))
     };
     let read = direct[READ].clamp(0.0, prompt);
     let rest = others(&real, &modelled, &direct).map(|share| share * (prompt - read));
@@ -75,6 +90,10 @@ fn read_more(mut split: Split, pool: &[usize], share: f64) -> Split {
     split
 }
 
+fn unread(split: &Split) -> f64 {
+    sum(split) - split[READ]
+}
+
 /// What is not read is billed as the rest is; the shares of that are all that counts.
 fn read_less(mut split: Split, kept: f64) -> Split {
     split[READ] *= kept;
@@ -84,7 +103,7 @@ fn read_less(mut split: Split, kept: f64) -> Split {
 /// The shares of the kinds that are not read: the provider's own, and how the two prompts differ in them.
 fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
     let shares = |split: &Split| {
-        let all = sum(split) - split[READ];
+        let all = unread(split);
         (all > 0.5).then(|| {
             let mut shares = split.map(|tokens| tokens / all);
             shares[READ] = 0.0;
@@ -197,6 +216,57 @@ mod tests {
             ("unmarked", billed(900, 100, 0), said(0, 1000, 0), said(0, 0, 2000), billed(0, 0, 2000)),
             // The provider's cache was cold, the model's was not.
             ("cold", billed(0, 1000, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 2000, 0)),
+            (
+                "cold, of which much was cut",
+                billed(0, 0, 2000),
+                said(1900, 0, 100),
+                said(9900, 0, 100),
+                billed(0, 0, 10_000),
+            ),
+            // What is compared would have been read of less than what was sent.
+            (
+                "less to read",
+                billed(8000, 0, 3000),
+                said(10_000, 0, 1000),
+                said(5000, 0, 1000),
+                billed(4000, 0, 2000),
+            ),
+            // An event has left little to be read, and that was not read, or was smaller than it was taken for.
+            (
+                "smaller behind an event",
+                billed(7000, 0, 43_000),
+                said(10_000, 0, 40_000),
+                said(90_000, 0, 10_000),
+                billed(89_667, 0, 10_333),
+            ),
+            (
+                "smaller long after an event",
+                billed(7000, 0, 4000),
+                said(10_000, 0, 1000),
+                said(90_000, 0, 1000),
+                billed(89_667, 0, 1333),
+            ),
+            (
+                "gone long after an event",
+                billed(1000, 0, 10_000),
+                said(10_000, 0, 1000),
+                said(90_000, 0, 1000),
+                billed(9000, 0, 82_000),
+            ),
+            (
+                "unread behind an event",
+                billed(0, 50_000, 0),
+                said(10_000, 40_000, 0),
+                said(90_000, 10_000, 0),
+                billed(88_889, 11_111, 0),
+            ),
+            (
+                "unread behind an event, and both read of",
+                billed(0, 50_000, 0),
+                said(40_000, 10_000, 0),
+                said(30_000, 1000, 0),
+                billed(0, 31_000, 0),
+            ),
             ("nothing billed", billed(0, 0, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 0, 0)),
             ("nothing said", billed(1, 2, 3), said(0, 0, 0), said(1900, 100, 0), billed(1, 2, 3)),
         ] {
