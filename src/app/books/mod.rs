@@ -7,6 +7,7 @@
 mod count;
 mod instructions;
 mod measure;
+mod sizes;
 mod untouched;
 
 use std::io;

@@ -6,6 +6,7 @@
 
 use super::Ended;
 use super::measure::{Measured, shares};
+use super::sizes::Sizes;
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
@@ -13,10 +14,10 @@ use crate::store::Recent;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
-use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse};
+use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
-/// Models of a provider that are kept in mind. Each takes a megabyte or two at most.
+/// Models of a provider that are kept in mind. Each takes two or three megabytes at most.
 const MOST: usize = 16;
 /// Threads that are known to have been seen: those that were last.
 const THREADS: u64 = 4096;
@@ -40,6 +41,8 @@ struct Caches {
     sent: CacheModel,
     /// Observing: what it would have been sent.
     planned: Option<CacheModel>,
+    /// How large what goes through them is.
+    sizes: Sizes,
     /// The threads whose past went through these caches.
     threads: Threads,
 }
@@ -85,7 +88,7 @@ impl Untouched {
         let caches = self.caches(ended, prices);
         // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !measured.refers;
-        let uses = caches.observe(ended, measured, sent, held);
+        let uses = caches.observe(ended, measured, (sent, prompt), held);
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = !ended.record.breaks_prefix();
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
@@ -143,6 +146,7 @@ impl Untouched {
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
+                sizes: Sizes::new(),
                 threads: Threads::of_entries(THREADS),
             }
         };
@@ -160,27 +164,37 @@ impl Caches {
         is_known
     }
 
-    /// Sends the prompts through their caches, behind what none of them holds.
+    /// Sends the prompts through their caches, behind what none of them holds. `billed`: the tokens of what was sent; 0:
+    /// that is not known.
     fn observe(
         &mut self,
         ended: &Ended,
         measured: &Measured,
-        sent: &Prompt,
+        (sent, billed): (&Prompt, u64),
         (scale, hidden): (Scale, u64),
     ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
+        // A figure of more than the body holds is none of its blocks.
+        let billed = if hidden == 0 { billed } else { 0 };
+        let scale = if billed > 0 { sent.scale(0) } else { scale };
+        let mut sent = sent.shape(scale);
+        let mut original = measured.original.shape(scale);
+        let mut planned = measured.planned.as_ref().map(|planned| planned.shape(scale));
+        if billed > 0 {
+            self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
+        }
         let hidden = (hidden > 0).then(|| Block::hidden(hidden));
-        let use_of = |cache: &mut CacheModel, prompt: &Prompt| {
-            let mut shape = prompt.shape(scale);
+        let use_of = |cache: &mut CacheModel, shape: &PromptShape| {
+            let mut shape = shape.clone();
             shape.blocks.splice(..0, hidden);
             cache.observe(measured.scope, &shape, now_ms)
         };
         Uses {
-            original: use_of(&mut self.original, &measured.original),
-            sent: use_of(&mut self.sent, sent),
+            original: use_of(&mut self.original, &original),
+            sent: use_of(&mut self.sent, &sent),
             planned: self.planned.as_mut().map(|cache| {
                 // Of what is not known it is the best guess that it would have been sent as it was.
-                use_of(cache, measured.planned.as_ref().unwrap_or(sent))
+                use_of(cache, planned.as_ref().unwrap_or(&sent))
             }),
         }
     }
