@@ -4,6 +4,7 @@
 //! nothing was counted. What is an estimate is called one.
 //! Recording happens after the answer has gone and cannot hold a request up.
 
+mod cost;
 pub mod documents;
 pub mod fill;
 pub mod history;
@@ -14,12 +15,12 @@ pub mod totals;
 pub mod when;
 pub mod words;
 
+pub use cost::{Cost, Counterfactual};
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use fill::{Burn, Fill, Limit, Region};
 pub use history::{Entry, History, NoHistory, NoId, WrittenFile};
 pub use record::{
-    Budget, Bytes, Calls, Cost, Counterfactual, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice,
-    Timing, Window, Zone,
+    Budget, Bytes, Calls, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window, Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Caching, Costs, Saved, Totals};

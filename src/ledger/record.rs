@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::cost::{Cost, Counterfactual};
 use super::line::forms;
 use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
-use crate::usage::{Bill, Money, Tokens};
+use crate::usage::Tokens;
 
 /// One of a few words of the gateway's own: borrowed, but where it was read from a store or has a date in it.
 pub type Word = Cow<'static, str>;
@@ -57,8 +58,8 @@ pub struct Record {
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`, `pending` (the
-    /// provider goes on with it, and tells its usage to a later request alone). The client of a call of the gateway's own is the gateway: it is
-    /// `client_gone` where `summarize.timeout` has passed.
+    /// provider goes on with it, and tells its usage to a later request alone). The client of a call of the gateway's own
+    /// is the gateway: it is `client_gone` where `summarize.timeout` has passed.
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,
@@ -150,64 +151,6 @@ pub struct Own {
     /// The share of what can be looked for in the messages that the summary keeps, from 0 to 1; null if there was
     /// nothing.
     pub score: Option<f64>,
-}
-
-/// Money, in pico-dollars (millionths of a millionth of a US dollar), exact.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Cost {
-    /// The sum, in dollars, for readers.
-    pub usd: String,
-    /// Uncached prompt tokens.
-    pub input: i64,
-    /// Tokens read from the provider's cache.
-    pub cache_read: i64,
-    /// Tokens written to it.
-    pub cache_write: i64,
-    /// Output tokens.
-    pub output: i64,
-    /// Searches that the provider made.
-    pub searches: i64,
-    /// The sum; where only the provider's own total is known, the kinds are 0.
-    pub total: i64,
-    /// Where the price is from: `catalogue 2026-11-21`, `configuration`, `provider`.
-    pub price: Word,
-    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as plain
-    /// input, less what they did cost. Negative where writing cost more than reading spared; null where only the
-    /// provider's own total is known, or it was not written down. It is in no other figure.
-    pub cache_saved: Option<i64>,
-}
-
-impl Cost {
-    /// A bill as the books keep it.
-    pub fn of(bill: &Bill) -> Self {
-        // The integer holds nine million dollars a request.
-        let pico = |money: Money| i64::try_from(money.picodollars()).unwrap_or(i64::MAX);
-        let lines = bill.lines.unwrap_or_default();
-        Self {
-            usd: bill.total.usd(),
-            input: pico(lines.input),
-            cache_read: pico(lines.cache_read),
-            cache_write: pico(lines.cache_write),
-            output: pico(lines.output),
-            searches: pico(lines.searches),
-            total: pico(bill.total),
-            price: bill.source.name(),
-            cache_saved: bill.cache_saved.map(pico),
-        }
-    }
-}
-
-/// A request without the gateway.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Counterfactual {
-    /// Its tokens; the output is the same.
-    pub tokens: Tokens,
-    /// What they cost, in pico-dollars; null when the price is not known.
-    pub cost: Option<i64>,
-    /// The prompt is an estimate. Otherwise it is the provider's figure: nothing was changed.
-    pub estimated: bool,
 }
 
 /// What a prompt is made of, in tokens: estimates. And where its instructions are other than those that the thread had
@@ -504,6 +447,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::{Bill, Money};
     use crate::usage::{CostBreakdown, Source};
 
     fn splice() -> Splice {

@@ -8,7 +8,8 @@ use std::ops::AddAssign;
 
 use serde::{Serialize, Serializer};
 
-use super::record::{Cost, Record};
+use super::cost::Cost;
+use super::record::Record;
 use super::words::{Outcome, State};
 use crate::usage::{Money, Tokens};
 

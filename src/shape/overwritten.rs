@@ -127,10 +127,12 @@ mod tests {
 
     #[test]
     fn what_a_later_state_stands_for() {
-        let table: String =
-            (0..200).map(|row| format!("{row},customer {row},{}.50\r", row * 17 % 1000)).collect();
-        let numbers: String = (0..50).map(|row| format!("{row},{}\r", row * 2)).collect();
-        let shares: String = (0..50).map(|row| format!("{row},{}%\r", row * 2)).collect();
+        let table = (0..200)
+            .map(|row| format!("{row},customer {row},{}.50\r", row * 17 % 1000))
+            .collect::<Vec<_>>()
+            .concat();
+        let numbers = (0..50).map(|row| format!("{row},{}\r", row * 2)).collect::<Vec<_>>().concat();
+        let shares = (0..50).map(|row| format!("{row},{}%\r", row * 2)).collect::<Vec<_>>().concat();
         for all in [
             &*table,
             &numbers,

@@ -120,7 +120,7 @@ fn what_another_conversation_was_sent_is_not_shown() {
             gateway.stop();
             let last: Value = serde_json::from_slice(&upstream.received().pop().unwrap().body).unwrap();
             let content = &last["messages"][2]["content"][0]["content"];
-            sent.push(content.as_str().or(content[0]["text"].as_str()).unwrap().to_owned());
+            sent.push(content.as_str().or_else(|| content[0]["text"].as_str()).unwrap().to_owned());
         }
         assert_ne!(sent[0], sent[1], "{what}");
         for (id, sent) in ["one", "two"].iter().zip(&sent) {

@@ -53,6 +53,8 @@ impl Sizes {
         billed: u64,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
+        // What stands behind all that is kept is as large as it is estimated.
+        let billed = billed.saturating_sub(sent.late);
         let links: Vec<u64> = links(&sent.blocks).collect();
         let mut longest = links.iter().enumerate().rev();
         let before = longest.find_map(|(at, link)| Some((at + 1, self.prompts.get(link)?)));
@@ -141,11 +143,13 @@ mod tests {
     use super::*;
 
     type Blocks = &'static [(u128, u64)];
+    /// What was sent, what it was billed for, and how large that makes it; the same of what was not sent.
+    type Case = (&'static str, Blocks, u64, &'static [u64], Blocks, &'static [u64]);
 
     /// A prompt of blocks with these keys, estimated at so many tokens.
     fn prompt(blocks: Blocks) -> PromptShape {
         let block = |&(key, tokens)| Block { key, tokens, mark: None, bound: 0 };
-        PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None }
+        PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: 0 }
     }
 
     fn tokens(prompt: &PromptShape) -> Vec<u64> {
@@ -155,8 +159,7 @@ mod tests {
     #[test]
     fn blocks_are_as_large_as_figures_say() {
         let mut sizes = Sizes::new();
-        // What was sent, what it was billed for, and how large that makes it; the same of what was not sent.
-        let requests: [(&str, Blocks, u64, &[u64], Blocks, &[u64]); 11] = [
+        let requests: [Case; 11] = [
             ("first", &[(1, 6000), (2, 4000)], 8000, &[4800, 3200], &[(1, 6000)], &[4800]),
             ("grown", &[(1, 6000), (2, 4000), (3, 8000)], 20_000, &[4800, 3200, 12_000], &[], &[]),
             // What it was cut from is as dense.

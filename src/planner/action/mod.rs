@@ -154,7 +154,7 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
     let line = |number: i64| u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX });
     // Below zero it is counted from the end.
     let from_end =
-        number(tools::FIRST).filter(|first| *first < 0).map(|first| -first).or(number(tools::TAIL));
+        number(tools::FIRST).filter(|first| *first < 0).map(|first| -first).or_else(|| number(tools::TAIL));
     if let Some(count) = from_end {
         return View { path, first: u32::MAX - line(count), last: u32::MAX };
     }
