@@ -41,7 +41,8 @@ impl Conversation {
             let mut parts = index.parts.to_vec();
             let is_found = |(at, _): &(usize, &mut Part)| found.contains(at);
             parts.iter_mut().enumerate().filter(is_found).for_each(|(_, part)| part.leave_to_code());
-            let read = MessageIndex::new(index.role, parts, index.fingerprint).marked(index.is_marked);
+            let read = MessageIndex::new(index.role, parts, index.fingerprint);
+            let read = read.marked(index.is_marked).showing(index.shows);
             let raw = self.messages[at].span.of(&self.body);
             self.messages[at].index = Arc::new(read.with_encodings(raw));
         }
@@ -55,6 +56,20 @@ mod tests {
 
     use crate::conversation::{NoMemo, PartKind};
     use crate::protocol;
+
+    /// What a message shows beside what code reads is what binds the prompt.
+    #[test]
+    fn what_stands_beside_results_for_code_is_seen() {
+        let image = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
+        let call = r#"{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"code_execution_20250825","tool_id":"s"}}"#;
+        let result = r#"{"type":"tool_result","tool_use_id":"a","content":"some rows"}"#;
+        let body = format!(
+            r#"{{"messages":[{{"role":"assistant","content":[{call}]}},{{"role":"user","content":[{result},{image}]}}]}}"#
+        );
+        let read = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+        assert!(read.messages[1].index.shows.images);
+        assert!(read.messages[1].index.parts[0].is_read_by_code());
+    }
 
     /// Of the results in order, those that code reads, by their ids; they count for nothing, and hold nothing to edit.
     #[test]
