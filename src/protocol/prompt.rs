@@ -14,7 +14,7 @@ use super::Protocol;
 use super::blocks::{frame_block, part_block, part_key};
 use super::marked::ttl;
 use super::prelude::{self, Bind, Bound};
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, PartId, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -260,16 +260,7 @@ pub(super) struct Layout {
     pub(super) marks: &'static [&'static str],
     /// Reasoning is encrypted.
     pub(super) sealed: bool,
-    /// What the provider puts in place of what it has summed up by itself, if it does.
-    pub(super) restarts: Option<Restart>,
-}
-
-/// A summary of the provider's own, which stands behind what it is of.
-#[derive(Debug)]
-pub(super) struct Restart {
-    /// The types of it.
-    pub(super) kinds: &'static [&'static str],
-    /// What users have said before it may be read still: it may be there because it was kept.
+    /// What users have said before a summary of the provider's own may be read still: it may be there because it was kept.
     pub(super) keeps_users: bool,
 }
 
@@ -277,12 +268,11 @@ pub(super) struct Restart {
 pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = Prompt::default();
     frame(conversation, layout, &mut prompt);
-    let first = beginning(conversation, layout);
+    let first = conversation.beginning();
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
-    let keeps_users = layout.restarts.as_ref().is_some_and(|restart| restart.keeps_users);
     for at in 0..conversation.messages.len() {
         let index = &conversation.messages[at].index;
-        let is_kept = keeps_users && matches!(index.role, Role::User | Role::System);
+        let is_kept = layout.keeps_users && matches!(index.role, Role::User | Role::System);
         if at < first.message as usize && !is_kept {
             continue;
         }
@@ -301,21 +291,6 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     prompt.late = late.len();
     prompt.blocks.extend(late);
     prompt
-}
-
-/// The first part that the provider reads: what it has summed up by itself stands before its summary, and is ignored.
-pub(super) fn beginning(conversation: &Conversation, layout: &Layout) -> PartId {
-    let first = PartId { message: 0, part: 0 };
-    let Some(Restart { kinds, .. }) = &layout.restarts else { return first };
-    let is_summary = |id: PartId, part: &Part| {
-        let raw = conversation.bytes_of(id.message, part.span);
-        let object = scan::document(raw).and_then(|root| scan::members_unchecked(raw, root.span)).ok();
-        let said = object.and_then(|members| string::decode(scan::get(raw, &members, "type")?.span.of(raw)));
-        said.is_some_and(|said| kinds.contains(&&*said))
-    };
-    let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
-    let unknown = parts.filter(|(_, part)| part.kind == PartKind::Opaque);
-    unknown.filter(|(id, part)| is_summary(*id, part)).last().map_or(first, |(id, _)| id)
 }
 
 /// The values that stand before the messages in a prompt, in its order.

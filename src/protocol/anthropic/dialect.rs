@@ -4,7 +4,7 @@ use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Server, Sign, SignKind};
 use crate::protocol::prelude::Bind;
-use crate::protocol::prompt::{Layout, Restart};
+use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
@@ -48,7 +48,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         ],
         marks: &["cache_control"],
         sealed: true,
-        restarts: Some(Restart { kinds: &["compaction"], keeps_users: false }),
+        keeps_users: false,
     },
     rules: Rules {
         begins_with_user: true,

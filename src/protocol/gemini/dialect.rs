@@ -48,7 +48,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         binds: &[],
         marks: &[],
         sealed: false,
-        restarts: None,
+        keeps_users: false,
     },
     rules: Rules {
         begins_with_user: true,

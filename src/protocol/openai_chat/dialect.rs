@@ -39,7 +39,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         ],
         marks: &["cache_control", "prompt_cache_breakpoint"],
         sealed: false,
-        restarts: None,
+        keeps_users: false,
     },
     rules: Rules {
         begins_with_user: false,

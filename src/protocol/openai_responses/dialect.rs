@@ -5,7 +5,7 @@ use crate::protocol::Purpose::{Compact, Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server};
 use crate::protocol::openai;
 use crate::protocol::prelude::Bind;
-use crate::protocol::prompt::{Layout, Restart};
+use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
 pub(super) static DIALECT: Dialect = Dialect {
@@ -42,7 +42,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         ],
         marks: &["prompt_cache_breakpoint", "cache_control"],
         sealed: true,
-        restarts: Some(Restart { kinds: &["compaction", "compaction_summary"], keeps_users: true }),
+        keeps_users: true,
     },
     rules: Rules {
         begins_with_user: false,
