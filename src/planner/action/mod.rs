@@ -153,8 +153,10 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
     let number = |keys: &[&str]| keys.iter().find_map(|key| whole(map.get(*key)?));
     let line = |number: i64| u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX });
     // Below zero it is counted from the end.
-    let from_end =
-        number(tools::FIRST).filter(|first| *first < 0).map(|first| -first).or_else(|| number(tools::TAIL));
+    let from_end = number(tools::FIRST)
+        .filter(|first| *first < 0)
+        .map(i64::saturating_neg)
+        .or_else(|| number(tools::TAIL));
     if let Some(count) = from_end {
         return View { path, first: u32::MAX - line(count), last: u32::MAX };
     }

@@ -59,6 +59,7 @@ fn calls() {
         ("readFile", r#"{"filePath":"a.rs","startLine":30,"endLine":40}"#, "View a.rs:30-40"),
         ("read_file", r#"{"path":"a.rs","start_line":"5","end_line":"-1"}"#, "View a.rs:5-4294967295"),
         ("read_file", r#"{"path":"a.rs","offset":-20}"#, "View a.rs:4294967275-4294967295"),
+        ("read_file", r#"{"path":"a.rs","offset":-9223372036854775808}"#, "View a.rs"),
         ("read_file", r#"{"path":"a.rs","offset":20,"length":5}"#, "View a.rs:20-24"),
         ("show_file", r#"{"path":"a.rs","line_start":3,"line_end":4}"#, "View a.rs:3-4"),
         ("show_file", r#"{"path":"a.rs","lines":[3,4]}"#, "View a.rs:3-4"),
