@@ -22,8 +22,9 @@ pub(super) struct Anchored<'a> {
     pub(super) after_pause: bool,
 }
 
-/// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; and an
-/// anchor in front of the cut that was made, or is to be expected.
+/// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; where its
+/// own would not find what it wrote before, the end of that; and an anchor in front of the cut that was made, or is to be
+/// expected.
 pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
     let Anchored { conversation, policy, facts, sent, ending, cut, .. } = *request;
     let stays = standing.stays(conversation.messages.len(), sent, ending);
@@ -42,6 +43,10 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         chosen.add(conversation, entry, &gone);
     }
     let entries = standing.entries();
+    if is_marked && policy.marks.anchors && outcome.event.is_none() {
+        let entry = out_of_reach(request, &gone, standing);
+        chosen.add(conversation, entry, &gone);
+    }
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
         let entry = entries.before(cut, facts.now_ms, facts.ttl_ms);
         let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
@@ -62,6 +67,20 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         chosen.add(conversation, end.and_then(|end| base(request, end)), &gone);
     }
     chosen
+}
+
+/// The entry that the client's last mark would read if it were not too many blocks in front of it, and of its other ones:
+/// what is behind it, and what was read so far, would be written again.
+fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
+    let Anchored { conversation, facts, .. } = *request;
+    let end = marks::of_client(conversation, gone).max()?;
+    let entry = standing.entries().before(end, facts.now_ms, facts.ttl_ms)?;
+    let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
+    let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
+    let behind: Vec<PartId> = parts.filter(|id| entry < *id && *id <= end).collect();
+    let reaches =
+        |mark: PartId| entry <= mark && behind.iter().filter(|id| **id <= mark).count() < marks::LOOKBACK;
+    (!marks::of_client(conversation, gone).any(reaches)).then_some(entry)
 }
 
 /// What an event can fall back to that changes all of the history: the instructions and the first message, which are
@@ -193,6 +212,56 @@ mod tests {
             ([SHORT, "", "", "", SHORT], [vec![], vec![]]),
         ] {
             assert_eq!(marked(marks), expected, "{marks:?}");
+        }
+    }
+
+    /// The provider looks for what it keeps no more than so many blocks in front of a mark.
+    #[test]
+    fn what_a_clients_mark_does_not_reach_is_marked() {
+        let ends = |calls: usize, middle: usize| {
+            let mut standing = None;
+            let mark = |at: bool| if at { SHORT } else { "" };
+            let first = |is_last| {
+                format!(r#"{{"role":"user","content":[{{"type":"text","text":"go"{}}}]}}"#, mark(is_last))
+            };
+            let called: Vec<String> = (0..calls)
+                .map(|call| format!(r#"{{"type":"tool_use","id":"c{call}","name":"t","input":{{}}}}"#))
+                .collect();
+            let results: Vec<String> = (0..calls)
+                .map(|call| {
+                    let mark = mark(call + 1 == calls || call + 1 == middle);
+                    format!(r#"{{"type":"tool_result","tool_use_id":"c{call}","content":"r"{mark}}}"#)
+                })
+                .collect();
+            let step = format!(
+                r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#,
+                called.join(","),
+                results.join(",")
+            );
+            let histories = [(1, first(true)), (3, format!("{},{step}", first(false)))];
+            let added = histories.map(|(count, messages)| {
+                let body = format!(
+                    r#"{{"model":"m","system":[{{"type":"text","text":"s"{SHORT}}}],"messages":[{messages}]}}"#
+                );
+                let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+                let sent = usize::from(count > 1);
+                let past = Past { sent, standing: standing.take(), ..Past::nothing() };
+                let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
+                let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+                standing = outcome.standing.clone();
+                outcome.marks.parts().iter().map(|(part, _)| part.message).collect::<Vec<_>>()
+            });
+            added[1].clone()
+        };
+        for (calls, middle, expected) in [
+            (1, 0, vec![]),
+            (9, 0, vec![]),
+            (10, 0, vec![0]),
+            (10, 9, vec![]),
+            (15, 5, vec![0]),
+            (15, 4, vec![]),
+        ] {
+            assert_eq!(ends(calls, middle), expected, "{calls} {middle}");
         }
     }
 

@@ -28,6 +28,8 @@ impl Default for Settings {
     }
 }
 
+/// Blocks up to a mark, its own among them, where the provider looks for an entry that ends there.
+pub const LOOKBACK: usize = 20;
 /// Entries that are remembered of a thread.
 const MOST: usize = 64;
 /// An entry this much younger than the provider's time is taken to be there still, in milliseconds.

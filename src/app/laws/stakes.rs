@@ -12,7 +12,7 @@ use crate::protocol;
 /// How long an entry is kept that nobody reads, in milliseconds.
 const KEPT_MS: i64 = 300_000;
 const MINUTE: i64 = 60_000;
-/// Blocks before a mark among which an entry is looked for.
+/// Blocks up to a mark, its own among them, where an entry is looked for.
 const LOOKBACK: usize = 20;
 
 /// A provider's cache with marks, and what it bills, in bytes of plain input.
@@ -54,7 +54,7 @@ impl Provider {
         let is_kept = |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
         let entry = marked
             .iter()
-            .filter_map(|mark| (mark.saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
+            .filter_map(|mark| ((mark + 1).saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
             .max()
             .filter(|_| !self.forgets);
         let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
