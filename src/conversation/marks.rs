@@ -39,6 +39,11 @@ impl Marks {
     pub fn are_in_history(&self) -> bool {
         self.end.is_some() || !self.parts.is_empty()
     }
+
+    /// Whether any of the messages is kept for long because of them: those before the messages say nothing of that.
+    pub fn are_long_in_history(&self) -> bool {
+        self.end == Some(true) || self.parts.iter().any(|(_, long)| *long)
+    }
 }
 
 /// What stands before the messages of a prompt, as far as the provider's cache is concerned.

@@ -372,19 +372,15 @@ mod tests {
         let (short, long) = (marked(""), marked(r#","ttl":"1h""#));
         let block =
             |mark: &str| format!(r#"[{{"role":"user","content":[{{"type":"text","text":"a",{mark}}}]}}]"#);
+        let system = format!(r#""system":[{{"type":"text","text":"s",{long}}}]"#);
         for (dialect, list, messages, member, expected) in [
             ("anthropic", "messages", block(&short), short.clone(), None),
             ("anthropic", "messages", block(&long), short.clone(), Some(HOUR)),
             ("anthropic", "messages", block(&short), long.clone(), Some(HOUR)),
-            // Instructions alone: the history is not kept.
-            (
-                "anthropic",
-                "messages",
-                "[]".to_owned(),
-                r#""system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#
-                    .to_owned(),
-                None,
-            ),
+            // Instructions alone: the history is not kept, or not for as long.
+            ("anthropic", "messages", "[]".to_owned(), system.clone(), None),
+            ("anthropic", "messages", block(&short), system.clone(), None),
+            ("anthropic", "messages", block(&long), system.clone(), Some(HOUR)),
             ("anthropic", "messages", "[]".to_owned(), r#""a":1"#.to_owned(), None),
             (
                 "openai-chat",

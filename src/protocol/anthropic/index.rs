@@ -44,7 +44,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_tokens"),
-        requested_ttl_ms: (marks.long && marks.are_in_history()).then(|| Ttl::OneHour.millis()),
+        requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
         refers: false,
         asks_for_summary: frame
