@@ -28,8 +28,8 @@ const PER_MESSAGE: u64 = 12;
 const PER_MEDIUM: u64 = 256;
 /// The same for [`Estimate::Weighted`].
 const WEIGHTED_MEDIUM: u64 = 3_000;
-/// Characters beyond which [`Estimate::Weighted`] does not look closely.
-const LONG: usize = 100_000;
+/// Characters, as units of UTF-16, beyond which [`Estimate::Weighted`] does not look closely.
+const LONG: u64 = 100_000;
 
 /// What a message holds, as far as it is counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,12 +100,13 @@ fn utf16(text: &str) -> u64 {
 }
 
 fn weighted(text: &str) -> u64 {
-    if text.len() > LONG {
-        return utf16(text) / 4;
+    let units = utf16(text);
+    if units > LONG {
+        return units / 4;
     }
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     // In quarters: 1 for each ASCII character, 6 for any other unit.
-    (ascii + 6 * (utf16(text) - ascii)) / 4
+    (ascii + 6 * (units - ascii)) / 4
 }
 
 #[cfg(test)]
@@ -169,11 +170,11 @@ mod tests {
         }
         assert_eq!(tokens(Weighted, &[Message { extras: &[], texts: &["你好世界"], ..result }]), 1);
         assert_eq!(tokens(Weighted, &[media]), 6_000);
-        let long = "é".repeat(60_000);
-        assert_eq!(
-            tokens(Weighted, &[says("user", &[&long])]),
-            15_000,
-            "long texts are not looked at closely"
-        );
+        // Long texts are not looked at closely.
+        for (text, expected) in
+            [("é".repeat(60_000), 90_000), ("é".repeat(100_000), 150_000), ("é".repeat(100_004), 25_001)]
+        {
+            assert_eq!(tokens(Weighted, &[says("user", &[&text])]), expected, "{}", text.len());
+        }
     }
 }
