@@ -156,6 +156,7 @@ fn shaped(tool: &'static str, text: String) -> Work {
     let work = move || {
         let subject = Subject {
             leaves: &leaves,
+            members: false,
             tool: Some(tool),
             arguments: Some(r#"{"command":"cargo test"}"#),
             is_error: false,

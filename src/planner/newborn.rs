@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
 use crate::plan::LeafEdit;
-use crate::shape::{self, Leaf, Rule, Rules, Settings, Subject};
+use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Subject};
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::{Outcome, Recall};
@@ -28,6 +28,7 @@ pub(super) fn decide(
     let recall = recall(&output);
     let subject = Subject {
         leaves: &texts,
+        members: part.slots.is_none() && texts.len() > 1,
         tool,
         arguments: arguments.as_deref(),
         is_error: part.is_error,
@@ -93,10 +94,8 @@ fn repeat(
     })
 }
 
-/// What stands where a text was that is not removed: no block goes with it, or one that the client has marked.
-const GONE: &str = "…";
-
-/// What shapers make of a result's texts, or of these and the images and documents behind them.
+/// What shapers make of a result's texts, or of these and the images and documents behind them. A text that is not removed
+/// (no block goes with it, or one that the client has marked) leaves something behind.
 pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
     let removed = |at: usize| match part.block(at)?.0 {
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),

@@ -403,8 +403,14 @@ impl Before<'_> {
         settings.truncate.tools = Vec::new();
         settings.truncate.exempt = NamePatterns::default();
         settings.truncate.error_max_bytes = max_bytes;
-        let subject =
-            Subject { leaves: &texts, tool: None, arguments: None, is_error: true, recall: &recall };
+        let subject = Subject {
+            leaves: &texts,
+            members: false,
+            tool: None,
+            arguments: None,
+            is_error: true,
+            recall: &recall,
+        };
         let shaped = shape::shape(&subject, &settings)?;
         let leaves: Vec<(u32, LeafEdit)> = super::newborn::leaf_edits(shaped.leaves, part, &texts);
         let decision = Decision {

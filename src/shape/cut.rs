@@ -25,6 +25,10 @@ impl Size {
         Self { lines: of(self.lines), bytes: of(self.bytes) }
     }
 
+    pub(super) const fn plus(self, more: Self) -> Self {
+        Self { lines: self.lines + more.lines, bytes: self.bytes + more.bytes }
+    }
+
     pub(super) const fn minus(self, used: Self) -> Self {
         Self { lines: self.lines.saturating_sub(used.lines), bytes: self.bytes.saturating_sub(used.bytes) }
     }

@@ -11,6 +11,7 @@ mod escapes;
 mod estimate;
 mod fold;
 mod marker;
+mod members;
 mod minify;
 mod notice;
 mod overwritten;
@@ -23,6 +24,7 @@ mod view;
 
 use std::borrow::Cow;
 
+pub use members::GONE;
 pub use repeat::{pointer, points_to};
 pub use rules::{Rule, Rules};
 pub use settings::Settings;
@@ -39,6 +41,8 @@ use truncate::Truncation;
 pub struct Subject<'a> {
     /// Its texts in order, decoded. There may be several, with images between.
     pub leaves: &'a [Cow<'a, str>],
+    /// Whether they are values of named members, of which none can be removed.
+    pub members: bool,
     /// The name of the tool that was called.
     pub tool: Option<&'a str>,
     /// The call's arguments as they were sent: JSON as a rule, but any text is possible.
@@ -101,15 +105,21 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
             }
         }
     }
+    let template = Template::parse(&settings.truncate.marker);
     let truncation = Truncation {
         budget: budget(subject, settings),
         keep: if subject.is_error { Keep::Both } else { rule(subject, settings).keep },
         lines: settings.truncate.lines(),
-        template: Template::parse(&settings.truncate.marker),
+        template: &template,
         recall: subject.recall,
+        beside: 0,
     };
-    let cut = truncation.apply(&texts);
-    if rules.is_empty() && cut.is_none() || truncation.was_applied(subject.leaves) {
+    let (cut, was_cut) = if subject.members {
+        (members::apply(truncation, &texts), members::was_applied(truncation, subject.leaves))
+    } else {
+        (truncation.apply(&texts), truncation.was_applied(subject.leaves))
+    };
+    if was_cut || rules.is_empty() && cut.is_none() {
         return None;
     }
     if cut.is_some() {
@@ -121,7 +131,7 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         Leaf::Replace(text) => condense(text, settings, subject.recall).is_none(),
         Leaf::Keep | Leaf::Remove => true,
     };
-    if !is_verbatim && !truncation.template.is_recognisable() && !leaves.iter().all(is_settled) {
+    if !is_verbatim && !template.is_recognisable() && !leaves.iter().all(is_settled) {
         return None;
     }
     shaped(subject, leaves, rules)

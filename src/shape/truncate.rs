@@ -16,12 +16,15 @@ use super::notice;
 use super::settings::{Keep, Truncate};
 
 /// How one result is truncated.
+#[derive(Clone, Copy)]
 pub(super) struct Truncation<'a> {
     pub(super) budget: Size,
     pub(super) keep: Keep,
     pub(super) lines: Lines,
-    pub(super) template: Template<'a>,
+    pub(super) template: &'a Template<'a>,
     pub(super) recall: &'a str,
+    /// Bytes of the result that are no part of the stream. They are none of the budget's.
+    pub(super) beside: usize,
 }
 
 impl Truncation<'_> {
@@ -31,7 +34,7 @@ impl Truncation<'_> {
         {
             return None;
         }
-        let total = texts.iter().map(|text| text.len()).sum();
+        let total = texts.iter().map(|text| text.len()).sum::<usize>() + self.beside;
         let cut = Cut::new(texts, self.marked_budget(total)?, self.keep, self.lines)?;
         let removed = cut.removed(texts).map(str::len).sum();
         let marker = self.template.fill(removed, total, self.recall);
@@ -68,17 +71,14 @@ impl Truncation<'_> {
                 lines: all.lines - *own + self.lines.of(newlines, head) + self.lines.of(after, tail),
                 bytes: all.bytes - text.len() + head.len() + tail.len(),
             };
-            let adds_up = |total| marker.removed.checked_add(kept.bytes) == Some(total);
+            let adds_up = |total| marker.removed.checked_add(kept.bytes + self.beside) == Some(total);
             kept.fits(self.budget) && marker.total.is_none_or(adds_up)
         })
     }
 
     fn size(&self, texts: &[Cow<'_, str>]) -> Size {
         let sizes = texts.iter().map(|text| self.lines.size(text));
-        sizes.fold(Size { lines: 0, bytes: 0 }, |all, one| Size {
-            lines: all.lines + one.lines,
-            bytes: all.bytes + one.bytes,
-        })
+        sizes.fold(Size { lines: 0, bytes: 0 }, Size::plus)
     }
 
     fn fit(&self, texts: &[Cow<'_, str>], budget: Size) -> bool {

@@ -49,7 +49,8 @@ fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
     let leaves = [Cow::Borrowed(text)];
     let recall = "full output: /o/1.txt";
     let (tool, is_error) = (tool.trim_end_matches('!'), tool.ends_with('!'));
-    let subject = Subject { leaves: &leaves, tool: Some(tool), arguments: None, is_error, recall };
+    let subject =
+        Subject { leaves: &leaves, members: false, tool: Some(tool), arguments: None, is_error, recall };
     shape(&subject, &tuning.policy.shape)
 }
 

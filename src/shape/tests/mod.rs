@@ -19,7 +19,7 @@ fn limits(max_lines: usize, max_bytes: usize, keep: Keep) -> Settings {
 }
 
 fn subject<'a>(leaves: &'a [Cow<'a, str>]) -> Subject<'a> {
-    Subject { leaves, tool: None, arguments: None, is_error: false, recall: RECALL }
+    Subject { leaves, members: false, tool: None, arguments: None, is_error: false, recall: RECALL }
 }
 
 /// The texts after the edit, without the removed ones.
@@ -324,6 +324,42 @@ fn the_kind_of_call_decides() {
     ] {
         assert_eq!(rules(text, tool, arguments, is_error), expected, "{tool} {arguments:?} {is_error}");
     }
+}
+
+/// What a short member says stands nowhere else; those that are many or long are cut as the others are.
+#[test]
+fn short_members_stay() {
+    let (page, log) = (lines(1..=3000), lines(1..=2000));
+    let token = "CAUQAA";
+    let none = [""; 0];
+    let many: Vec<String> = (0..200).map(|row| format!("row {row:03}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let settings = limits(usize::MAX, 20_000, Keep::Head);
+    let gone = |texts: &[&str], members| {
+        let leaves: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
+        let shaped = shape(&Subject { members, ..subject(&leaves) }, &settings)?;
+        let is_cut = |leaf: &Leaf| *leaf != Leaf::Keep;
+        let cut: Vec<usize> =
+            shaped.leaves.iter().enumerate().filter(|(_, leaf)| is_cut(leaf)).map(|(at, _)| at).collect();
+        Some((cut, shaped.bytes_after.saturating_sub(marker("40,013", "60,013").len() + 2)))
+    };
+    for (texts, members, expected) in [
+        (&[&*page, token, "success"][..], false, Some((vec![0, 1, 2], 20_000))),
+        (&[&*page, token, "success"], true, Some((vec![0], 20_000 - 7))),
+        (&[token, &*page, "success"], true, Some((vec![1], 20_000 - 7))),
+        (&[&*page, token, &*log], true, Some((vec![0, 2], 20_000))),
+        (&[&*page], true, Some((vec![0], 20_000))),
+        (&none[..], true, None),
+        (&["a", "b"], true, None),
+    ] {
+        let found = gone(texts, members);
+        assert_eq!(found.as_ref().map(|(cut, _)| cut), expected.as_ref().map(|(cut, _)| cut), "{texts:?}");
+        let most = expected.map_or(0, |(_, most)| most);
+        assert!(found.is_none_or(|(_, bytes)| bytes <= most + 8), "{texts:?}");
+    }
+    let rows = [&[&*page][..], &many].concat();
+    let (cut, _) = gone(&rows, true).unwrap();
+    assert!(cut.len() > 1 && !cut.contains(&1) && cut.contains(&200), "{cut:?}");
 }
 
 #[test]

@@ -120,6 +120,20 @@ proptest! {
         }
     }
 
+    /// What is removed of members leaves something behind; it is no more of the budget than it was before.
+    #[test]
+    fn shortened_members_stay(texts in texts(), settings in settings()) {
+        let Some(shaped) = shape(&Subject { members: true, ..subject(&texts) }, &settings) else { return Ok(()) };
+        let leaves = texts.iter().zip(&shaped.leaves);
+        let after: Vec<Cow<'_, str>> = leaves.map(|(text, leaf)| match leaf {
+            Leaf::Keep => text.clone(),
+            Leaf::Replace(text) => Cow::Borrowed(&**text),
+            Leaf::Remove => Cow::Borrowed(if text.len() > GONE.len() { GONE } else { text }),
+        }).collect();
+        let again = shape(&Subject { members: true, ..subject(&after) }, &settings);
+        prop_assert_eq!(again, None, "{:?}", after);
+    }
+
     #[test]
     fn cuts_keep_ends_and_add_up(
         texts in texts(),
