@@ -34,7 +34,7 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// How long it may send nothing within an answer.
     pub idle_timeout: Duration,
-    /// How long the head of an answer may take, from the last piece of the request on.
+    /// How long the head of an answer may take, from the last piece of the request on, and the next piece of that.
     pub response_timeout: Duration,
     /// Whether streams are asked for their usage where the client did not ask.
     pub include_usage: bool,

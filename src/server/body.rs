@@ -14,6 +14,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::upstream::{AnswerBody, Paced, Resend};
 
@@ -53,29 +55,25 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
 
     /// Reads `body` to its end, to `limit` bytes or to its failure; whichever is first. A body that declares more than
     /// `limit` is not read at all.
-    pub(super) async fn collect(mut body: R, limit: usize) -> Self {
+    ///
+    /// # Errors
+    /// When nothing more of it comes for `patience`.
+    pub(super) async fn collect(mut body: R, limit: usize, patience: Duration) -> Result<Self, Elapsed> {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {
-            return Self::streaming(body);
+            return Ok(Self::streaming(body));
         }
         let mut gathered = Gathered::new(declared.unwrap_or(0));
         let rest = loop {
-            if body.is_end_stream() {
-                break Rest::Nothing;
-            }
-            match body.frame().await {
-                None => break Rest::Nothing,
-                Some(Err(error)) => break Rest::Broken(error.into()),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => gathered.push(data),
-                    Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
-                },
+            match timeout(patience, piece(&mut body)).await? {
+                Err(rest) => break rest,
+                Ok(data) => gathered.push(data),
             }
             if gathered.len() > limit {
                 break Rest::Open(body);
             }
         };
-        Self { read: gathered.into_bytes(), rest }
+        Ok(Self { read: gathered.into_bytes(), rest })
     }
 
     /// Reads `body` until `enough` says so of what was read, to its end, to `limit` bytes, to its failure, or for
@@ -86,20 +84,13 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         patience: Duration,
         mut enough: impl FnMut(&[u8]) -> bool,
     ) -> Self {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut read = BytesMut::new();
         let rest = loop {
-            if body.is_end_stream() {
-                break Rest::Nothing;
-            }
-            match tokio::time::timeout_at(deadline, body.frame()).await {
+            match timeout_at(deadline, piece(&mut body)).await {
                 Err(_elapsed) => break Rest::Open(body),
-                Ok(None) => break Rest::Nothing,
-                Ok(Some(Err(error))) => break Rest::Broken(error.into()),
-                Ok(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => read.extend_from_slice(&data),
-                    Err(frame) => break frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers),
-                },
+                Ok(Err(rest)) => break rest,
+                Ok(Ok(data)) => read.extend_from_slice(&data),
             }
             if read.len() > limit || enough(&read) {
                 break Rest::Open(body);
@@ -140,6 +131,22 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R>
             Rest::Trailers(_) | Rest::Broken(_) => false,
         };
         is_whole.then(|| Self::whole(self.read.clone()))
+    }
+}
+
+/// The next piece of a body, or what is left of it where there is none.
+async fn piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
+    body: &mut R,
+) -> Result<Bytes, Rest<R>> {
+    if body.is_end_stream() {
+        return Err(Rest::Nothing);
+    }
+    match body.frame().await {
+        None => Err(Rest::Nothing),
+        Some(Err(error)) => Err(Rest::Broken(error.into())),
+        Some(Ok(frame)) => {
+            frame.into_data().map_err(|frame| frame.into_trailers().map_or(Rest::Nothing, Rest::Trailers))
+        }
     }
 }
 

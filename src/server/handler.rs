@@ -135,7 +135,10 @@ impl<G: Gateway> Handler<G> {
             let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
             return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
-        let body = Replay::collect(body, self.settings.max_body).await;
+        let patience = target.upstream.timeouts().response;
+        let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
+            return self.fail(&head, target, &SendError::Stalled, Tap::none());
+        };
         if let Some(error) = body.broken() {
             let fault = body::framing_fault(&**error).ok_or(Abandoned)?;
             return Ok(self.refuse_unframed(&head, fault));

@@ -60,7 +60,7 @@ pub struct Settings {
 pub struct Timeouts {
     /// For a TCP connection, per address tried.
     pub connect: Duration,
-    /// From sending the last piece of a request to the head of its answer; also between its pieces.
+    /// From the last piece of a request to the head of its answer; also for the next piece to come from the client.
     pub response: Duration,
     /// For the next byte of an answer's body.
     pub idle: Duration,

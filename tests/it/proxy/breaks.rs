@@ -267,17 +267,17 @@ async fn an_answer_that_is_not_http_is_the_upstreams_fault() {
     assert!(String::from_utf8(body).unwrap().contains("Upstream"));
 }
 
-fn impatient(upstream: &TestUpstream, timeouts: Timeouts) -> Proxy {
+fn impatient(upstream: &TestUpstream, timeouts: Timeouts) -> TestGateway {
     let mut settings = Settings::new("test", upstream.url().parse().unwrap());
     settings.timeouts = timeouts;
-    Proxy::start(TestGateway::with_upstream(settings))
+    TestGateway::with_upstream(settings)
 }
 
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_in_time_is_given_up() {
     let upstream = TestUpstream::bind().await;
     let timeouts = Timeouts { response: Duration::from_millis(1), ..Timeouts::default() };
-    let proxy = impatient(&upstream, timeouts);
+    let proxy = Proxy::start(impatient(&upstream, timeouts));
     let mut client = proxy.client().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
     let (head, _) = client.message().await;
@@ -285,10 +285,24 @@ async fn an_upstream_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_client_that_falls_silent_within_what_is_read_of_it_is_told_so() {
+    let upstream = TestUpstream::bind().await;
+    let timeouts = Timeouts { response: Duration::from_millis(1), ..Timeouts::default() };
+    let proxy = Proxy::start(impatient(&upstream, timeouts).preparing(Preparing::Untouched));
+    let mut client = proxy.client().await;
+    client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 4\r\n\r\nab").await;
+    let (head, body) = client.message().await;
+    assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
+    assert!(body.starts_with(b"/x Client: "), "{}", String::from_utf8_lossy(&body));
+    assert_eq!(client.closed().await, Closing::Finished);
+    assert!(upstream.is_quiet());
+}
+
+#[tokio::test]
 async fn an_answer_that_falls_silent_breaks() {
     let upstream = TestUpstream::bind().await;
     let timeouts = Timeouts { idle: Duration::from_millis(1), ..Timeouts::default() };
-    let proxy = impatient(&upstream, timeouts);
+    let proxy = Proxy::start(impatient(&upstream, timeouts));
     let mut client = proxy.client().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
     let mut server = upstream.accept().await;
