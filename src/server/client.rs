@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
@@ -84,6 +85,17 @@ impl Client {
     /// Since when nothing is under way.
     pub(super) fn resting_since(&self) -> Option<Instant> {
         self.rest().since
+    }
+
+    /// Waits until nothing was under way for so long.
+    pub(super) async fn rested(&self, time: Duration) {
+        loop {
+            let since = self.resting_since().unwrap_or_else(Instant::now);
+            tokio::time::sleep_until(since + time).await;
+            if self.resting_since().is_some_and(|since| since.elapsed() >= time) {
+                return;
+            }
+        }
     }
 
     /// Something has come from it.

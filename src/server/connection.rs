@@ -30,8 +30,11 @@ const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so
 /// that one that waits holds up no other.
 const CONNECTION_WINDOW: u32 = 8 << 20;
+/// How long an HTTP/2 connection is silent before it is asked whether it lives, and has to say so.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What HTTP/2 connections begin with, and no HTTP/1 request.
-const HTTP_2_BEGINS: &[u8] = b"PRI";
+const HTTP_2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A connection that has begun with less than that is looked at again after a pause, but not for ever.
 const PAUSE: Duration = Duration::from_millis(1);
 const LOOKS: usize = 1000;
@@ -65,7 +68,9 @@ impl Protocol {
             .timer(TokioTimer::new())
             .auto_date_header(false)
             .max_header_list_size(MAX_HEADER_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
         Self { http1, http2, idle_timeout: settings.idle_timeout }
     }
 }
@@ -93,10 +98,18 @@ pub(super) async fn serve<G: Gateway>(
         let handler = Arc::clone(&handler);
         async move { Ok::<_, Abandoned>(handler.handle(request).await?.map(|answer| visit.attend(answer))) }
     });
+    let idled = async {
+        match version {
+            // hyper sees to it.
+            Version::Http1 => std::future::pending().await,
+            Version::Http2 => client.rested(protocol.idle_timeout).await,
+        }
+    };
     let ending = async {
         tokio::select! {
             () = begun(&mut shutdown) => {}
             () = client.dismissed() => {}
+            () = idled => {}
         }
     };
     let outcome = match version {

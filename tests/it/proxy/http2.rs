@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::gateway::{Preparing, TestGateway};
-use super::wire::{TestUpstream, within};
+use super::wire::{TestUpstream, eventually, within};
 use super::{Proxy, settings};
 
 type Sent = http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>;
@@ -245,6 +246,19 @@ fn refusal_headers() -> [(http::HeaderName, http::HeaderValue); 2] {
         (http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/x-refusal")),
         (http::header::CONTENT_LENGTH, http::HeaderValue::from_static("33")),
     ]
+}
+
+#[tokio::test]
+async fn are_let_go_when_they_rest_for_too_long() {
+    let impatient = Settings { idle_timeout: Duration::from_secs(1), ..settings() };
+    let proxy = Proxy::with_settings(TestGateway::forwarding("http://127.0.0.1:1"), impatient);
+    let mut tasks = JoinSet::new();
+    let _client = connect(&proxy, &mut tasks).await;
+    let mut begun = proxy.client().await;
+    begun.send("PRI").await;
+    begun.closed().await;
+    within(tasks.join_next()).await.unwrap().unwrap();
+    eventually("no connection", || proxy.stats.open_connections.value() == 0).await;
 }
 
 #[tokio::test]
