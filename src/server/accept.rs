@@ -4,6 +4,7 @@
 //! by one thread, and many by all.
 
 use std::io;
+use std::mem;
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ pub(super) struct Door {
     room: Room,
     /// Accepted, and waits for its place.
     waiting: Option<TcpStream>,
+    /// None can be accepted, and the log says so.
+    is_failing: bool,
     /// The accepting worker itself first.
     workers: Vec<Desk>,
     stats: Arc<Stats>,
@@ -84,7 +87,7 @@ impl Door {
         stats: Arc<Stats>,
     ) -> io::Result<Self> {
         let (listener, room) = (TcpListener::from_std(listener)?, Room::new(max_connections));
-        Ok(Self { listener, room, waiting: None, workers, stats })
+        Ok(Self { listener, room, waiting: None, is_failing: false, workers, stats })
     }
 
     async fn next(&mut self) -> (TcpStream, Seat) {
@@ -104,17 +107,20 @@ impl Door {
         }
     }
 
-    async fn accept(&self) -> TcpStream {
+    async fn accept(&mut self) -> TcpStream {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
+                    self.is_failing = false;
                     // Costs latency where it fails, never correctness.
                     drop(stream.set_nodelay(true));
                     return stream;
                 }
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections");
+                    if !mem::replace(&mut self.is_failing, true) {
+                        tracing::warn!(%error, "cannot accept connections");
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -167,4 +173,44 @@ impl Drop for Seat {
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::OwnedFd;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_nothing_can_be_accepted_is_told_once() {
+        // What has come there is no connection.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let listener = StdListener::from(OwnedFd::from(socket));
+        let mut door = Door::open(listener, vec![Desk::own()], 1, Arc::default()).unwrap();
+        let log = Log::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let _told = tracing::subscriber::set_default(lines);
+        assert!(tokio::time::timeout(20 * PAUSE, door.next()).await.is_err());
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!((log.lines().count(), log.contains("cannot accept connections")), (1, true), "{log}");
+    }
 }
