@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::table::{Align, cut};
-use super::{Failure, Source, figures, files, say, say_document};
+use super::{Failure, figures, say, say_document};
 use crate::ledger::{Caching, Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 use crate::usage::{Money, Tokens};
@@ -20,42 +20,36 @@ pub(super) fn nothing(state: &Path) -> String {
     format!("nothing recorded yet in {}", state.display())
 }
 
-/// Says that there is no record where the configuration looks for them, or none of what was asked for, and how many are
-/// missing.
-pub(super) fn say_nothing(
-    source: &Source,
-    filter: LedgerFilter,
-    missing_records: u64,
-) -> Result<(), Failure> {
+/// Says that there is no record in the directory of state, or none of what was asked for, and how many are missing.
+pub(super) fn say_nothing(state: &Path, filter: LedgerFilter, missing_records: u64) {
     if filter == LedgerFilter::default() {
-        say(&nothing(&files::load_to_read(source)?.state.dir));
+        say(&nothing(state));
     } else {
         say("nothing recorded in that time");
     }
     if let Some(note) = missing(missing_records) {
         say(&note);
     }
-    Ok(())
 }
 
-/// Calls `each` with the rows of the configured store; with none if there is no store yet. Gives the number of records
+/// Calls `each` with the rows of the store in a directory; with none if there is no store yet. Gives the number of records
 /// that are missing.
 pub(super) fn read(
-    source: &Source,
+    state: &Path,
     asked: (LedgerFilter, Order),
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
-    at(source, |path| Books::read(path, asked, each))
+    at(state, |path| Books::read(path, asked, each))
 }
 
 /// The ids of all conversations: as much is shown of one as tells it apart from all others, so that `inspect` finds it.
-pub(super) fn all_ids(source: &Source) -> Result<Vec<String>, Failure> {
-    at(source, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
+pub(super) fn all_ids(state: &Path) -> Result<Vec<String>, Failure> {
+    at(state, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
 }
 
-/// Asks the configured store.
-fn at<T>(source: &Source, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
-    let path = files::load_to_read(source)?.state.dir.join(ledger::FILE_NAME);
+/// Asks the store in a directory.
+fn at<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
+    let path = state.join(ledger::FILE_NAME);
     ask(&path).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 

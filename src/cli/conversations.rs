@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, TimedOutput, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
@@ -48,9 +48,10 @@ fn limit(text: &str) -> Result<usize, &'static str> {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
+    let state = files::load_to_read(&options.output.source)?.state.dir;
     let mut conversations = Conversations::newest(options.limit);
     let asked = (filter, Order::NewestFirst);
-    let missing = books::read(&options.output.source, asked, &mut |entry| conversations.add(entry))?;
+    let missing = books::read(&state, asked, &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
     let (listed, all) = (conversations.newest_first(), conversations.ids());
     if options.output.json {
@@ -58,9 +59,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return books::say_json(&ConversationsDocument::new(listed, all.len(), unreadable, missing));
     }
     if all.is_empty() && unreadable == 0 {
-        return books::say_nothing(&options.output.source, filter, missing);
+        books::say_nothing(&state, filter, missing);
+        return Ok(());
     }
-    for line in lines(&listed, &books::all_ids(&options.output.source)?, &zone) {
+    for line in lines(&listed, &books::all_ids(&state)?, &zone) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, TimedOutput, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
 use crate::store::Order;
@@ -74,19 +74,20 @@ impl ValueEnum for By {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
+    let state = files::load_to_read(&options.output.source)?.state.dir;
     let mut report = Report::default();
     let group = |at_ms: i64, record: &Record| options.by.group(at_ms, record, &zone);
     let asked = (filter, Order::OldestFirst);
-    let missing = books::read(&options.output.source, asked, &mut |entry| report.add(entry, group))?;
+    let missing = books::read(&state, asked, &mut |entry| report.add(entry, group))?;
     if options.output.json {
         let time_zone = when::zone_name(&zone);
         return books::say_json(&ReportDocument::new(&report, options.by, time_zone, filter, missing));
     }
     if report.total.requests == 0 {
-        return books::say_nothing(&options.output.source, filter, missing);
+        books::say_nothing(&state, filter, missing);
+        return Ok(());
     }
-    let ids =
-        if options.by == By::Conversation { books::all_ids(&options.output.source)? } else { Vec::new() };
+    let ids = if options.by == By::Conversation { books::all_ids(&state)? } else { Vec::new() };
     for line in table(options.by, &report, &ids).lines_within(books::WIDTH) {
         say(&line);
     }

@@ -333,6 +333,21 @@ fn conversations_of_a_time_are_told_apart_from_all_others() {
     assert_eq!((&listed["of"], &listed["conversations"][0]["id"]), (&1.into(), &"abcdefghij-2".into()));
 }
 
+/// It may be a pipe: what is read again is empty.
+#[test]
+fn a_configuration_is_read_once() {
+    let home = home();
+    done(home.path(), &["demo", "--keep", "kept"]);
+    for arguments in [&["report", "--by", "conversation"][..], &["conversations"], &["outputs"]] {
+        let expected = done(home.path(), &[arguments, &["-c", "kept/gateway.toml"]].concat());
+        let mut cat = Command::new("cat");
+        let cat = cat.arg(home.path().join("kept/gateway.toml")).stdout(Stdio::piped()).spawn();
+        let mut command = plimsoll(home.path(), &[arguments, &["-c", "/dev/stdin"]].concat());
+        command.stdin(cat.expect("it runs").stdout.expect("piped"));
+        assert_eq!(ran(command).out, expected, "{arguments:?}");
+    }
+}
+
 /// Sums say what they lack, whether there is anything else to say or not.
 #[test]
 fn records_that_are_missing_are_told() {
