@@ -20,7 +20,7 @@ use super::signals::{self, Caught};
 use super::table::{Table, printable};
 use super::{Failure, Run, books, files, serve};
 use crate::app::App;
-use crate::config::{Config, Mode};
+use crate::config::{Config, Mode, Recall};
 use crate::ledger::Totals;
 use crate::protocol;
 
@@ -86,7 +86,10 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Option<String>), Fail
     let mut unused = None;
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    if let Some(admin) = &mut config.listen.admin {
+    // Histories hold the URLs of full texts for longer than this gateway runs.
+    if config.outputs.recall != Recall::Http
+        && let Some(admin) = &mut config.listen.admin
+    {
         admin.set_port(0);
     }
     if options.gateway.observe {

@@ -115,6 +115,27 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     assert!(err.contains("\n       1      7           0            0       3  $0.00"), "{err}");
 }
 
+/// What a history says holds for longer than the gateway runs: no URL of this run's alone goes into it.
+#[test]
+fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = taken.local_addr().unwrap();
+    let config = "limits.rewrite_timeout = '60s'\noutputs.recall = 'http'\n";
+    std::fs::write(home.path().join("http.toml"), format!("{config}listen.admin = '{admin}'\n")).unwrap();
+    let upstream = Upstream::start(|_| (200, REPLY.to_owned()));
+    let agent = Agent::start(command(home.path(), &["-c", "http.toml", "--upstream", &upstream.url()]));
+    let long: Vec<String> = (0..9_000).map(|at| format!("{at}: a line of its own")).collect();
+    let body = serde_json::json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": long.join("\n")}]}]});
+    assert_eq!(send(agent.address(), "POST", "/v1/messages", &[], &body.to_string()).0, 200);
+    let sent = upstream.received()[0].text();
+    assert_eq!((sent.contains("run the tool again for the rest"), sent.contains("http:")), (true, false));
+    assert_eq!(agent.end("exit 0").0, Some(0));
+}
+
 const NONE: &str = "plimsoll: no request came through the gateway; for an agent that takes its address from no variable, {url} in its \
      arguments stands for the gateway's\n";
 
