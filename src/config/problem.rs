@@ -47,33 +47,9 @@ impl Problems {
         Self { file: file.into(), ..self }
     }
 
-    /// How many there are.
-    #[expect(clippy::len_without_is_empty, reason = "never empty: it exists only when something is wrong")]
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
-
     /// The problems in the order of their lines.
-    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
-        self.list.iter()
-    }
-}
-
-impl IntoIterator for Problems {
-    type Item = Problem;
-    type IntoIter = std::vec::IntoIter<Problem>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.list.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Problems {
-    type Item = &'a Problem;
-    type IntoIter = std::slice::Iter<'a, Problem>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+    pub fn as_slice(&self) -> &[Problem] {
+        &self.list
     }
 }
 

@@ -47,7 +47,7 @@ gateway.toml:15: `clera`: unknown key
   hint: did you mean `clear`?"#;
     let problems = Config::from_toml(text, &environment).expect_err("everything is wrong with it");
     assert_eq!(problems.to_string(), expected);
-    assert_eq!(problems.len(), 10);
+    assert_eq!(problems.as_slice().len(), 10);
 }
 
 #[test]

@@ -467,8 +467,8 @@ proptest! {
         let text = pieces.concat();
         if let Err(problems) = Config::from_toml(&text, &at_home) {
             let lines = text.split('\n').count();
-            prop_assert!(problems.len() > 0);
-            for problem in &problems {
+            prop_assert!(!problems.as_slice().is_empty());
+            for problem in problems.as_slice() {
                 prop_assert!(problem.line.is_none_or(|line| (1..=lines).contains(&line)), "{problem:?}");
                 prop_assert!(!problem.message.contains('\n'), "{problem:?}");
             }

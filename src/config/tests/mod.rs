@@ -68,7 +68,9 @@ fn state_directory() {
         };
         let actual = match Config::from_toml(text, &environment) {
             Ok(config) => Ok(config.state.dir),
-            Err(problems) => Err(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+            Err(problems) => {
+                Err(problems.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+            }
         };
         let expected = expected.map(Into::into).map_err(str::to_owned);
         assert_eq!(actual, expected, "{variables:?} {text}");
