@@ -50,7 +50,7 @@ impl Word for OnExceeded {
 }
 
 /// More tokens than anyone uses up.
-const TOKENS: usize = 1_000_000_000_000_000;
+const TOKENS: u64 = 1_000_000_000_000_000;
 /// The same of dollars.
 const DOLLARS: i128 = 1_000_000_000;
 /// Pico-dollars in a dollar.
@@ -61,18 +61,15 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Budget {
     Budget {
         conversation: Limits {
             usd: money(section, "conversation_usd"),
-            tokens: tokens(section, "conversation_tokens"),
+            tokens: section.optional_within("conversation_tokens", 1..=TOKENS),
         },
-        day: Limits { usd: money(section, "day_usd"), tokens: tokens(section, "day_tokens") },
+        day: Limits {
+            usd: money(section, "day_usd"),
+            tokens: section.optional_within("day_tokens", 1..=TOKENS),
+        },
         near: section.within("near", Share(0.01)..=Share(1.0), Share(default.near)).0,
         on_exceeded: section.value("on_exceeded", default.on_exceeded),
     }
-}
-
-fn tokens(section: &mut Section<'_, '_>, key: &'static str) -> Option<u64> {
-    let is_set = section.has(key);
-    let tokens = section.within(key, 1..=TOKENS, TOKENS);
-    is_set.then_some(tokens as u64)
 }
 
 fn money(section: &mut Section<'_, '_>, key: &'static str) -> Option<Money> {

@@ -3,8 +3,6 @@
 //!
 //! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
 
-use std::ops::RangeInclusive;
-
 use crate::strategy::clear::{Arguments, Policy, Protect, Settings, Weights, Within};
 use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::Reason;
@@ -13,7 +11,7 @@ use crate::strategy::{ladder, marks, window};
 use super::Recover;
 use super::section::Section;
 use super::shaping::name_patterns;
-use super::value::{Share, Word};
+use super::value::{Share, TOKENS, Word};
 
 impl Word for Policy {
     const WORDS: &'static [(&'static str, Self)] = &[
@@ -64,13 +62,13 @@ impl Word for Estimate {
     ];
 }
 
-/// More tokens than any window has.
-const TOKENS: usize = 1_000_000_000;
+/// As many turns, requests or results as never are.
+const MANY: u32 = 1_000_000;
 
 /// `target` is what is come down to.
 pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
-    let trigger = share_if_set(section, "trigger", default.trigger);
-    if section.has("trigger") && trigger.is_some_and(|trigger| trigger <= target) {
+    let trigger = section.optional_within("trigger", Share(0.05)..=Share(1.0)).map(|share| share.0);
+    if trigger.is_some_and(|trigger| trigger <= target) {
         section.problem("trigger", "must be above `window.target`", None);
     }
     let enabled = section.value("enabled", default.enabled);
@@ -81,8 +79,11 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         enabled,
         policy,
         gate,
-        protect: Protect { turns: number(section, "protect_turns", default.protect.turns), ..protect },
-        protect_images: number(section, "protect_images", default.protect_images),
+        protect: Protect {
+            turns: section.count("protect_turns", 0..=MANY, default.protect.turns),
+            ..protect
+        },
+        protect_images: section.count("protect_images", 0..=MANY, default.protect_images),
         protect_together: section.value("protect_together", default.protect_together),
         within_step: section.value("within_step", default.within_step),
         protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),
@@ -90,23 +91,23 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         errors: section.value("errors", default.errors),
         reasoning: section.value("reasoning", default.reasoning),
         arguments: section.value("arguments", default.arguments),
-        smallest: tokens(section, "smallest", default.smallest),
-        minimum_tokens: tokens(section, "minimum_tokens", default.minimum_tokens),
+        smallest: section.within("smallest", 0..=TOKENS, default.smallest),
+        minimum_tokens: section.within("minimum_tokens", 0..=TOKENS, default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),
-        trigger,
-        settle: number(section, "settle", default.settle),
+        trigger: trigger.or(default.trigger),
+        settle: section.count("settle", 0..=MANY, default.settle),
         patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
-        ttl_turns: number(section, "ttl_turns", default.ttl_turns),
+        ttl_turns: section.count("ttl_turns", 0..=MANY, default.ttl_turns),
         most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(default.most_loss)).0,
-        regret_tokens: tokens(section, "regret_tokens", default.regret_tokens),
+        regret_tokens: section.within("regret_tokens", 0..=TOKENS, default.regret_tokens),
         weights: section.section("weights", |section| weights(section, default.weights)),
     }
 }
 
 fn protect(section: &mut Section<'_, '_>, default: Protect) -> Protect {
     Protect {
-        view_tokens: tokens(section, "view", default.view_tokens),
-        other_tokens: tokens(section, "other", default.other_tokens),
+        view_tokens: section.within("view", 0..=TOKENS, default.view_tokens),
+        other_tokens: section.within("other", 0..=TOKENS, default.other_tokens),
         ..default
     }
 }
@@ -148,11 +149,11 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
         of: section.value("of", default.of),
         count: section.value("count", default.count),
         beyond: section.value("beyond", default.beyond),
-        messages: most(section, "messages", 4..=1_000_000, default.messages),
-        size: most(section, "size", 4096..=TOKENS, default.size),
+        messages: messages(section, default.messages),
+        size: section.optional_within("size", 4096..=TOKENS).or(default.size),
         guess: section.value("guess", default.guess),
-        reserve_output: most(section, "reserve_output", 0..=TOKENS, default.reserve_output),
-        most_reserve: most(section, "most_reserve", 0..=TOKENS, default.most_reserve),
+        reserve_output: section.optional_within("reserve_output", 0..=TOKENS).or(default.reserve_output),
+        most_reserve: section.optional_within("most_reserve", 0..=TOKENS).or(default.most_reserve),
         ..default
     }
 }
@@ -160,10 +161,10 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
 pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -> ladder::Settings {
     ladder::Settings {
         enabled: section.value("enabled", default.enabled),
-        keep_turns: number(section, "keep_turns", default.keep_turns),
+        keep_turns: section.count("keep_turns", 0..=MANY, default.keep_turns),
         least: section.within("least", Share(0.0)..=Share(1.0), Share(default.least)).0,
         from: section.within("from", Share(0.0)..=Share(1.0), Share(default.from)).0,
-        messages: most(section, "messages", 4..=1_000_000, default.messages),
+        messages: messages(section, default.messages),
     }
 }
 
@@ -171,7 +172,7 @@ pub(super) fn recover(section: &mut Section<'_, '_>) -> Recover {
     let default = Recover::default();
     Recover {
         enabled: section.value("enabled", default.enabled),
-        max_attempts: section.within("max_attempts", 1..=10, default.max_attempts as usize) as u32,
+        max_attempts: section.count("max_attempts", 1..=10, default.max_attempts),
     }
 }
 
@@ -184,30 +185,7 @@ pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> 
     }
 }
 
-/// A bound, if there is one.
-fn most<N: TryFrom<usize>>(
-    section: &mut Section<'_, '_>,
-    key: &'static str,
-    range: RangeInclusive<usize>,
-    default: Option<N>,
-) -> Option<N> {
-    let low = *range.start();
-    let is_set = section.has(key);
-    let number = section.within(key, range, low);
-    if is_set { N::try_from(number).ok() } else { default }
-}
-
-/// A share of the window, if there is one.
-fn share_if_set(section: &mut Section<'_, '_>, key: &'static str, default: Option<f64>) -> Option<f64> {
-    let is_set = section.has(key);
-    let share = section.within(key, Share(0.05)..=Share(1.0), Share(1.0)).0;
-    if is_set { Some(share) } else { default }
-}
-
-fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {
-    section.within(key, 0..=TOKENS, default as usize) as u64
-}
-
-fn number(section: &mut Section<'_, '_>, key: &'static str, default: u32) -> u32 {
-    section.within(key, 0..=1_000_000, default as usize) as u32
+/// The most messages, if there is such a bound.
+fn messages(section: &mut Section<'_, '_>, default: Option<u32>) -> Option<u32> {
+    section.optional_within("messages", 4..=u64::from(MANY)).map(|most| most as u32).or(default)
 }

@@ -50,16 +50,31 @@ impl<'r, 't> Section<'r, 't> {
         }
     }
 
-    /// The value of a key, held to a range; out of range counts as a problem and gives the default.
-    #[inline(never)]
+    /// The value of a key, held to a range, or its default.
     pub(super) fn within<T: Ranged>(&mut self, key: &'static str, range: RangeInclusive<T>, default: T) -> T {
-        let Some(value) = self.optional::<T>(key) else { return default };
+        self.optional_within(key, range).unwrap_or(default)
+    }
+
+    /// The value of a key that need not be there, held to a range; one out of range counts as a problem.
+    #[inline(never)]
+    pub(super) fn optional_within<T: Ranged>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Option<T> {
+        let value = self.optional::<T>(key)?;
         if range.contains(&value) {
-            return value;
+            return Some(value);
         }
         let (low, high) = (range.start().show(), range.end().show());
         self.problem(key, format!("expected {low} to {high}, got {}", value.show()), None);
-        default
+        None
+    }
+
+    /// A number of things, held to a range, or its default.
+    pub(super) fn count(&mut self, key: &'static str, range: RangeInclusive<u32>, default: u32) -> u32 {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        self.within(key, range, u64::from(default)) as u32
     }
 
     /// The items of a list; each item that is wrong is a problem of its own.

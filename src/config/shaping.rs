@@ -2,14 +2,12 @@
 //!
 //! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
 
-use std::ops::RangeInclusive;
-
 use crate::shape::Settings;
 use crate::shape::settings::{Keep, NamePatterns, RUNS, SHELLS, Truncate, TruncateRule};
 
 use super::section::Section;
 use super::size::ByteSize;
-use super::value::{Ranged, Share, Word, bad_pattern};
+use super::value::{Share, Word, bad_pattern};
 
 /// Which end is kept, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,10 +128,10 @@ impl Said {
     }
 
     fn read(section: &mut Section<'_, '_>) -> Self {
-        let bytes = set(section, "max_bytes", ONE..=GIBIBYTE).map(ByteSize::bytes);
-        let head = set(section, "head_share", Share(0.0)..=Share(1.0));
+        let bytes = section.optional_within("max_bytes", ONE..=GIBIBYTE).map(ByteSize::bytes);
+        let head = section.optional_within("head_share", Share(0.0)..=Share(1.0));
         Self {
-            lines: set(section, "max_lines", 1..=MOST_LINES).map(Lines::These),
+            lines: section.optional_within("max_lines", 1..=MOST_LINES).map(Lines::These),
             bytes,
             end: section.optional("keep"),
             head: head.map(|share| (share.0 * 1000.0).round() as u16),
@@ -247,18 +245,6 @@ impl Least {
             section.problem("marker", message, Some(ON_TOP.to_owned()));
         }
     }
-}
-
-/// A value within a range, if it is set.
-fn set<T: Ranged + Copy>(
-    section: &mut Section<'_, '_>,
-    key: &'static str,
-    range: RangeInclusive<T>,
-) -> Option<T> {
-    let low = *range.start();
-    let is_set = section.has(key);
-    let value = section.within(key, range, low);
-    is_set.then_some(value)
 }
 
 /// One override. Its name is a list of patterns, with commas between them.

@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::section::Section;
 use super::size::ByteSize;
 use super::tuning::Around;
-use super::value::{Fault, Share, Word, number};
+use super::value::{Fault, Share, TOKENS, Word, number};
 use crate::planner::Layout;
 use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
@@ -100,8 +100,6 @@ const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
 const ASKED: &str = "What did we do so far?";
 
 const SECOND: Duration = Duration::from_secs(1);
-/// More tokens than any window has.
-const TOKENS: usize = 1_000_000_000;
 
 /// The section, on top of `base`.
 pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
@@ -144,12 +142,12 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
         trigger: section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0,
         split: section.value("split", default.split),
         keep_share: section.within("keep_share", Share(0.0)..=Share(0.95), Share(default.keep_share)).0,
-        keep_messages: section.within("keep_messages", 1..=1000, default.keep_messages as usize) as u32,
-        keep_turns: section.within("keep_turns", 0..=1000, default.keep_turns as usize) as u32,
-        keep_tokens: tokens(section, "keep_tokens", default.keep_tokens),
-        length: section.within("length", 200..=50_000, default.length as usize) as u64,
-        minimum_gain: tokens(section, "minimum_gain", default.minimum_gain),
-        rebase: section.within("rebase", 0..=1000, default.rebase as usize) as u32,
+        keep_messages: section.count("keep_messages", 1..=1000, default.keep_messages),
+        keep_turns: section.count("keep_turns", 0..=1000, default.keep_turns),
+        keep_tokens: section.within("keep_tokens", 0..=TOKENS, default.keep_tokens),
+        length: section.within("length", 200..=50_000, default.length),
+        minimum_gain: section.within("minimum_gain", 0..=TOKENS, default.minimum_gain),
+        rebase: section.count("rebase", 0..=1000, default.rebase),
         template: section.value("template", default.template),
         focus: section.value("focus", default.focus),
         result_bytes: size(section, "result_bytes", default.result_bytes),
@@ -163,10 +161,10 @@ fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
     let per_hour = section.parse("per_hour", expected, |value, _| dollars(value));
     Limits {
         jobs: section.within("jobs", 1..=64, default.jobs),
-        attempts: section.within("max_attempts", 1..=10, default.attempts as usize) as u32,
+        attempts: section.count("max_attempts", 1..=10, default.attempts),
         timeout: section.within("timeout", SECOND..=3600 * SECOND, default.timeout),
         calls: section.within("max_calls", 1..=256, default.calls),
-        max_output: section.within("max_output", 256..=128_000, default.max_output as usize) as u64,
+        max_output: section.within("max_output", 256..=128_000, default.max_output),
         per_hour: per_hour.unwrap_or(default.per_hour),
         rest: section.within("rest", SECOND..=3600 * SECOND, default.rest),
     }
@@ -180,8 +178,4 @@ fn dollars(value: &DeValue<'_>) -> Result<Option<Money>, Fault> {
     let text = number(value).ok_or(Fault::UNEXPECTED)?;
     let amount = Money::from_usd_str(text).ok().filter(|amount| *amount >= Money::ZERO);
     amount.map(Some).ok_or(Fault::UNEXPECTED)
-}
-
-fn tokens(section: &mut Section<'_, '_>, key: &'static str, default: u64) -> u64 {
-    section.within(key, 0..=TOKENS, default as usize) as u64
 }

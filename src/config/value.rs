@@ -136,26 +136,35 @@ impl FromValue for String {
     }
 }
 
-impl FromValue for usize {
-    fn expected() -> Cow<'static, str> {
-        "a whole number".into()
-    }
+macro_rules! whole_numbers {
+    ($($number:ty),*) => {$(
+        impl FromValue for $number {
+            fn expected() -> Cow<'static, str> {
+                "a whole number".into()
+            }
 
-    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
-        let Some(number) = value.as_integer() else {
-            let quoted = value.as_str().is_some_and(|text| text.parse::<Self>().is_ok());
-            return Err(if quoted { Fault::hint("write it without quotes") } else { Fault::UNEXPECTED });
-        };
-        Self::from_str_radix(number.as_str(), number.radix())
-            .map_err(|_| Fault::Said(format!("expected a whole number from 0 on, got {number}")))
-    }
+            fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+                let Some(number) = value.as_integer() else {
+                    let quoted = value.as_str().is_some_and(|text| text.parse::<Self>().is_ok());
+                    return Err(if quoted { Fault::hint("write it without quotes") } else { Fault::UNEXPECTED });
+                };
+                Self::from_str_radix(number.as_str(), number.radix())
+                    .map_err(|_| Fault::Said(format!("expected a whole number from 0 on, got {number}")))
+            }
+        }
+
+        impl Ranged for $number {
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
 }
 
-impl Ranged for usize {
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
+whole_numbers!(usize, u64);
+
+/// More tokens than any window has.
+pub(super) const TOKENS: u64 = 1_000_000_000;
 
 /// A number that need not be whole.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]

@@ -323,6 +323,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `truncate.max_bytes`: the marker takes 6 bytes of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
     ),
     ("truncate = { marker = '{removed} went', max_bytes = 6 }", ""),
+    (
+        "truncate = { marker = '{removed} went', max_bytes = 0 }",
+        "1: `truncate.max_bytes`: expected 1B to 1GiB, got 0B",
+    ),
     ("truncate = { marker = 'cut off here: {removed}', max_bytes = 5, max_lines = 1 }", ""),
     (
         "[truncate]\nmarker = \"(cut)\\n\\n{recall}\"\nerror_max_bytes = 6\n[truncate.tool.a]\nmax_lines = 1\n[truncate.tool.b]\nmax_lines = 3\nmax_bytes = 7",
