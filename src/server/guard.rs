@@ -18,11 +18,7 @@ pub(super) fn guard<T>(stats: &Stats, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Awaits `work`, which ends with `None` if a poll of it panics.
-pub(super) async fn guard_future<T>(stats: Arc<Stats>, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn guard_future<T>(stats: Arc<Stats>, work: impl Future<Output = Option<T>>) -> Option<T> {
     let mut work = pin!(work);
-    std::future::poll_fn(|cx| match guard(&stats, || work.as_mut().poll(cx)) {
-        Some(poll) => poll.map(Some),
-        None => Poll::Ready(None),
-    })
-    .await
+    std::future::poll_fn(|cx| guard(&stats, || work.as_mut().poll(cx)).unwrap_or(Poll::Ready(None))).await
 }

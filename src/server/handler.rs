@@ -94,9 +94,8 @@ impl<G: Gateway> Handler<G> {
         let head = Arc::new(head);
         match self.route(&head) {
             Route::Forward(target) => {
-                let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
                 // What happens on the way is kept in one place: the futures around it are moved several times.
-                let answer = boxed(|| self.forward(&head, &target, outgoing, Tap::none())).await;
+                let answer = boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling)).await;
                 answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Read(target) => {
@@ -132,8 +131,7 @@ impl<G: Gateway> Handler<G> {
         let Unread { head, spelling, body, at } = unread;
         let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
-            let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
-            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
+            return Box::pin(self.forward(&head, target, Replay::streaming(body), spelling)).await;
         };
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
@@ -150,8 +148,7 @@ impl<G: Gateway> Handler<G> {
         }
         let Some((original, plain)) = self.decode(coding, &body).await else {
             self.stats.unread_bodies.increment();
-            let outgoing = Outgoing::streamed(body, spelling);
-            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
+            return Box::pin(self.forward(&head, target, body, spelling)).await;
         };
         drop(body);
         let upstream = Arc::clone(&target.upstream);
@@ -311,13 +308,15 @@ impl<G: Gateway> Handler<G> {
         self.prepare_again(&request.inbound, rejection, attempts).await
     }
 
+    /// Streams a request through.
     async fn forward(
         &self,
         head: &Parts,
         target: &Target,
-        outgoing: Outgoing,
-        mut tap: Tap,
+        body: Replay,
+        spelling: Extensions,
     ) -> Result<Response<Answer>, Abandoned> {
+        let (outgoing, mut tap) = (Outgoing::streamed(body, spelling), Tap::none());
         match self.send(head, target, outgoing, &mut tap).await {
             Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap, None)),
             Err(error) => self.fail(head, target, &error, tap),

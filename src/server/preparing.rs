@@ -81,8 +81,8 @@ impl<G: Gateway> Handler<G> {
     /// What leaves: at worst the original.
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
         let request = inbound.clone();
-        let work = |gateway: Arc<G>, until| async move { gateway.prepare(request, until).await };
-        let why = match self.work(inbound.body.len() >= LARGE, work, Some).await {
+        let work = |gateway: Arc<G>, until| async move { Some(gateway.prepare(request, until).await) };
+        let why = match self.work(inbound.body.len() >= LARGE, work).await {
             Ok(Some(prepared)) => return prepared,
             Ok(None) => Unprepared::Panicked,
             Err(_elapsed) => {
@@ -104,7 +104,7 @@ impl<G: Gateway> Handler<G> {
         let request = inbound.clone();
         let work =
             |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.work(inbound.body.len() >= LARGE, work, |prepared| prepared).await.ok()???;
+        let prepared = self.work(inbound.body.len() >= LARGE, work).await.ok()??;
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
@@ -124,26 +124,24 @@ impl<G: Gateway> Handler<G> {
         self.compute(is_large, move || encode::whole(coding, &plain)).await
     }
 
-    /// Has the gateway do something in time; `None` if it panics. `prepared` tells what came of it to be sent.
-    async fn work<T, F>(
+    /// Has the gateway prepare a request in time; `None` if it panics.
+    async fn work<F>(
         &self,
         is_large: bool,
         work: impl FnOnce(Arc<G>, Deadline) -> F,
-        prepared: fn(T) -> Option<Prepared>,
-    ) -> Result<Option<T>, Elapsed>
+    ) -> Result<Option<Prepared>, Elapsed>
     where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
+        F: Future<Output = Option<Prepared>> + Send + 'static,
     {
         let until = Deadline::new(Instant::now(), self.settings.rewrite_timeout);
         let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
         let work = guard_future(Arc::clone(&self.stats), work);
         if !is_large {
-            return until.by(RunToEnd::new(self, until.clone(), boxed(|| work), prepared)).await;
+            return until.by(RunToEnd::new(self, until.clone(), boxed(|| work))).await;
         }
         let beside = self.beside.clone();
         let work = boxed(|| async move { beside.work(work).await.flatten() });
-        until.by(RunToEnd::new(self, until.clone(), work, prepared)).await
+        until.by(RunToEnd::new(self, until.clone(), work)).await
     }
 
     async fn compute<T: Send + 'static>(

@@ -18,42 +18,32 @@ use super::tap::Tap;
 
 /// Work for a request. Dropped while it holds the request, it goes on by itself, and the exchange that comes of it is told
 /// that the client has gone.
-pub(super) struct RunToEnd<'a, G, F, T>
+pub(super) struct RunToEnd<'a, G, F>
 where
-    F: Future<Output = Option<T>> + Send + 'static,
-    T: 'static,
+    F: Future<Output = Option<Prepared>> + Send + 'static,
 {
     handler: &'a Handler<G>,
     until: Deadline,
     /// `None` when it is done.
     work: Option<Pin<Box<F>>>,
-    /// What of it was to be sent.
-    prepared: fn(T) -> Option<Prepared>,
 }
 
-impl<'a, G, F, T> RunToEnd<'a, G, F, T>
+impl<'a, G, F> RunToEnd<'a, G, F>
 where
-    F: Future<Output = Option<T>> + Send + 'static,
-    T: 'static,
+    F: Future<Output = Option<Prepared>> + Send + 'static,
 {
-    pub(super) fn new(
-        handler: &'a Handler<G>,
-        until: Deadline,
-        work: Pin<Box<F>>,
-        prepared: fn(T) -> Option<Prepared>,
-    ) -> Self {
-        Self { handler, until, work: Some(work), prepared }
+    pub(super) fn new(handler: &'a Handler<G>, until: Deadline, work: Pin<Box<F>>) -> Self {
+        Self { handler, until, work: Some(work) }
     }
 }
 
-impl<G, F, T> Future for RunToEnd<'_, G, F, T>
+impl<G, F> Future for RunToEnd<'_, G, F>
 where
-    F: Future<Output = Option<T>> + Send + 'static,
-    T: 'static,
+    F: Future<Output = Option<Prepared>> + Send + 'static,
 {
-    type Output = Option<T>;
+    type Output = Option<Prepared>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Prepared>> {
         let Some(work) = &mut self.work else { return Poll::Ready(None) };
         let done = work.as_mut().poll(cx);
         if done.is_ready() {
@@ -63,10 +53,9 @@ where
     }
 }
 
-impl<G, F, T> Drop for RunToEnd<'_, G, F, T>
+impl<G, F> Drop for RunToEnd<'_, G, F>
 where
-    F: Future<Output = Option<T>> + Send + 'static,
-    T: 'static,
+    F: Future<Output = Option<Prepared>> + Send + 'static,
 {
     #[expect(
         clippy::disallowed_methods,
@@ -76,12 +65,11 @@ where
         let Some(work) = self.work.take().filter(|_| self.until.is_held()) else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         let Handler { stats, endings, beside, .. } = self.handler;
-        let (stats, endings) = (Arc::clone(stats), endings.clone());
-        let (at_work, prepared) = (beside.at_work(), self.prepared);
+        let (stats, endings, at_work) = (Arc::clone(stats), endings.clone(), beside.at_work());
         runtime.spawn(async move {
             let done = work.await;
             guard(&stats, || {
-                let exchange = done.and_then(prepared).and_then(|prepared| prepared.exchange);
+                let exchange = done.and_then(|prepared| prepared.exchange);
                 drop(Tap::new(exchange, &endings, &stats));
             });
             drop(at_work);
