@@ -115,10 +115,12 @@ impl<B: Resend> Resend for Paced<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
-    /// A piece of a request that comes after so many seconds, and then nothing for as many again.
-    struct Slow(Vec<(u64, u64)>, Option<Pin<Box<tokio::time::Sleep>>>);
+    /// Pieces of a request, each of which comes after so many seconds, and the wait for the next.
+    struct Slow(VecDeque<u64>, Option<Pin<Box<tokio::time::Sleep>>>);
 
     impl Body for Slow {
         type Data = bytes::Bytes;
@@ -128,12 +130,12 @@ mod tests {
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-            let Some((comes, _)) = self.0.first().copied() else { return Poll::Ready(None) };
+            let Some(comes) = self.0.front().copied() else { return Poll::Ready(None) };
             let sleep =
                 self.1.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs(comes))));
             std::task::ready!(sleep.as_mut().poll(cx));
             self.1 = None;
-            self.0.remove(0);
+            self.0.pop_front();
             Poll::Ready(Some(Ok(Frame::data("x".into()))))
         }
     }
@@ -142,7 +144,8 @@ mod tests {
     /// to take in, and that is answered `thinking` seconds after its end.
     async fn ends(pieces: &[(u64, u64)], thinking: u64) -> Result<(), SendError> {
         let (clock, limit) = (Clock::start(), Duration::from_secs(10));
-        let mut body = Paced::new(Slow(pieces.to_vec(), None), clock.clone());
+        let come = pieces.iter().map(|(comes, _)| *comes).collect();
+        let mut body = Paced::new(Slow(come, None), clock.clone());
         let answer = async {
             for (_, takes) in pieces {
                 let _ = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;

@@ -133,13 +133,13 @@ impl FromStr for BaseUrl {
             _ => return Err(BaseUrlError::Scheme),
         };
         let given = parts.authority.ok_or(BaseUrlError::NotUrl)?;
-        // An empty port, and ports that no socket has, are accepted by the parser.
-        let bare = given.host().len() == given.as_str().len();
-        if !bare && !given.as_str().contains('@') && given.port_u16().is_none_or(|port| port == 0) {
-            return Err(BaseUrlError::NotUrl);
-        }
         if given.as_str().contains('@') {
             return Err(BaseUrlError::Credentials);
+        }
+        // An empty port, and ports that no socket has, are accepted by the parser.
+        let is_bare = given.host().len() == given.as_str().len();
+        if !is_bare && given.port_u16().is_none_or(|port| port == 0) {
+            return Err(BaseUrlError::NotUrl);
         }
         let authority = if given.port_u16() == Some(default_port) {
             given.host().parse().map_err(|_| BaseUrlError::NotUrl)?
@@ -235,6 +235,6 @@ mod tests {
     fn a_path_too_long_to_join_is_an_error() {
         let base: BaseUrl = format!("http://h/{}", "p".repeat(2_000)).parse().unwrap();
         let path: PathAndQuery = format!("/{}", "q".repeat(64_000)).parse().unwrap();
-        assert!(base.join(&path).is_err() || base.join(&path).unwrap().path().len() == 66_002);
+        assert!(base.join(&path).is_err());
     }
 }

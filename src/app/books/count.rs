@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_lately_is_forgotten() {
         let mut counter = Counter::default();
-        for key in 0..=TEXTS as u128 * 3 {
-            counter.young.insert(key, 1);
-            if counter.young.len() >= TEXTS {
-                counter.old = std::mem::take(&mut counter.young);
-            }
+        let last = TEXTS as u128 * 3;
+        for key in 0..=last {
+            counter.text(key, "");
         }
         assert!(counter.young.len() + counter.old.len() <= 2 * TEXTS);
+        let knows = |key| counter.young.contains_key(&key) || counter.old.contains_key(&key);
+        assert_eq!([0, last - TEXTS as u128, last].map(knows), [false, true, true]);
     }
 
     /// The prompt of a request with some ordinary text and a result.

@@ -68,12 +68,7 @@ async fn closed_by_the_upstream_are_replaced_unnoticed() {
         });
         let mut client = proxy.client().await;
         for _ in 0..10 {
-            client.send(ASK).await;
-            let mut server = upstream.accept().await;
-            server.message().await;
-            server.send(OK).await;
-            client.expect(OK).await;
-            server.hang_up();
+            carried(&upstream, &mut client).await.hang_up();
         }
     }
 }
@@ -134,12 +129,9 @@ async fn to_upstreams_are_not_used_when_kept_for_too_long() {
     settings.timeouts.keep_alive = Duration::ZERO;
     let proxy = Proxy::start(TestGateway::with_upstream(settings));
     let mut client = proxy.client().await;
+    let mut kept = Vec::new();
     for _ in 0..3 {
-        client.send(ASK).await;
-        let mut server = upstream.accept().await;
-        server.message().await;
-        server.send(OK).await;
-        client.expect(OK).await;
+        kept.push(carried(&upstream, &mut client).await);
     }
 }
 
@@ -187,11 +179,7 @@ async fn refuse_upgrades_and_go_on() {
     assert_eq!((header(&head, "upgrade"), header(&head, "content-type")), (None, Some("text/x-refusal")));
     assert!(String::from_utf8(body).unwrap().starts_with("/v1/responses Client: "));
     assert!(upstream.is_quiet());
-    client.send(ASK).await;
-    let mut server = upstream.accept().await;
-    server.message().await;
-    server.send(OK).await;
-    client.expect(OK).await;
+    carried(&upstream, &mut client).await;
     assert_eq!(proxy.stats.refusals.value(), 1);
 }
 
@@ -238,11 +226,7 @@ async fn beyond_the_limit_wait_for_their_turn() {
     let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
     let (mut first, mut second) = (proxy.client().await, proxy.client().await);
     second.send(ASK).await;
-    first.send(ASK).await;
-    let mut server = upstream.accept().await;
-    server.message().await;
-    server.send(OK).await;
-    first.expect(OK).await;
+    let mut server = carried(&upstream, &mut first).await;
     assert_eq!(proxy.stats.connections.value(), 1);
     drop(first);
     server.message().await;
@@ -263,11 +247,7 @@ async fn that_have_rested_longest_make_room_for_others() {
         busy.send(ASK).await;
         let mut server = upstream.accept().await;
         server.message().await;
-        idle.send(ASK).await;
-        let mut other = upstream.accept().await;
-        other.message().await;
-        other.send(OK).await;
-        idle.expect(OK).await;
+        let mut other = carried(&upstream, &mut idle).await;
 
         let mut taking = Vec::new();
         for resting in [&mut fresh, &mut idle] {
@@ -295,11 +275,7 @@ async fn on_which_a_request_has_begun_are_not_closed() {
     let limited = Settings { max_connections: 1, ..settings() };
     let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), limited);
     let (mut first, mut second) = (proxy.client().await, proxy.client().await);
-    first.send(ASK).await;
-    let mut server = upstream.accept().await;
-    server.message().await;
-    server.send(OK).await;
-    first.expect(OK).await;
+    let mut server = carried(&upstream, &mut first).await;
     let (begun, rest) = ASK.split_at(10);
     first.send(begun).await;
     second.send(ASK).await;
@@ -324,11 +300,7 @@ async fn are_shared_out_among_workers() {
     let mut pairs = Vec::new();
     for _ in 0..3 {
         let mut client = proxy.client().await;
-        client.send(ASK).await;
-        let mut server = upstream.accept().await;
-        server.message().await;
-        server.send(OK).await;
-        client.expect(OK).await;
+        let server = carried(&upstream, &mut client).await;
         pairs.push((client, server));
     }
     for (client, server) in &mut pairs {
@@ -351,11 +323,7 @@ async fn are_closed_when_idle_and_finished_when_not_at_the_end() {
     let patient = Settings { drain_timeout: super::PATIENCE, ..settings() };
     let mut proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), patient);
     let (mut idle, mut busy, mut fresh) = (proxy.client().await, proxy.client().await, proxy.client().await);
-    idle.send(ASK).await;
-    let mut server = upstream.accept().await;
-    server.message().await;
-    server.send(OK).await;
-    idle.expect(OK).await;
+    let mut server = carried(&upstream, &mut idle).await;
     busy.send(ASK).await;
     server.message().await;
     server.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab").await;
@@ -408,17 +376,9 @@ async fn on_which_an_upstream_spoke_unasked_are_not_used() {
     const UNASKED: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     for stays in [true, false] {
         let (_proxy, upstream, mut client) = stage().await;
-        client.send(ASK).await;
-        let mut server = upstream.accept().await;
-        server.message().await;
-        server.send(OK).await;
-        client.expect(OK).await;
+        let mut server = carried(&upstream, &mut client).await;
         server.send(UNASKED).await;
         let _kept = stays.then_some(server);
-        client.send(ASK).await;
-        let mut server = upstream.accept().await;
-        server.message().await;
-        server.send(OK).await;
-        client.expect(OK).await;
+        carried(&upstream, &mut client).await;
     }
 }
