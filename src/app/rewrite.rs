@@ -139,17 +139,16 @@ impl<'a> Request<'a> {
         let principal = lineage::principal(headers);
         let root = core.root(protocol, headers, principal);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
+        let model = conversation.model.as_deref().or(asked.model);
         let tuning = core.tunings.of(&config::Request {
             client: caller.client.as_deref(),
-            model: conversation.model.as_deref().or(asked.model),
+            model,
             upstream: asked.upstream,
             protocol: protocol.name(),
             headers,
         });
-        let model = conversation.model.as_deref().or(asked.model);
         let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
-        let now_ms = (core.now_ms)();
-        let read = Self {
+        Ok(Self {
             core,
             track: core.track(),
             protocol,
@@ -165,9 +164,8 @@ impl<'a> Request<'a> {
             may_write: OnceLock::new(),
             prelude: OnceLock::new(),
             opening: None,
-            now_ms,
-        };
-        Ok(read)
+            now_ms: (core.now_ms)(),
+        })
     }
 
     pub(super) fn model(&self) -> Option<&str> {

@@ -164,11 +164,6 @@ impl Outcome {
         self.fresh > 0 || self.spliced
     }
 
-    /// Whether nothing was decided before this request.
-    pub fn is_new(&self) -> bool {
-        self.fresh == self.applied.len() && self.replaced.is_empty() && self.old_splice().is_none()
-    }
-
     /// Whether room is to be made and no summary makes it, although one could.
     pub fn lacks_summary(&self, settings: &window::Settings) -> bool {
         let gauge = self.level.and_then(|level| level.gauge);
@@ -176,11 +171,6 @@ impl Outcome {
         self.event
             .as_ref()
             .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))
-    }
-
-    /// The splice that was in force before this request.
-    fn old_splice(&self) -> Option<&Arc<Splice>> {
-        if self.spliced { self.former.as_ref() } else { self.splice.as_ref() }
     }
 
     /// Takes back what was decided now, and the event with it; what was decided before stays.

@@ -89,16 +89,16 @@ where
         (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_seat())
     }
 
-    /// Whether it has been without streams for so long.
-    pub(super) fn has_idled(&self, time: Duration) -> bool {
-        let left_at = *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner);
-        self.state.streams.load(Ordering::Relaxed) == 0 && left_at.is_some_and(|left| left.elapsed() >= time)
-    }
-
     /// The same without asking, for a connection that has no streams yet.
     pub(super) fn take_seat(&self) -> Seat<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
         Seat { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
+    }
+
+    /// Whether it has been without streams for so long.
+    pub(super) fn has_idled(&self, time: Duration) -> bool {
+        let left_at = *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.streams.load(Ordering::Relaxed) == 0 && left_at.is_some_and(|left| left.elapsed() >= time)
     }
 
     fn max_streams(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Two texts side by side, in a few lines: what is gone, what came in its place.
 
+use crate::cli::table::{cut, printable};
+
 /// Lines that are shown of each.
 const MOST: usize = 8;
 /// Characters that are shown of a line.
@@ -39,25 +41,11 @@ fn unchanged(lines: usize) -> Option<String> {
 }
 
 fn show(sign: char, lines: &[&str]) -> Vec<String> {
-    let shown = lines.iter().take(MOST).map(|line| format!("  {sign} {}", printable(line)));
+    let shown = |line: &&str| cut(&printable(&line.replace('\t', " ")), WIDTH);
+    let shown = lines.iter().take(MOST).map(|line| format!("  {sign} {}", shown(line)));
     let rest = lines.len().saturating_sub(MOST);
     let more = (rest > 0).then(|| format!("  {sign} … {rest} more"));
     shown.chain(more).collect()
-}
-
-/// The beginning of a line, without what would move the cursor.
-fn printable(line: &str) -> String {
-    let characters = line.chars().map(|character| match character {
-        '\t' => ' ',
-        character if character.is_control() => '\u{fffd}',
-        character => character,
-    });
-    let mut shown: String = characters.clone().take(WIDTH).collect();
-    if characters.count() > WIDTH {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

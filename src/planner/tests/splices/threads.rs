@@ -409,7 +409,7 @@ fn events_are_forgotten_whole() {
     thread.send(&talk("u c1 r1 a u"), Some(1_000), None);
     let request = talk("u c1 r1 a u a u");
     let mut outcome = thread.send(&request, Some(300), ready(&request, 4));
-    assert!(outcome.spliced && outcome.is_fresh() && outcome.is_new());
+    assert!(outcome.spliced && outcome.is_fresh() && outcome.former.is_none());
     outcome.forget_fresh();
     assert!(!outcome.spliced && outcome.splice.is_none() && !outcome.is_fresh());
     assert_eq!(shown(&request, &outcome.plan), "u c r a u a u");
