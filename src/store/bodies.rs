@@ -2,9 +2,8 @@
 //!
 //! Bodies only: headers, and with them credentials, never come here.
 
-use std::fs::{self, DirEntry, OpenOptions};
+use std::fs::{self, DirEntry};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,7 +12,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use super::logs;
-use super::outputs::create_private;
+use super::outputs::write_private;
 
 /// The folder in the state's directory.
 pub const FOLDER: &str = "bodies";
@@ -61,14 +60,11 @@ impl Bodies {
     /// # Errors
     /// What the file system says.
     pub fn save(&self, conversation: &str, record: &str, form: Form, body: &[u8]) -> io::Result<()> {
-        let path = self.path(conversation, record, form);
-        match write(&path, body) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create_private(path.parent().unwrap_or(&self.dir))?;
-                write(&path, body)
-            }
-            done => done,
-        }
+        write_private(&self.path(conversation, record, form), |file| {
+            let mut encoder = GzEncoder::new(file, Compression::fast());
+            encoder.write_all(body)?;
+            encoder.finish().map(drop)
+        })
     }
 
     /// A body; `None` when it is not there.
@@ -121,15 +117,6 @@ fn newest(folder: &Path) -> io::Result<Option<SystemTime>> {
     Ok(newest)
 }
 
-fn write(path: &Path, body: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.part", std::process::id()));
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    let mut encoder = GzEncoder::new(file, Compression::fast());
-    encoder.write_all(body)?;
-    drop(encoder.finish()?);
-    fs::rename(&draft, path)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -166,6 +153,18 @@ mod tests {
         bodies.sweep(now + Duration::from_secs(60)).unwrap();
         assert_eq!(fs::read_dir(home.path().join(FOLDER)).unwrap().count(), 0);
     }
+
+    #[test]
+    fn what_cannot_be_saved_leaves_nothing_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let bodies = Bodies::below(home.path());
+        let path = bodies.path("c", "1", Form::Came);
+        // A folder has the name.
+        fs::create_dir_all(path.join("x")).unwrap();
+        assert!(bodies.save("c", "1", Form::Came, b"{}").is_err());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
     #[test]
     fn what_cannot_be_removed_keeps_no_other() {
         let home = tempfile::tempdir().unwrap();

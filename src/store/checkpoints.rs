@@ -1,10 +1,10 @@
 //! Checkpoints on disk: files below the state directory that a person may read, copy and remove.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::logs::stem;
-use super::outputs::{create_private, write_private};
+use super::outputs::write_private;
 
 /// A directory of checkpoints.
 #[derive(Debug, Clone)]
@@ -34,9 +34,8 @@ impl Checkpoints {
     /// # Errors
     /// When the file system refuses.
     pub fn write(&self, id: &str, ending: &str, text: &str) -> io::Result<PathBuf> {
-        create_private(&self.dir)?;
         let path = self.path(id, ending);
-        write_private(&path, text)?;
+        write_private(&path, |mut file| file.write_all(text.as_bytes()))?;
         Ok(path)
     }
 

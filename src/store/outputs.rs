@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, DirEntry, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -42,13 +42,7 @@ impl Outputs {
         if fs::metadata(&path).is_ok_and(|found| found.len() == text.len() as u64) {
             return Ok(());
         }
-        match write_private(&path, text) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create_private(&self.dir)?;
-                write_private(&path, text)
-            }
-            done => done,
-        }
+        write_private(&path, |mut file| file.write_all(text.as_bytes()))
     }
 
     /// The text of an output; `None` when there is none with this id.
@@ -126,25 +120,29 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Writes a file that only this user may read, so that nobody ever finds half of it.
+/// Writes a file that only this user may read, and the folder where there is none, so that nobody ever finds half of it.
 ///
 /// # Errors
 /// What the file system says.
-pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_private(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<()> {
+    match write_once(path, &fill) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), create_private)?;
+            write_once(path, &fill)
+        }
+        done => done,
+    }
+}
+
+fn write_once(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<()> {
     let draft = path.with_extension(format!("{}.part", std::process::id()));
-    let written = write_by(&draft, path, text);
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+    let written = opened.and_then(fill).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // The next sweep that finds it is days away.
         let _ = fs::remove_file(&draft);
     }
     written
-}
-
-fn write_by(draft: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
-    file.write_all(text.as_bytes())?;
-    drop(file);
-    fs::rename(draft, path)
 }
 
 /// Removes what stands in the folder, if it is a text that was begun before a time and never finished: whoever wrote it is
