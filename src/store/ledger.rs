@@ -289,7 +289,7 @@ pub(super) fn spent(
     };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT coalesce(sum(cost), 0), coalesce(sum(
-           (SELECT sum(value) FROM json_each(record, '$.tokens')
+           (SELECT sum(value) FROM json_each(CASE WHEN json_valid(record) THEN record END, '$.tokens')
             WHERE key IN ('input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h', 'output'))
          ), 0) FROM ledger WHERE {rows}"
     ))?;
@@ -374,6 +374,25 @@ mod tests {
         assert_eq!(files, ["logs", "plimsoll.db"], "nothing is left behind");
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
         assert_eq!(times(|each| books.rows(LedgerFilter::default(), each)), [10, 20, 30]);
+    }
+
+    #[test]
+    fn a_damaged_record_takes_nothing_else_from_what_was_spent() {
+        let home = tempfile::tempdir().unwrap();
+        let spent = |id: &str, record: &str| LedgerRow {
+            id: id.to_owned(),
+            at_ms: 1,
+            conversation: "c".to_owned(),
+            cost: Some(1),
+            record: record.to_owned(),
+            ..LedgerRow::default()
+        };
+        let rows = [("1", r#"{"tokens":{"input":2,"output":3}}"#), ("2", r#"{"tokens":{"#), ("3", "{}")];
+        let store = write(home.path(), rows.map(|(id, record)| spent(id, record)).into());
+        for conversation in [None, Some("c")] {
+            let all = Spent { picodollars: 3, tokens: 5 };
+            assert_eq!(store.spent(conversation, 0..2).unwrap(), all, "{conversation:?}");
+        }
     }
 
     /// Requests in the order in which they were booked: when they came, and how long they took.
