@@ -2,6 +2,7 @@
 
 use memchr::memmem;
 
+use crate::json::container::{self, Patch};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::Ttl;
@@ -21,15 +22,11 @@ pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Ttl>) {
 /// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.
 fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
     let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
+    let mut drop = Vec::new();
     for (at, member) in members.iter().enumerate() {
         let key = member.name(raw);
         if is_mark(key, marks) {
-            let cut = match (at.checked_sub(1).map(|before| members[before]), members.get(at + 1)) {
-                (Some(before), _) => Span { start: before.value.span.end, end: member.value.span.end },
-                (None, Some(behind)) => Span { start: member.key.start, end: behind.key.start },
-                (None, None) => member.span(),
-            };
-            cuts.push(cut);
+            drop.push(at);
             *found = found.or_else(|| ttl(raw, member.value));
         } else if key == b"content" && member.value.kind == Kind::Array {
             for item in scan::items(raw, member.value.span).unwrap_or_default() {
@@ -37,6 +34,9 @@ fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, fou
             }
         }
     }
+    let elements: Vec<Span> = members.iter().map(|member| member.span()).collect();
+    let patch = Patch { drop, ..Patch::default() };
+    cuts.extend(container::edits(value.span, &elements, &patch).into_iter().map(|edit| edit.at));
 }
 
 /// Whether a member of this name is a mark.
@@ -49,4 +49,35 @@ pub(super) fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
     let members = scan::members_unchecked(bytes, mark.span).ok()?;
     let said = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
     Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Edit, Edits};
+
+    #[test]
+    fn a_block_without_its_marks_is_as_if_it_never_had_any() {
+        const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
+        for (block, expected) in [
+            (r#"{"text":"cache_control"}"#, r#"{"text":"cache_control"}"#),
+            (r#"{"cache_control":{},"text":"a"}"#, r#"{"text":"a"}"#),
+            (r#"{"text":"a" , "cache_control":{} }"#, r#"{"text":"a" }"#),
+            (r#"{"a":1,"cache_control":{},"text":"a"}"#, r#"{"a":1,"text":"a"}"#),
+            (r#"{"cache_control":{}}"#, "{}"),
+            (r#"{"cache_control":{} ,  "prompt_cache_breakpoint":{},"text":"a"}"#, r#"{"text":"a"}"#),
+            (r#"{"cache_control":{},"text":"a","prompt_cache_breakpoint":{}}"#, r#"{"text":"a"}"#),
+            (r#"{"text":"a","cache_control":{},"prompt_cache_breakpoint":{}}"#, r#"{"text":"a"}"#),
+            (r#"{"cache_control":{} ,  "prompt_cache_breakpoint":{}}"#, "{}"),
+            (
+                r#"{"content":[{"text":"a","cache_control":{}},1],"cache_control":{}}"#,
+                r#"{"content":[{"text":"a"},1]}"#,
+            ),
+        ] {
+            let (cuts, _) = marks_in(block.as_bytes(), MARKS);
+            let cuts = Edits::new(cuts.into_iter().map(Edit::delete).collect());
+            let left = cuts.map(|cuts| String::from_utf8(cuts.apply(block.as_bytes())).unwrap());
+            assert_eq!(left.as_deref(), Ok(expected), "{block}");
+        }
+    }
 }
