@@ -6,7 +6,7 @@
 //! Some servers leave out the empty line between events. Within one JSON document no object or list begins right behind
 //! the end of another: there, an event has ended.
 
-use memchr::memchr;
+use memchr::memchr2;
 
 /// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
 const MAX_EVENT: usize = 16 << 20;
@@ -54,14 +54,12 @@ impl Framer {
             self.after_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = line_end(bytes) {
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
             if self.line.is_empty() && !self.cut_line {
                 self.take_line(&bytes[..end], event);
             } else {
                 self.keep(&bytes[..end]);
-                let line = std::mem::take(&mut self.line);
-                self.cut_event |= std::mem::take(&mut self.cut_line);
-                self.take_line(&line, event);
+                self.end_line(event);
             }
             let returned = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
@@ -75,11 +73,15 @@ impl Framer {
 
     /// The stream has ended: an event without its empty line still counts, as servers forget it.
     pub fn finish(&mut self, event: &mut dyn FnMut(&[u8])) {
-        let line = std::mem::take(&mut self.line);
-        if !line.is_empty() && !std::mem::take(&mut self.cut_line) {
-            self.take_line(&line, event);
-        }
+        self.end_line(event);
         self.take_line(b"", event);
+    }
+
+    /// The unfinished line ends here. One that was thrown away takes its event along.
+    fn end_line(&mut self, event: &mut dyn FnMut(&[u8])) {
+        let line = std::mem::take(&mut self.line);
+        self.cut_event |= std::mem::take(&mut self.cut_line);
+        self.take_line(&line, event);
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -123,13 +125,6 @@ impl Framer {
 pub(crate) fn are_apart(before: &[u8], after: &[u8]) -> bool {
     matches!(before.trim_ascii_end(), [.., b'}' | b']'])
         && matches!(after.trim_ascii_start(), [b'{' | b'[', ..])
-}
-
-/// Where the first line ends: at a newline or a carriage return.
-fn line_end(bytes: &[u8]) -> Option<usize> {
-    let newline = memchr(b'\n', bytes);
-    let within = &bytes[..newline.unwrap_or(bytes.len())];
-    memchr(b'\r', within).or(newline)
 }
 
 #[cfg(test)]
@@ -205,6 +200,14 @@ mod tests {
         }
         framer.push(b"\n\ndata: after\n\n", &mut |data| seen.push(data.to_vec()));
         assert_eq!(seen, [b"after".to_vec()]);
+    }
+
+    #[test]
+    fn an_event_whose_last_line_is_huge_is_dropped_at_the_end() {
+        let line = format!("data: {}", "x".repeat(MAX_EVENT));
+        for text in [format!("data: {{}}\n{line}"), line] {
+            assert_eq!(events(&[text.as_bytes()]), [""; 0]);
+        }
     }
 
     proptest! {
