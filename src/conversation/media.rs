@@ -38,7 +38,8 @@ impl Part {
     /// What stands in a result's lists and is no text that can be replaced, each of which counts for [`MEDIA`] at most.
     pub fn beside_texts(&self) -> impl Iterator<Item = Span> {
         let slots = self.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
-        let is_text = move |slot: usize| self.leaves.iter().any(|leaf| leaf.slot == Some(slot as u32));
+        let is_text =
+            move |slot: usize| self.leaves.binary_search_by_key(&Some(slot as u32), |leaf| leaf.slot).is_ok();
         let own = slots.filter(move |(slot, _)| !is_text(*slot)).map(|(_, item)| item);
         let beside = self.media.as_ref().map(|media| &media.slots);
         let beside = beside.filter(|list| self.slots.as_ref().is_none_or(|own| own.array != list.array));

@@ -112,7 +112,7 @@ pub struct Part {
     pub tool: Option<Box<str>>,
     /// A call's arguments.
     pub arguments: Option<Arguments>,
-    /// Its text.
+    /// Its text, in the order of its slots.
     pub leaves: Box<[Leaf]>,
     /// The array its leaves stand in, or, for reasoning, what it itself stands in.
     pub slots: Option<Slots>,
