@@ -23,20 +23,21 @@ pub(super) fn answered(messages: &[Message]) -> usize {
 
 /// Whether a request may be taken to end with the first so many messages: seldom with the model's words, and not within
 /// its instructions.
-pub(super) fn may_end(conversation: &Conversation, count: usize) -> bool {
-    conversation.messages[count - 1].index.role != Role::Assistant && count > instructions(conversation)
+pub(super) fn may_end(conversation: &Conversation) -> impl Fn(usize) -> bool {
+    let instructions = instructions(conversation);
+    move |count| count > instructions && conversation.messages[count - 1].index.role != Role::Assistant
 }
 
 /// The shortest history of so many messages or more that a request may be taken to end with, or all of it.
 pub(super) fn first_end(conversation: &Conversation, least: usize) -> usize {
-    let all = conversation.messages.len();
-    (least..=all).find(|count| may_end(conversation, *count)).unwrap_or(all)
+    let (all, may_end) = (conversation.messages.len(), may_end(conversation));
+    (least..=all).find(|count| may_end(*count)).unwrap_or(all)
 }
 
 /// The histories behind the first `sent` messages that a request may be taken to end with.
 pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {
-    let fresh = sent + 1..chains.len();
-    fresh.filter(|count| may_end(conversation, *count)).map(|count| chains[count]).collect()
+    let (fresh, may_end) = (sent + 1..chains.len(), may_end(conversation));
+    fresh.filter(|count| may_end(*count)).map(|count| chains[count]).collect()
 }
 
 /// The histories up to each message, the empty one first. Of instructions at the beginning nothing but their number has a

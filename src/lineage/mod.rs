@@ -118,7 +118,7 @@ impl Place {
     /// it takes must be neither in the step in progress nor the newest words of the user, there and in all that goes on
     /// from there.
     fn splice_holds_from(&self, conversation: &Conversation, splice: &Splice) -> usize {
-        let messages = &conversation.messages;
+        let (messages, may_end) = (&conversation.messages, may_end(conversation));
         let all = messages.len();
         let first = self.event.max(splice.end()).min(all);
         let mut answered = answered(&messages[..first]);
@@ -126,7 +126,7 @@ impl Place {
         for (count, message) in messages.iter().enumerate().skip(first) {
             if answered >= splice.end()
                 && !newest.is_some_and(|newest| splice.drops(newest))
-                && may_end(conversation, count)
+                && may_end(count)
             {
                 return count;
             }
