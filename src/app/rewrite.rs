@@ -377,8 +377,7 @@ impl<'a> Request<'a> {
         if !self.asked.until.is_none_or(Deadline::hold) {
             return Err(StoreError::Withdrawn);
         }
-        let mut batch =
-            self.track.lineage.batch(place, self.root, &outcome.applied, outcome.fresh, self.now_ms);
+        let mut batch = self.track.lineage.batch(place, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
         if outcome.event.is_some() {
             let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
@@ -413,7 +412,7 @@ impl<'a> Request<'a> {
         // What is sent again is stored already.
         let is_new = place.relation != Relation::Retry;
         let lineage = self.track.lineage;
-        let batch = is_new.then(|| lineage.batch(place, self.root, &applied, 0, self.now_ms));
+        let batch = is_new.then(|| lineage.batch(place, &applied, 0, self.now_ms));
         let batch = batch.or_else(|| lineage.again(place, self.now_ms));
         lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if let Some(batch) = batch {

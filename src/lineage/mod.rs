@@ -86,6 +86,11 @@ impl Place {
         }
     }
 
+    /// The history of the request that this one goes on from, with what this one has left out of its end.
+    fn goes_on_from(&self) -> Chain {
+        if self.ending() == Ending::LeftOut { self.thread.head } else { self.chains[self.sent] }
+    }
+
     /// How many messages the histories have that an event of this request would hold for, behind the model's last
     /// answer, with more words behind them.
     fn stems(&self) -> Range<usize> {
@@ -251,10 +256,9 @@ impl Lineage {
 
     /// What the plan of the history's last request left for this one.
     pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
-        let is_left_out = place.ending() == Ending::LeftOut;
-        let from = if is_left_out { place.thread.head } else { place.chains[place.sent] };
+        let from = place.goes_on_from();
         let (head, mut standing) = self.memory.take_standing(from)?;
-        if is_left_out {
+        if place.ending() == Ending::LeftOut {
             standing = Box::new(standing.departed(place.sent));
         }
         // What another thread left here is not what was answered.
@@ -269,9 +273,7 @@ impl Lineage {
     /// How many of the history's messages were sent to a model that binds what it thinks to what stands before it; 0 if none
     /// is remembered. What goes on from here knows it too, and that this request, if it `binds`, is to such a model.
     pub fn bound(&self, place: &Place, binds: bool) -> usize {
-        let is_left_out = place.ending() == Ending::LeftOut;
-        let from = if is_left_out { place.thread.head } else { place.chains[place.sent] };
-        let bound = self.memory.bound(from).min(place.sent);
+        let bound = self.memory.bound(place.goes_on_from()).min(place.sent);
         let messages = if binds { place.chains.len() - 1 } else { bound };
         if messages > 0 {
             self.memory.bind(place.head(), messages);
@@ -305,8 +307,8 @@ impl Lineage {
     }
 
     /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
-    pub fn batch(&self, place: &Place, root: Chain, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
-        let head = place.head();
+    pub fn batch(&self, place: &Place, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
+        let (root, head) = (place.root, place.head());
         let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
             let message = applied.part.message as usize;
             let chain = place.chains[message + 1];
@@ -383,8 +385,8 @@ impl Lineage {
     /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
-        let aside = Thread { observe: true, refused: Some(place.since(0)), ..place.thread.clone() };
-        let thread = Thread { head: place.head(), at_ms: now_ms, ..aside };
+        let (head, refused) = (place.head(), Some(place.since(0)));
+        let thread = Thread { head, at_ms: now_ms, observe: true, refused, ..place.thread.clone() };
         self.memory.know(Known::of(thread.clone()));
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() })
     }

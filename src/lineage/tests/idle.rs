@@ -37,7 +37,7 @@ impl Desk {
         let applied: Arc<[Applied]> = [&place.applied, fresh.decided].concat().into();
         let decides = !fresh.decided.is_empty() || fresh.splice.is_some();
         if decides || place.relation != Relation::Retry {
-            let mut batch = self.lineage.batch(&place, self.root, &applied, fresh.decided.len(), now_ms);
+            let mut batch = self.lineage.batch(&place, &applied, fresh.decided.len(), now_ms);
             let splice = fresh.splice.as_ref();
             if let Some(splice) = splice {
                 self.lineage.event_in(&mut batch, (request, &place), &[], Some(splice));
@@ -269,7 +269,7 @@ fn what_older_gateways_go_on_with_stays() {
         let request = talk(&said);
         let place = older.place_at(day * DAY_MS, &request);
         assert_eq!(texts(&place), ["2:new"], "{day}");
-        let batch = older.lineage.batch(&place, older.root, &place.applied, 0, day * DAY_MS);
+        let batch = older.lineage.batch(&place, &place.applied, 0, day * DAY_MS);
         older.commit(Batch { used: None, ..batch });
         first.sweep_at(day * DAY_MS);
     }

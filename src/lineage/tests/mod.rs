@@ -59,7 +59,7 @@ impl Desk {
     fn send(&self, caller: &Caller, conversation: &Conversation, fresh: &[Applied]) -> Place {
         let place = self.place(caller, conversation);
         let applied: Arc<[Applied]> = [&place.applied, fresh].concat().into();
-        let batch = self.lineage.batch(&place, self.root, &applied, fresh.len(), i64::from(self.ids.get()));
+        let batch = self.lineage.batch(&place, &applied, fresh.len(), i64::from(self.ids.get()));
         self.commit(batch);
         self.lineage.sent(conversation, &place, applied, place.splice.clone(), i64::from(self.ids.get()));
         place
@@ -275,7 +275,7 @@ fn what_was_under_way_undoes_nothing() {
     let next = talk("u:a c1 r1 c2 r2");
     let under_way = desk.place(&session("s"), &next);
     assert!(desk.lineage.set_aside(&first, 7));
-    desk.commit(desk.lineage.batch(&under_way, desk.root, &[], 0, 8));
+    desk.commit(desk.lineage.batch(&under_way, &[], 0, 8));
     desk.lineage.sent(&next, &under_way, Arc::default(), None, 8);
     for desk in [&desk, &desk.restarted()] {
         assert!(desk.place(&session("s"), &talk("u:a c1 r1 c2 r2 c3 r3")).thread.observe);
@@ -320,7 +320,7 @@ fn decisions_hold_since_they_were_sent() {
     let event = talk("u c1 r1:long c2 r2 a u:more");
     let place = desk.place(&session("s"), &event);
     let again: Arc<[Applied]> = vec![decided(&event, 2, "event")].into();
-    desk.commit(desk.lineage.batch(&place, desk.root, &again, 1, 9));
+    desk.commit(desk.lineage.batch(&place, &again, 1, 9));
     desk.lineage.sent(&event, &place, again, None, 9);
     for desk in [&desk, &desk.restarted()] {
         for (request, expected) in [
@@ -423,7 +423,7 @@ fn what_was_refused_is_decided_anew() {
             let desk = if restarts { &anew } else { &first };
             let place = desk.place(&session("s"), &body);
             let again: Arc<[Applied]> = vec![decided(&body, 2, "again")].into();
-            let batch = desk.lineage.batch(&place, desk.root, &again, 1, 9);
+            let batch = desk.lineage.batch(&place, &again, 1, 9);
             desk.commit(Batch { overrule: true, ..batch });
             desk.lineage.sent(&body, &place, again, None, 9);
             for desk in [desk, &desk.restarted()] {
@@ -444,7 +444,7 @@ fn what_decides_more_is_remembered() {
     let request = talk("u c1 r1:long a u:more");
     let places = [desk.place(&session("s"), &request), desk.place(&session("s"), &request)];
     let event: Arc<[Applied]> = vec![decided(&request, 2, "event")].into();
-    desk.commit(desk.lineage.batch(&places[0], desk.root, &event, 1, 1));
+    desk.commit(desk.lineage.batch(&places[0], &event, 1, 1));
     desk.lineage.sent(&request, &places[0], event, None, 1);
     desk.lineage.sent(&request, &places[1], Arc::default(), None, 2);
     for desk in [&desk, &desk.restarted()] {

@@ -30,7 +30,7 @@ fn splices_take_nothing_from_who_goes_back() {
         let body = talk(request);
         let place = desk.place(&session("s"), &body);
         let splice = splice(end, "note");
-        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        let mut batch = desk.lineage.batch(&place, &[], 0, 9);
         desk.lineage.event_in(&mut batch, (&body, &place), &[], Some(&splice));
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
@@ -53,7 +53,7 @@ fn splices_hold_since_they_were_sent() {
     let send = |request: &str, splice: Option<Arc<Splice>>| {
         let request = talk(request);
         let place = desk.place(&session("s"), &request);
-        let mut batch = desk.lineage.batch(&place, desk.root, &[], 0, 9);
+        let mut batch = desk.lineage.batch(&place, &[], 0, 9);
         if let Some(splice) = &splice {
             desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(splice));
         }
@@ -159,7 +159,7 @@ fn an_event_holds_as_a_whole() {
         let applied: Arc<[Applied]> = applied.into();
         let splice = Arc::new(Splice { drops: drops.into(), ..(*splice(5, "note")).clone() });
         let splice = Some(splice).filter(|_| !drops.is_empty());
-        let mut batch = desk.lineage.batch(&place, desk.root, &applied, 3, 9);
+        let mut batch = desk.lineage.batch(&place, &applied, 3, 9);
         desk.lineage.event_in(&mut batch, (&event, &place), &applied, splice.as_ref());
         desk.commit(batch);
         desk.lineage.sent(&event, &place, applied, splice.clone(), 9);
@@ -180,7 +180,7 @@ fn a_damaged_splice_costs_no_decision() {
     let request = talk("u c1 r1 a u:b a u:c");
     let place = desk.place(&session("s"), &request);
     let applied: Arc<[Applied]> = vec![decided(&request, 2, "short")].into();
-    let mut batch = desk.lineage.batch(&place, desk.root, &applied, 1, 9);
+    let mut batch = desk.lineage.batch(&place, &applied, 1, 9);
     desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(&splice(4, "note")));
     desk.commit(batch);
     let next = || desk.restarted().place(&session("s"), &talk("u c1 r1 a u:b a u:c a u:d"));
