@@ -38,6 +38,11 @@ impl Vendor {
     /// Those who sell the models of others.
     pub(super) const RESELLERS: [Self; 4] = [Self::Vertex, Self::Bedrock, Self::Groq, Self::OpenRouter];
 
+    /// All of them, in their order.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::MAKERS.into_iter().chain(Self::RESELLERS)
+    }
+
     /// The vendor behind an API host, such as `api.anthropic.com`.
     pub fn of_host(host: &str) -> Option<Self> {
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -85,8 +90,7 @@ impl Vendor {
 
     /// The vendor that a prefix of a model name stands for, as in `anthropic/claude-opus-5`.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
-        let mut vendors = Self::MAKERS.into_iter().chain(Self::RESELLERS);
-        vendors.find(|vendor| vendor.prefixes().contains(&prefix))
+        Self::all().find(|vendor| vendor.prefixes().contains(&prefix))
     }
 
     /// The prefixes of model names that stand for it.

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use glob::PatternError;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::price::{Price, Source};
@@ -70,9 +69,8 @@ impl Catalogue {
 
     /// Whether a name or glob, as of [`Self::with_overrides`], matches a model that the embedded list has.
     pub fn lists(models: &str) -> bool {
-        let vendors = Vendor::MAKERS.into_iter().chain(Vendor::RESELLERS);
-        let named =
-            find_row(models, None).is_some() || vendors.map(Some).any(|one| find_row(models, one).is_some());
+        let named = find_row(models, None).is_some()
+            || Vendor::all().any(|vendor| find_row(models, Some(vendor)).is_some());
         named || Models::new(models).is_ok_and(|models| index().iter().any(|row| row.is_of(&models)))
     }
 
@@ -189,32 +187,8 @@ impl Row {
     }
 }
 
-/// The layout of `prices.json`.
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    anthropic: Section<'a>,
-    #[serde(borrow)]
-    openai: Section<'a>,
-    #[serde(borrow)]
-    gemini: Section<'a>,
-    #[serde(borrow)]
-    deepseek: Section<'a>,
-    #[serde(borrow)]
-    xai: Section<'a>,
-    #[serde(borrow)]
-    mistral: Section<'a>,
-    #[serde(borrow)]
-    vertex: Section<'a>,
-    #[serde(borrow)]
-    bedrock: Section<'a>,
-    #[serde(borrow)]
-    groq: Section<'a>,
-    #[serde(borrow)]
-    openrouter: Section<'a>,
-}
-
-type Section<'a> = BTreeMap<&'a str, &'a RawValue>;
+/// A seller's part of `prices.json`: rows by name.
+type Section = BTreeMap<&'static str, &'static RawValue>;
 
 /// All rows, by vendor and name.
 fn index() -> &'static [Row] {
@@ -223,20 +197,9 @@ fn index() -> &'static [Row] {
 }
 
 fn read(text: &'static str) -> Result<Box<[Row]>, serde_json::Error> {
-    let list: List<'static> = serde_json::from_str(text)?;
-    let sections = [
-        (Vendor::Anthropic, list.anthropic),
-        (Vendor::OpenAi, list.openai),
-        (Vendor::Gemini, list.gemini),
-        (Vendor::DeepSeek, list.deepseek),
-        (Vendor::Xai, list.xai),
-        (Vendor::Mistral, list.mistral),
-        (Vendor::Vertex, list.vertex),
-        (Vendor::Bedrock, list.bedrock),
-        (Vendor::Groq, list.groq),
-        (Vendor::OpenRouter, list.openrouter),
-    ];
-    let rows = sections.into_iter().flat_map(|(vendor, section)| {
+    let mut sections: BTreeMap<&str, Section> = serde_json::from_str(text)?;
+    let rows = Vendor::all().flat_map(|vendor| {
+        let section = sections.remove(vendor.as_str()).unwrap_or_default();
         section.into_iter().map(move |(name, text)| Row { vendor, name, text, price: OnceLock::new() })
     });
     Ok(rows.collect())

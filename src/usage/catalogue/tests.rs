@@ -30,15 +30,8 @@ fn every_row_parses() {
 
 #[test]
 fn the_date_is_the_lists() {
-    #[derive(Deserialize)]
-    struct File {
-        about: About,
-    }
-    #[derive(Deserialize)]
-    struct About {
-        date: String,
-    }
-    assert_eq!(serde_json::from_str::<File>(TEXT).unwrap().about.date, CATALOGUE_DATE);
+    let list: serde_json::Value = serde_json::from_str(TEXT).unwrap();
+    assert_eq!(list["about"]["date"], CATALOGUE_DATE);
 }
 
 /// Model; US dollars per million in, out, read, write, long write; window and most output in tokens.
