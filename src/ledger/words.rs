@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
-use serde::de::{DeserializeOwned, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What was done to a request.
@@ -106,22 +106,9 @@ impl<T: Serialize> Serialize for Term<T> {
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Term<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text(std::marker::PhantomData))
-    }
-}
-
-struct Text<T>(std::marker::PhantomData<T>);
-
-impl<T: DeserializeOwned> Visitor<'_> for Text<T> {
-    type Value = Term<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Term<T>, E> {
-        let word = T::deserialize(StrDeserializer::<Error>::new(text));
-        Ok(word.map_or_else(|_| Term::Other(text.into()), Term::Known))
+        let text = Box::<str>::deserialize(deserializer)?;
+        let word = T::deserialize(StrDeserializer::<Error>::new(&text));
+        Ok(word.map_or_else(|_| Self::Other(text), Self::Known))
     }
 }
 
