@@ -229,20 +229,20 @@ pub enum Tier {
 impl Tier {
     /// The tier that a provider's word means: `service_tier`, or Gemini's `trafficType`.
     pub fn from_wire(word: &str) -> Self {
-        let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
-        let unspecified = ["unspecified", "service_tier_unspecified", "traffic_type_unspecified"];
-        if is(&["", "standard", "default", "auto", "on_demand"]) || is(&unspecified) {
-            Self::Standard
-        } else if is(&["batch"]) {
-            Self::Batch
-        } else if is(&["priority", "on_demand_priority"]) {
-            Self::Priority
-        } else if is(&["flex", "on_demand_flex"]) {
-            Self::Flex
-        } else if is(&["ultrafast"]) {
-            Self::Ultrafast
-        } else {
-            Self::Other
+        match word.to_ascii_lowercase().as_str() {
+            ""
+            | "standard"
+            | "default"
+            | "auto"
+            | "on_demand"
+            | "unspecified"
+            | "service_tier_unspecified"
+            | "traffic_type_unspecified" => Self::Standard,
+            "batch" => Self::Batch,
+            "priority" | "on_demand_priority" => Self::Priority,
+            "flex" | "on_demand_flex" => Self::Flex,
+            "ultrafast" => Self::Ultrafast,
+            _ => Self::Other,
         }
     }
 }

@@ -118,14 +118,12 @@ fn cost_with(
     let schedule = Schedule::of(usage, price, usage.context_tokens())?;
     let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
     lines.input += schedule.audio_surcharge(usage, price)?;
-    if usage.web_searches > 0 {
-        let queries = i128::from(usage.web_searches);
-        lines.searches = Money::from_picodollars(price.web_search?.picodollars().saturating_mul(queries));
-    } else if let Some(each) = price.web_search {
+    let (searches, each) = match usage.web_searches {
         // Without a price, what is only shown is named as a charge that has none.
-        let queries = i128::from(usage.searches_shown);
-        lines.searches = Money::from_picodollars(each.picodollars().saturating_mul(queries));
-    }
+        0 => (usage.searches_shown, price.web_search.unwrap_or_default()),
+        stated => (stated, price.web_search?),
+    };
+    lines.searches = Money::from_picodollars(each.picodollars().saturating_mul(searches.into()));
     for call in &usage.extra {
         let other = match &call.model {
             Some(model) => Some(lookup(model)?),
