@@ -74,15 +74,13 @@ pub(crate) fn reader<F: Fold + 'static>(framing: Framing, fold: F) -> Box<dyn An
 impl<F: Fold + 'static> Unsure<F> {
     fn decide(&mut self, is_stream: bool) {
         let Some(fold) = self.fold.take() else { return };
-        let head = std::mem::take(&mut self.head);
-        let too_large = head.len() > MAX_ANSWER;
-        self.reader = Some(if is_stream {
-            let mut events = Events { framer: Framer::default(), fold };
-            events.push(&head);
-            Box::new(events)
+        let mut reader: Box<dyn AnswerReader> = if is_stream {
+            Box::new(Events { framer: Framer::default(), fold })
         } else {
-            Box::new(Whole { bytes: if too_large { Vec::new() } else { head }, too_large, fold })
-        });
+            Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+        };
+        reader.push(&std::mem::take(&mut self.head));
+        self.reader = Some(reader);
     }
 }
 
