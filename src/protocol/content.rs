@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Leaf, Media, Part, PartKind, Slots};
+use crate::conversation::{Leaf, Media, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -28,6 +28,16 @@ pub(crate) fn feed(raw: &[u8], value: Value, marks: &[&str], hash: &mut Hasher) 
 pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) -> Part {
     feed_text(raw, text, hash);
     Part { leaves: [Leaf::alone(text.span)].into(), ..Part::new(PartKind::Text, span) }
+}
+
+/// The members of a message with one text, as all but one dialect write them. Results are sent in the user's name.
+pub(crate) fn said_by(role: Role, text: &str) -> String {
+    let role = match role {
+        Role::Assistant => "assistant",
+        Role::System => "system",
+        Role::User | Role::Tool => "user",
+    };
+    format!(r#""role":"{role}","content":{}"#, string::encode(text))
 }
 
 /// How a dialect writes the blocks of a tool result.

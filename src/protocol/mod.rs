@@ -112,7 +112,9 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     }
 
     /// A message with one text, as it is written on the wire.
-    fn message(&self, role: Role, text: &str) -> String;
+    fn message(&self, role: Role, text: &str) -> String {
+        format!("{{{}}}", content::said_by(role, text))
+    }
 
     /// Reads the usage and the end of an answer.
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader>;

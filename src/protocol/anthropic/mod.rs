@@ -12,8 +12,7 @@ mod index;
 mod marks;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, between};
-use crate::conversation::{Conversation, Memo, Role};
-use crate::json::string;
+use crate::conversation::{Conversation, Memo};
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -35,15 +34,6 @@ impl Protocol for Anthropic {
 
     fn edits_from(&self, conversation: &Conversation) -> Option<u64> {
         edits::from(conversation)
-    }
-
-    fn message(&self, role: Role, text: &str) -> String {
-        let role = match role {
-            Role::Assistant => "assistant",
-            Role::System => "system",
-            Role::User | Role::Tool => "user",
-        };
-        format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {

@@ -10,8 +10,8 @@ mod include_usage;
 mod index;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
-use crate::conversation::{Conversation, Memo, Role};
-use crate::json::{Edit, string};
+use crate::conversation::{Conversation, Memo};
+use crate::json::Edit;
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +24,6 @@ impl Protocol for OpenAiChat {
 
     fn conversation(&self, document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
         index::conversation(document, memo)
-    }
-
-    fn message(&self, role: Role, text: &str) -> String {
-        let role = match role {
-            Role::Assistant => "assistant",
-            Role::System => "system",
-            Role::User | Role::Tool => "user",
-        };
-        format!(r#"{{"role":"{role}","content":{}}}"#, string::encode(text))
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {

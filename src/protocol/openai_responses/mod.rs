@@ -8,11 +8,12 @@ mod ask;
 mod dialect;
 mod index;
 
+use super::content::said_by;
 use super::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unlisted, Unread, openai,
 };
 use crate::conversation::{Conversation, Memo, Role};
-use crate::json::{Edit, string};
+use crate::json::Edit;
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +37,7 @@ impl Protocol for OpenAiResponses {
     }
 
     fn message(&self, role: Role, text: &str) -> String {
-        let role = match role {
-            Role::Assistant => "assistant",
-            Role::System => "system",
-            Role::User | Role::Tool => "user",
-        };
-        format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, string::encode(text))
+        format!(r#"{{"type":"message",{}}}"#, said_by(role, text))
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {
