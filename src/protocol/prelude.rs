@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::Protocol;
-use super::prompt::{self, Layout, Prompt};
+use super::prompt::{self, Layout};
 use crate::conversation::{Conversation, Prelude, Shows};
 use crate::json::scan::{self, Kind, Value};
 
@@ -100,8 +100,7 @@ pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) 
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;
-    let mut prompt = Prompt::default();
-    prompt::frame(conversation, layout, &mut prompt);
+    let prompt = prompt::frame(conversation, layout);
     let mut hash = Xxh3::new();
     let read = prompt.blocks.iter().filter(|block| !prompt::is_aside(body, block));
     read.for_each(|block| hash.update(&block.key.to_le_bytes()));

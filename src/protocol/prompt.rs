@@ -266,8 +266,7 @@ pub(super) struct Layout {
 
 /// The prompt of a request.
 pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
-    let mut prompt = Prompt::default();
-    frame(conversation, layout, &mut prompt);
+    let mut prompt = frame(conversation, layout);
     let first = conversation.beginning();
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
     for at in 0..conversation.messages.len() {
@@ -306,11 +305,11 @@ pub(super) fn is_aside(body: &[u8], block: &Block) -> bool {
     ASIDE.find(&raw[..raw.len().min(NEAR)]).is_some()
 }
 
-/// What stands before the messages: members that were found when the body was read.
-pub(super) fn frame(conversation: &Conversation, layout: &Layout, prompt: &mut Prompt) {
+/// The prompt of a request as far as it stands before the messages: members that were found when the body was read.
+pub(super) fn frame(conversation: &Conversation, layout: &Layout) -> Prompt {
     let (body, members) = (&*conversation.body, &*conversation.members);
-    prompt.blocks.extend(around_messages(conversation, layout, false));
-    prompt.automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
+    let automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
+    Prompt { blocks: around_messages(conversation, layout, false), automatic, ..Prompt::default() }
 }
 
 /// The blocks of the members that stand before the messages, or of those that are `late`.

@@ -66,9 +66,7 @@ impl Completion {
             }
         }
     }
-}
 
-impl Completion {
     /// Takes what choices state of themselves: each has an answer of its own to one prompt.
     fn take_inside(&mut self, choices: &[Value<'_>]) {
         let mut is_stated = false;
