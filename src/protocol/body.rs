@@ -192,6 +192,31 @@ impl Document {
         Ok(messages)
     }
 
+    /// A request of which nothing is known but its messages, which stand in `list`.
+    pub(crate) fn into_conversation(self, list: Span, messages: Vec<Message>) -> Conversation {
+        Conversation {
+            body: self.bytes,
+            members: self.members,
+            array: list,
+            messages,
+            model: None,
+            session: None,
+            stream: false,
+            max_output: None,
+            requested_ttl_ms: None,
+            continues: None,
+            refers: false,
+            asks_for_summary: false,
+            asks_for_edits: false,
+            hides_results: false,
+            forgets_reasoning: false,
+            system: None,
+            frame_end: None,
+            late: None,
+            marks: None,
+        }
+    }
+
     /// Reads one message, or takes it from the memo.
     pub(crate) fn message(
         &self,
@@ -283,6 +308,11 @@ pub(crate) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
+    /// The object that some bytes are, all of them.
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Unread> {
+        Self::read(bytes, scan::document(bytes)?)
+    }
+
     pub(crate) fn read(bytes: &'a [u8], value: Value) -> Result<Self, Unread> {
         if value.kind != Kind::Object {
             return Err(Unread::Shape);
@@ -296,8 +326,7 @@ impl<'a> Object<'a> {
 
     /// The places of its members, from key to value.
     pub(crate) fn slots(&self) -> Slots {
-        let whole = |member: &Member| Span { start: member.key.start, end: member.value.span.end };
-        Slots { array: self.value.span, items: self.members.iter().map(whole).collect() }
+        Slots { array: self.value.span, items: self.members.iter().map(|member| member.span()).collect() }
     }
 
     /// The values of its members in the order of their names: clients may write members in any order.

@@ -1,5 +1,6 @@
 //! What Anthropic's dialect is known by, and how its requests are made.
 
+use super::index::MARKS;
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Server, Sign, SignKind};
@@ -46,7 +47,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("output_config"),
             Bind::system("speed"),
         ],
-        marks: &["cache_control"],
+        marks: MARKS,
         sealed: true,
         keeps_users: false,
     },

@@ -2,6 +2,7 @@
 
 use memchr::memmem;
 
+use super::dialect::DIALECT;
 use super::marks;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
@@ -15,7 +16,7 @@ use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, text_part,
 use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
-const MARKS: &[&str] = &["cache_control"];
+pub(super) const MARKS: &[&str] = &["cache_control"];
 
 /// The blocks of results.
 const RESULT: Blocks = Blocks { texts: &["text"], media, marks: MARKS };
@@ -33,20 +34,17 @@ const HOSTED_RESULTS: &[&str] = &[
 ];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let messages = frame.messages("anthropic", memo, &message)?;
-    let list = frame.get("messages").ok_or(Unread::Shape)?;
+    let messages = frame.messages(DIALECT.name, memo, &message)?;
+    let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     let automatic = frame.get("cache_control").filter(|mark| mark.kind == Kind::Object);
     let marks = marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
     Ok(Conversation {
-        array: list.span,
-        messages,
         model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
         max_output: frame.number("max_tokens"),
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
-        refers: false,
         asks_for_summary: frame
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
@@ -55,10 +53,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         forgets_reasoning: forgets_reasoning(&frame)?,
         system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
         frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
-        late: None,
         marks: Some(marks),
-        body: frame.bytes,
-        members: frame.members,
+        ..frame.into_conversation(list.span, messages)
     })
 }
 
@@ -130,16 +126,14 @@ fn edits(frame: &Document) -> Result<Option<Value>, Unread> {
 
 /// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.
 fn session_of(user: &str) -> Option<Box<str>> {
-    if let Ok(root) = scan::document(user.as_bytes())
-        && let Ok(object) = Object::read(user.as_bytes(), root)
-    {
+    if let Ok(object) = Object::of(user.as_bytes()) {
         return object.text("session_id").filter(|id| !id.is_empty());
     }
     user.rsplit_once("_session_").map(|(_, id)| id).filter(|id| !id.is_empty()).map(Box::from)
 }
 
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
-    let object = Object::read(raw, scan::document(raw)?)?;
+    let object = Object::of(raw)?;
     let role = match object.text("role").as_deref() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,

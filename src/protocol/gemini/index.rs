@@ -1,5 +1,6 @@
 //! Request bodies to conversations.
 
+use super::dialect::DIALECT;
 use super::pair::pair;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
@@ -15,37 +16,21 @@ use crate::protocol::content::{feed, seal_result, text_part, within};
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let mut messages = frame.messages("gemini", memo, &content)?;
+    let mut messages = frame.messages(DIALECT.name, memo, &content)?;
     pair(&mut messages);
-    let list = frame.get("contents").ok_or(Unread::Shape)?;
+    let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     Ok(Conversation {
-        array: list.span,
-        messages,
-        model: None,
         session: frame.name("session_id"),
-        stream: false,
         max_output: frame.inner_number(
             ["generationConfig", "generation_config"],
             ["maxOutputTokens", "max_output_tokens"],
         ),
-        requested_ttl_ms: None,
-        continues: None,
-        refers: false,
-        asks_for_summary: false,
-        asks_for_edits: false,
-        hides_results: false,
-        forgets_reasoning: false,
-        system: None,
-        frame_end: None,
-        late: None,
-        marks: None,
-        body: frame.bytes,
-        members: frame.members,
+        ..frame.into_conversation(list.span, messages)
     })
 }
 
 fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
-    let object = Object::read(raw, scan::document(raw)?)?;
+    let object = Object::of(raw)?;
     let role = match object.text("role").as_deref() {
         // Results are sent in the name of the user, of the tool, or of nobody.
         Some("user" | "function" | "tool" | "") => Role::User,

@@ -1,5 +1,6 @@
 //! What the dialect of Chat Completions is known by, and how its requests are made.
 
+use super::index::MARKS;
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Generate, Other};
 use crate::protocol::dialect::{Dialect, Path, Sign, SignKind};
@@ -37,7 +38,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("response_format"),
             Bind::messages("service_tier"),
         ],
-        marks: &["cache_control", "prompt_cache_breakpoint"],
+        marks: MARKS,
         sealed: false,
         keeps_users: false,
     },

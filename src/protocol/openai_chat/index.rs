@@ -3,6 +3,7 @@
 //! Servers have roles of their own. A message of one that is not known is kept whole, and taken for the model's: then
 //! at worst something newborn before it is taken for old, and stays as it is.
 
+use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
 use crate::json::scan::{self, Kind, Value};
@@ -11,7 +12,7 @@ use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, w
 use crate::protocol::{Unread, openai};
 
 /// Left out of fingerprints: marks that some servers pass on to other providers.
-const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
+pub(super) const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
 
 /// The blocks of results.
 const RESULT: Blocks = Blocks { texts: &["text"], media, marks: MARKS };
@@ -30,11 +31,9 @@ const REASONING: &[&str] = &[
 const SIGNING: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let messages = frame.messages("openai-chat", memo, &message)?;
-    let list = frame.get("messages").ok_or(Unread::Shape)?;
+    let messages = frame.messages(DIALECT.name, memo, &message)?;
+    let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     Ok(Conversation {
-        array: list.span,
-        messages,
         model: frame.name("model"),
         session: frame
             .text("prompt_cache_key")
@@ -43,23 +42,12 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         stream: frame.is_true("stream"),
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
-        continues: None,
-        refers: false,
-        asks_for_summary: false,
-        asks_for_edits: false,
-        hides_results: false,
-        forgets_reasoning: false,
-        system: None,
-        frame_end: None,
-        late: None,
-        marks: None,
-        body: frame.bytes,
-        members: frame.members,
+        ..frame.into_conversation(list.span, messages)
     })
 }
 
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
-    let object = Object::read(raw, scan::document(raw)?)?;
+    let object = Object::of(raw)?;
     let role = match object.text("role").as_deref() {
         Some("system" | "developer" | "latest_reminder") => Role::System,
         Some("user") => Role::User,

@@ -1,5 +1,6 @@
 //! What the dialect of Responses is known by, and how its requests are made.
 
+use super::index::MARKS;
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Compact, Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server};
@@ -40,7 +41,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::within("text", "format"),
             Bind::messages("service_tier"),
         ],
-        marks: &["prompt_cache_breakpoint", "cache_control"],
+        marks: MARKS,
         sealed: true,
         keeps_users: true,
     },

@@ -4,6 +4,7 @@
 //! client. So items that clients add (results, instructions, settings) are never the model's, and an item of an
 //! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
 
+use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role, encodings,
@@ -16,7 +17,7 @@ use crate::protocol::{Unlisted, Unread, openai};
 use crate::usage;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
-const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
+pub(super) const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
@@ -84,19 +85,17 @@ const ITEMS: &[(&str, Item)] = &[
 const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let input = frame.get("input").ok_or(Unread::Shape)?;
+    let input = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     let messages = if input.kind == Kind::String {
         vec![frame.message(input.span, "openai-responses text", memo, &prompt)?]
     } else {
-        frame.messages("openai-responses", memo, &item)?
+        frame.messages(DIALECT.name, memo, &item)?
     };
     let newest = messages.last().filter(|message| message.index.role == Role::System);
     let asks_for_summary = newest.is_some_and(|message| is_trigger(message.span.of(&frame.bytes)));
     let is_reference = |message: &Message| is_reference(&message.index, message.span.of(&frame.bytes));
     let refers = messages.iter().any(is_reference);
     Ok(Conversation {
-        array: input.span,
-        messages,
         model: frame.name("model"),
         session: session(&frame)?,
         stream: frame.is_true("stream"),
@@ -107,13 +106,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
         hides_results: truncates(&frame),
-        forgets_reasoning: false,
-        system: None,
-        frame_end: None,
         late: late(&frame),
-        marks: None,
-        body: frame.bytes,
-        members: frame.members,
+        ..frame.into_conversation(input.span, messages)
     })
 }
 
@@ -165,8 +159,7 @@ pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
 
 /// Whether an item asks for a compaction of all before it.
 fn is_trigger(item: &[u8]) -> bool {
-    let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
-    object.is_some_and(|object| object.says("type", "compaction_trigger"))
+    Object::of(item).is_ok_and(|object| object.says("type", "compaction_trigger"))
 }
 
 /// Whether an item is there by its id alone. Where the type is left out, that is all it has.
@@ -174,8 +167,7 @@ fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
     if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind == PartKind::Opaque) {
         return false;
     }
-    let object = scan::document(item).ok().and_then(|value| Object::read(item, value).ok());
-    object.is_some_and(|object| {
+    Object::of(item).is_ok_and(|object| {
         let is_untyped = object.get("type").is_none_or(|kind| kind.kind == Kind::Null);
         let is_bare = is_untyped && object.get("role").is_none() && object.get("content").is_none();
         object.text("id").is_some() && (is_bare || object.says("type", "item_reference"))
@@ -202,7 +194,7 @@ fn prompt(raw: &[u8]) -> Result<MessageIndex, Unread> {
 }
 
 fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
-    let object = Object::read(raw, scan::document(raw)?)?;
+    let object = Object::of(raw)?;
     let kind = object.text("type");
     let kind = kind.as_deref().unwrap_or("message");
     let known = ITEMS.iter().find(|(name, _)| *name == kind);
