@@ -9,6 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, named_params};
 
 use super::reader::Reader;
+use super::sqlite::DECISIONS;
 use super::{Spent, StoreError, StoredDecision, Summary, missing, schema, splices, sqlite, summaries};
 use crate::planner::Splice;
 
@@ -222,9 +223,7 @@ impl Books {
         };
         self.reader.ask(|connection| {
             let mut statement = connection.prepare_cached(&format!(
-                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement
-                 WHERE {place} AND content = unhex(:content) AND rules = :rules AND bytes_after = :bytes_after
+                "{DECISIONS} WHERE {place} AND content = unhex(:content) AND rules = :rules AND bytes_after = :bytes_after
                  AND output IS :output"
             ))?;
             let mut rows = statement.query(named_params! {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, named_params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 
 use super::health::{self, Health};
 use super::outputs::{Outputs, create_private, create_private_file};
@@ -17,11 +17,18 @@ use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
 
-/// The newest decision about a part in any history of a sender's; of several that were made at once, always the same.
-pub(super) const RECOVER: &str =
+/// Decisions with the texts that they are sent as, column by column as [`decision`] reads them.
+pub(super) const DECISIONS: &str =
     "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-     FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE root = ?1 AND part_key = ?2
-     ORDER BY at_ms DESC, chain DESC, part DESC, since DESC LIMIT 1";
+     FROM decisions JOIN replacements ON replacements.id = decisions.replacement";
+
+/// Of these, the newest about a part in any history of a sender's; of several that were made at once, always the same.
+pub(super) const NEWEST: &str = "WHERE root = ?1 AND part_key = ?2
+                                 ORDER BY at_ms DESC, chain DESC, part DESC, since DESC LIMIT 1";
+
+/// Threads, column by column as [`thread`] reads them.
+const THREADS: &str = "SELECT id, conversation, session, parent, head, observe, at_ms, since
+                       FROM threads LEFT JOIN refusals ON thread = id";
 
 /// A SQLite file, read by the calling threads and written by one of its own.
 pub struct Sqlite {
@@ -128,10 +135,8 @@ impl Store for Sqlite {
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
         self.read_at_once(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
-                 FROM decisions JOIN replacements ON replacements.id = decisions.replacement WHERE chain = ?1 ORDER BY part, at_ms",
-            )?;
+            let mut statement =
+                connection.prepare_cached(&format!("{DECISIONS} WHERE chain = ?1 ORDER BY part, at_ms"))?;
             let mut found = Vec::new();
             for chain in chains {
                 let mut rows = statement.query([chain.0.0])?;
@@ -153,7 +158,7 @@ impl Store for Sqlite {
         keys: &[PartKey],
     ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
         self.read_at_once(|connection| {
-            let mut statement = connection.prepare_cached(RECOVER)?;
+            let mut statement = connection.prepare_cached(&format!("{DECISIONS} {NEWEST}"))?;
             let mut newest = |key: &PartKey| {
                 let mut rows = statement.query([root.0.0, key.0.0])?;
                 // A row that is there and cannot be read costs its own part, not all others.
@@ -165,25 +170,16 @@ impl Store for Sqlite {
 
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT id, conversation, session, parent, head, observe, at_ms, since
-                 FROM threads LEFT JOIN refusals ON thread = id WHERE id = ?1",
-            )?;
+            let mut statement = connection.prepare_cached(&format!("{THREADS} WHERE id = ?1"))?;
             statement.query_row([id], |row| Ok(thread(row))).optional()?.transpose()
         })
     }
 
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT id, conversation, session, parent, head, observe, at_ms, since
-                 FROM threads LEFT JOIN refusals ON thread = id
-                 WHERE session = :session ORDER BY at_ms DESC LIMIT 1",
-            )?;
-            statement
-                .query_row(named_params! {":session": session}, |row| Ok(thread(row)))
-                .optional()?
-                .transpose()
+            let newest = format!("{THREADS} WHERE session = ?1 ORDER BY at_ms DESC LIMIT 1");
+            let mut statement = connection.prepare_cached(&newest)?;
+            statement.query_row([session], |row| Ok(thread(row))).optional()?.transpose()
         })
     }
 

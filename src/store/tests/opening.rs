@@ -215,7 +215,7 @@ fn statements_are_not_made_again_for_other_values() {
     wait(bench.open().commit(decided(vec![stored("m", 1, "m", "short")], 5))).unwrap();
     let connection = bench.database();
     schema::tune(&connection).unwrap();
-    let mut statement = connection.prepare(sqlite::RECOVER).unwrap();
+    let mut statement = connection.prepare(&format!("{} {}", sqlite::DECISIONS, sqlite::NEWEST)).unwrap();
     for (root, found) in [("root", true), ("other", false), ("root", true)] {
         let key = decision("", Some("call")).key.unwrap();
         let mut rows = statement.query([chain(root).0.0, key.0.0]).unwrap();
