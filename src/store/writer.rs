@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::Value;
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::file_identity::FileIdentity;
 use super::health::Health;
@@ -269,18 +269,16 @@ impl Desk {
         loop {
             let transaction =
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-            let mut book = None;
             let mut put_in = Vec::with_capacity(jobs.len());
             for job in jobs {
                 // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
                 if job.is_withdrawn() {
                     put_outputs(&transaction, &job.batch)?;
                 } else {
-                    put(&transaction, &mut book, &job.batch)?;
+                    put(&transaction, &job.batch)?;
                     put_in.push(job);
                 }
             }
-            drop(book);
             // What was withdrawn while others were put in is left out in another try.
             if put_in.into_iter().all(Job::claim) {
                 return Ok(transaction.commit()?);
@@ -308,12 +306,7 @@ fn refuse(job: &mut Job, error: StoreError) {
     }
 }
 
-/// Puts a batch in; `book` is the statement for records, made by the first that has any.
-fn put<'c>(
-    connection: &'c Connection,
-    book: &mut Option<CachedStatement<'c>>,
-    batch: &Batch,
-) -> Result<(), StoreError> {
+fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     let at = batch.at_ms;
     for thread in &batch.threads {
         connection
@@ -354,11 +347,7 @@ fn put<'c>(
         connection.execute("DELETE FROM unlogged WHERE at_ms < ?1", [before])?;
     }
     for row in &batch.ledger {
-        let book = match book {
-            Some(book) => book,
-            None => book.insert(connection.prepare_cached(BOOK)?),
-        };
-        book.execute(params![
+        connection.prepare_cached(BOOK)?.execute(params![
             row.id,
             row.at_ms,
             row.conversation,
