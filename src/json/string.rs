@@ -133,9 +133,9 @@ pub fn utf16_len(literal: &[u8]) -> usize {
     units
 }
 
-/// Appends `text` as a literal, quotes included. Only what JSON demands is escaped.
-pub fn encode_into(text: &str, out: &mut String) {
-    out.reserve(text.len() + 2);
+/// `text` as a literal, quotes included. Only what JSON demands is escaped.
+pub fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     let mut from = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -159,12 +159,6 @@ pub fn encode_into(text: &str, out: &mut String) {
     }
     out.push_str(&text[from..]);
     out.push('"');
-}
-
-/// `text` as a literal, quotes included.
-pub fn encode(text: &str) -> String {
-    let mut out = String::new();
-    encode_into(text, &mut out);
     out
 }
 

@@ -82,9 +82,8 @@ fn zoned(at_ms: i64, zone: &TimeZone) -> Option<Zoned> {
 
 fn instant(text: &str, now: &Zoned, edge: Edge) -> Option<i64> {
     // A time of day or an offset must not be taken for a date: what reads as one would be cut short silently.
-    let is_date = text.len() == "2026-11-21".len() && text.parse::<Date>().is_ok();
-    let at = if is_date {
-        let day: Date = text.parse().ok()?;
+    let date = Some(text).filter(|text| text.len() == "2026-11-21".len());
+    let at = if let Some(day) = date.and_then(|text| text.parse::<Date>().ok()) {
         let day = match edge {
             Edge::Start => day,
             Edge::End => day.tomorrow().ok()?,
