@@ -122,7 +122,7 @@ fn scanned(bytes: usize) -> Work {
     let body = Session::grown(Dialect::Anthropic, bytes, SEED).body();
     let bytes = body.len();
     let work = move || {
-        let _ = black_box(scan::listing(black_box(&body), "messages"));
+        let _ = black_box(scan::listing(black_box(&body), "messages", &mut |_, _| None));
     };
     Work { bytes, about: format!("{bytes} bytes"), run: Box::new(work) }
 }

@@ -75,7 +75,7 @@ fn request<W: Wire>(bencher: Bencher<'_, '_>, operation: Operation, bytes: usize
 fn scan_listing(bencher: Bencher<'_, '_>, bytes: usize) {
     let body = Session::grown(Dialect::Anthropic, bytes, SEED).body();
     let counter = BytesCount::new(body.len());
-    bencher.counter(counter).bench_local(|| scan::listing(black_box(&body), "messages"));
+    bencher.counter(counter).bench_local(|| scan::listing(black_box(&body), "messages", &mut |_, _| None));
 }
 
 /// Framing an answer that comes in chunks of so many bytes.

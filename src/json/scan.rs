@@ -107,24 +107,16 @@ pub struct Listing {
     pub items: Option<Vec<Value>>,
 }
 
-/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what
-/// [`document`], [`members`] and [`items`] find in three.
-///
-/// # Errors
-/// As these three; [`Odd::Syntax`] when the document is no object.
-pub fn listing(text: &[u8], list: &str) -> Result<Listing, Odd> {
-    listing_beyond(text, list, &mut |_, _| None)
-}
-
 /// Given the items of an array before a place, tells the length of the object there if the very same bytes were read
 /// as one before.
 pub type Known<'k> = &'k mut dyn FnMut(&[Value], usize) -> Option<usize>;
 
-/// What [`listing`] finds, stepping over items that are `known`.
+/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what
+/// [`document`], [`members`] and [`items`] find in three. Items that are `known` are stepped over.
 ///
 /// # Errors
-/// As [`listing`].
-pub fn listing_beyond(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd> {
+/// As these three; [`Odd::Syntax`] when the document is no object.
+pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd> {
     if u32::try_from(text.len()).is_err() {
         return Err(Odd::TooLarge);
     }
@@ -555,7 +547,12 @@ mod tests {
                 let list = get(text, &members, "list").filter(|value| value.kind == Kind::Array);
                 Listing { items: list.map(|list| items(text, list.span).unwrap()), members }
             });
-            assert_eq!(listing(text, "list").ok(), three.ok(), "{}", String::from_utf8_lossy(text));
+            assert_eq!(
+                listing(text, "list", &mut |_, _| None).ok(),
+                three.ok(),
+                "{}",
+                String::from_utf8_lossy(text)
+            );
         }
     }
 

@@ -56,7 +56,7 @@ impl Document {
     /// [`Unread`] when the body is not one object of plain JSON.
     pub fn read(bytes: &Bytes, list: &str, dialect: &str, memo: &dyn Memo) -> Result<Self, Unread> {
         let mut walk = Walk::new(bytes, dialect, memo);
-        let found = scan::listing_beyond(bytes, list, &mut |before, at| walk.step(before, at));
+        let found = scan::listing(bytes, list, &mut |before, at| walk.step(before, at));
         let Listing { members, items } = match found {
             Ok(found) => found,
             Err(odd) => return Err(is_text(bytes).err().unwrap_or(Unread::Odd(odd))),
