@@ -13,7 +13,7 @@ use crate::usage::cache_model::Ttl;
 /// A block of what stands around the messages.
 pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
-    let (said, mark) = whole(Said::new(b"F"), raw, layout.marks);
+    let (said, mark) = whole(Said::new(b"F", false), raw, layout.marks);
     let (key, bytes, weight) = (said.key(), raw.len() as u32, said.bytes as u32);
     Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
 }
@@ -33,7 +33,7 @@ pub(super) fn part_key(
     };
     // What is not read as text is what it is.
     let is_text = uncounted == 0;
-    let new = |tag: &[u8]| if is_text { Said::weighed(tag) } else { Said::new(tag) };
+    let new = |tag: &[u8]| Said::new(tag, is_text);
     let (said, mark) = match (part.kind, part.leaves.first()) {
         (PartKind::Text, Some(leaf)) => {
             let literal = leaf.span.relative_to(part.span.start as usize);
@@ -79,16 +79,11 @@ struct Said {
 }
 
 impl Said {
-    /// Nothing yet. The tag tells kinds of blocks apart that say the same.
-    fn new(tag: &[u8]) -> Self {
+    /// Nothing yet, and whether what comes is weighed. The tag tells kinds of blocks apart that say the same.
+    fn new(tag: &[u8], is_weighed: bool) -> Self {
         let mut hash = Xxh3::new();
         hash.update(tag);
-        Self { hash, bytes: 0, weight: 0, is_weighed: false }
-    }
-
-    /// The same, where what is said is weighed too.
-    fn weighed(tag: &[u8]) -> Self {
-        Self { is_weighed: true, ..Self::new(tag) }
+        Self { hash, bytes: 0, weight: 0, is_weighed }
     }
 
     fn add(&mut self, raw: &[u8]) {
