@@ -253,6 +253,13 @@ pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     Some(cost + usd(behind)?)
 }
 
+/// What the error of a document says, if it has one: its message, or all of it.
+pub(crate) fn error(document: &Value<'_>) -> Option<String> {
+    let error = document.get("error").filter(|error| !error.is_null())?;
+    let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
+    Some(message.unwrap_or_else(|| error.to_string()))
+}
+
 /// A text at a path of keys.
 pub(crate) fn text(value: &Value<'_>, path: &[&str]) -> Option<String> {
     at(value, path)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)

@@ -43,8 +43,8 @@ impl Responses {
             }
         }
         self.is_snake |= response.get("response_id").is_some();
-        if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
-            self.answer.error = text(error, &["message"]).or_else(|| Some(error.to_string()));
+        if let Some(error) = reader::error(response) {
+            self.answer.error = Some(error);
         }
         let candidates = response.get("candidates").map(Value::items).unwrap_or_default();
         let first = candidates.first();
@@ -109,8 +109,6 @@ impl Fold for Responses {
     fn answer(&mut self) -> Answer {
         self.settle();
         let mut usage = std::mem::take(&mut self.usage);
-        // A tier without figures is no usage.
-        usage.tier = usage.tier.filter(|_| usage.prompt.is_some() || usage.output.is_some());
         if self.is_blocked && usage.prompt.is_some() && usage.total.is_none() {
             usage.output = usage.output.or(Some(0));
         }

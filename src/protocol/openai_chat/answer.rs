@@ -34,9 +34,8 @@ impl Completion {
         if let Some(model) = text(document, &["model"]) {
             self.answer.model = Some(model);
         }
-        if let Some(error) = document.get("error").filter(|error| !error.is_null()) {
-            let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
-            self.answer.error = message.or_else(|| Some(error.to_string()));
+        if let Some(error) = reader::error(document) {
+            self.answer.error = Some(error);
         }
         // MiniMax's are no refusals by their status.
         if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
@@ -117,11 +116,7 @@ impl Fold for Completion {
     }
 
     fn answer(&mut self) -> Answer {
-        let mut usage = std::mem::take(&mut self.usage);
-        // A tier without figures is no usage.
-        let figures = Partial { tier: None, ..usage.clone() }.finish().is_some();
-        usage.tier = usage.tier.filter(|_| figures);
-        Answer { usage: usage.finish(), ..std::mem::take(&mut self.answer) }
+        Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
 }
 

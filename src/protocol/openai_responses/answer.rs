@@ -59,7 +59,9 @@ impl Responses {
             None if text(response, &["object"]).as_deref() == Some(COMPACTION) => self.answer.complete = true,
             _ => {}
         }
-        self.error(response);
+        if let Some(error) = reader::error(response) {
+            self.answer.error = Some(error);
+        }
         if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
             self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
@@ -73,13 +75,6 @@ impl Responses {
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
         let removed = changes.iter().filter(|change| is_removed(change)).count();
         self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed as u32);
-    }
-
-    fn error(&mut self, holder: &Value<'_>) {
-        if let Some(error) = holder.get("error").filter(|error| !error.is_null()) {
-            let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
-            self.answer.error = message.or_else(|| Some(error.to_string()));
-        }
     }
 }
 
@@ -98,8 +93,7 @@ impl Fold for Responses {
         match event.get("response") {
             Some(response) => self.response(response),
             None if text(event, &["type"]).as_deref() == Some("error") => {
-                self.answer.error = text(event, &["message"]);
-                self.error(event);
+                self.answer.error = reader::error(event).or_else(|| text(event, &["message"]));
             }
             None => {}
         }
