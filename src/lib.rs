@@ -27,9 +27,9 @@
 //! | [`planner`] | stored decisions, shapers and events to a plan | all above |
 //!
 //! The shell: [`server`] and [`upstream`] move bytes; [`url`] says what parts of URLs mean; [`lineage`] finds the thread
-//! that a request continues; [`store`] keeps decisions; [`summarizer`] has summaries
-//! written in the background; [`ledger`] keeps the books; [`config`] reads `gateway.toml`; [`admin`],
-//! [`telemetry`] and [`cli`] are the faces, of which the first and the last show the same books; [`app`] puts them together.
+//! that a request continues; [`store`] keeps decisions; [`summarizer`] has summaries written in the background; [`ledger`]
+//! keeps the books; [`config`] reads `gateway.toml`; [`admin`], [`telemetry`] and [`cli`] are the faces, of which the first
+//! and the last show the same books; [`app`] puts them together.
 //!
 //! # The way of a request
 //!

@@ -1,4 +1,6 @@
 //! Byte edits and their application.
+//!
+//! Edits know nothing of JSON: whoever makes them knows what stands there.
 
 use super::Span;
 

@@ -1,4 +1,6 @@
 //! Byte ranges of a document.
+//!
+//! A span does not say of which document it is, nor from where it counts: [`Span::shift`] and [`Span::relative_to`] move it.
 
 use std::ops::Range;
 

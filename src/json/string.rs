@@ -1,4 +1,7 @@
 //! String literals: decoding and encoding.
+//!
+//! A literal is given as it stands in the document, quotes included. Decoding is exact or refused: no character is put in
+//! place of one that cannot be read.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

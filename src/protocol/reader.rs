@@ -1,4 +1,6 @@
 //! The common part of reading answers: framing, bounded collecting, looking up figures.
+//!
+//! It reads a copy of what has been passed on, so nothing here fails: what is not understood, or too large, is left out.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

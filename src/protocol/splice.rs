@@ -1,4 +1,6 @@
 //! A plan as byte edits. The same for every dialect: indexes say where literals, blocks and messages stand.
+//!
+//! Nothing is decided here: what no operation of the plan names keeps its bytes.
 
 use std::collections::BTreeMap;
 

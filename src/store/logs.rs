@@ -1,4 +1,7 @@
 //! One file of records per conversation, made to be read with `less` and `jq`.
+//!
+//! Other gateways may write to the same files, and people rotate and remove them meanwhile: each line is written whole, and
+//! a file that is gone is begun again.
 
 use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, OpenOptions};

@@ -1,4 +1,6 @@
 //! Rows, as plain data.
+//!
+//! What is given to a store and what comes back. How it is kept is not known here.
 
 use std::sync::Arc;
 

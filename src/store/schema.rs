@@ -1,4 +1,7 @@
 //! The database's tables.
+//!
+//! Stores outlive versions, and gateways of several share one: tables and indexes are added, and none that is there is
+//! changed. What a table lacks gets one of its own.
 
 use std::time::Duration;
 

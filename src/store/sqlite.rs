@@ -1,4 +1,6 @@
 //! The store in one SQLite file.
+//!
+//! It reads; all that writes is the work of one thread (`writer`).
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;

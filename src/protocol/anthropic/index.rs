@@ -1,4 +1,7 @@
 //! Request bodies to conversations.
+//!
+//! A block that may be edited is one whose form is known; any other is opaque, and a message in no known form makes the
+//! whole request unread.
 
 use memchr::memmem;
 

@@ -1,4 +1,7 @@
 //! Request bodies to conversations.
+//!
+//! What a result says has no form of its own here: its texts are looked for where tools and frameworks put them, and
+//! all else in it is data, which stays whole.
 
 use super::dialect::DIALECT;
 use super::pair::pair;
