@@ -2,11 +2,11 @@
 //!
 //! The provider pairs by name and order within one exchange: the calls of the model, and the results right
 //! behind them. A result without an id takes that of the first open call of its name. A call without one has
-//! an id that was made up from what it says; only those that say the same in one exchange are numbered, each with
-//! the first number that is free. So no id is given twice, and messages that were paired before stay as they are
-//! where others among them are read anew.
+//! an id that was made up from what it says; only those that have the same in one exchange are numbered, each with
+//! the first number that is free, and so are results by an id that several calls came with. So no id is given twice,
+//! and messages that were paired before stay as they are where others among them are read anew.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::conversation::{Message, Part, PartKind, Role};
@@ -37,8 +37,8 @@ struct Exchange {
     given: HashMap<Box<str>, u32>,
     /// The calls of each tool that may have no result yet, in order.
     open: HashMap<Option<Box<str>>, VecDeque<Box<str>>>,
-    /// Those that have one.
-    answered: HashSet<Box<str>>,
+    /// Those that have one, each with the last number that was tried for it.
+    answered: HashMap<Box<str>, u32>,
 }
 
 impl Exchange {
@@ -52,16 +52,30 @@ impl Exchange {
                 self.open.entry(part.tool.clone()).or_default().push_back(id);
                 new
             }
-            (PartKind::ToolResult, Some(id)) => {
-                self.answered.insert(id.clone());
-                None
+            (PartKind::ToolResult, Some(own)) => {
+                let new = self.next_of(own);
+                self.answered.entry(own.clone()).or_insert(1);
+                new
             }
             (PartKind::ToolResult, None) => {
                 let open = self.open.get_mut(&part.tool)?;
-                std::iter::from_fn(|| open.pop_front()).find(|id| !self.answered.contains(id))
+                let id =
+                    std::iter::from_fn(|| open.pop_front()).find(|id| !self.answered.contains_key(id))?;
+                self.answered.insert(id.clone(), 1);
+                Some(id)
             }
             _ => None,
         }
+    }
+
+    /// The id of the next call that came with a result's own, if that one has a result.
+    fn next_of(&mut self, own: &str) -> Option<Box<str>> {
+        let tried = *self.answered.get(own)?;
+        let numbered = (tried + 1..).map(|number| (number, format!("{own}/{number}").into_boxed_str()));
+        let mut given = numbered.take_while(|(_, id)| self.given.contains_key(id));
+        let (number, next) = given.find(|(_, id)| !self.answered.contains_key(id))?;
+        self.answered.extend([(own.into(), number), (next.clone(), 1)]);
+        Some(next)
     }
 
     /// A call's own id with a number, if it was given before.
@@ -87,11 +101,14 @@ mod tests {
     use crate::protocol::gemini::Gemini;
     use crate::protocol::{self, Protocol as _};
 
-    /// Messages of calls by their ids, and `.` for a result that has none.
+    /// Messages of calls by their ids, of results by theirs behind `=`, and `.` for a result that has none.
     fn read(messages: &[(&str, &str)]) -> Conversation {
-        let part = |word: &str| match word {
-            "." => r#"{"functionResponse":{"response":{"output":"long"}}}"#.to_owned(),
-            id => format!(r#"{{"functionCall":{{"id":"{id}"}}}}"#),
+        let part = |word: &str| match (word, word.strip_prefix('=')) {
+            (".", _) => r#"{"functionResponse":{"response":{"output":"long"}}}"#.to_owned(),
+            (_, Some(id)) => {
+                format!(r#"{{"functionResponse":{{"id":"{id}","response":{{"output":"long"}}}}}}"#)
+            }
+            (id, None) => format!(r#"{{"functionCall":{{"id":"{id}"}}}}"#),
         };
         let message = |(role, parts): &(&str, &str)| {
             let parts: Vec<String> = parts.split_whitespace().map(part).collect();
@@ -120,6 +137,11 @@ mod tests {
                 "a a/2 a/3 a/4 a a/5 a/6 a/2",
             ),
             (&[("model", "a"), ("user", "."), ("model", "a"), ("user", ".")], "a a a a"),
+            (&[("model", "a b"), ("user", "=b =a")], "a b b a"),
+            (&[("model", "a a a"), ("user", "=a"), ("user", "=a =a")], "a a/2 a/3 a a/2 a/3"),
+            (&[("model", "a a a"), ("user", ". =a .")], "a a/2 a/3 a a/2 a/3"),
+            (&[("model", "a a"), ("user", "=a/2 =a")], "a a/2 a/2 a"),
+            (&[("model", "a b"), ("user", "=a =a =b")], "a b a a b"),
         ] {
             let talk = read(messages);
             assert_eq!(ids(&talk), expected, "{messages:?}");
