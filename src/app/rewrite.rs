@@ -382,7 +382,7 @@ impl<'a> Request<'a> {
         if outcome.event.is_some() {
             let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
             let splice = outcome.splice.as_ref().filter(|_| outcome.spliced);
-            self.track.lineage.event_in(&mut batch, (&self.conversation, place), fresh, splice);
+            self.track.lineage.event_in(&mut batch, &self.conversation, place, fresh, splice);
         }
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;

@@ -333,7 +333,8 @@ impl Lineage {
     pub fn event_in(
         &self,
         batch: &mut Batch,
-        (conversation, place): (&Conversation, &Place),
+        conversation: &Conversation,
+        place: &Place,
         fresh: &[Applied],
         splice: Option<&Arc<Splice>>,
     ) {

@@ -64,7 +64,7 @@ impl Sqlite {
             health::look(&connection)?;
         }
         let health = Arc::new(Health::of(path));
-        let writer = Writer::start(connection, path, outputs, logs, (queue, Arc::clone(&health)))?;
+        let writer = Writer::start(connection, path, outputs, logs, queue, Arc::clone(&health))?;
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default(), health })
     }
 

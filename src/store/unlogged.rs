@@ -64,7 +64,7 @@ impl Unlogged {
             rows.entry(&row.conversation).or_default().push(row);
         }
         for (conversation, rows) in rows {
-            if let Err(error) = self.log_rows(connection, logs, (conversation, &rows)) {
+            if let Err(error) = self.log_rows(connection, logs, conversation, &rows) {
                 tracing::warn!(%error, conversation, "records could not be logged, and are in the database alone");
             }
         }
@@ -74,7 +74,8 @@ impl Unlogged {
         &mut self,
         connection: &mut Connection,
         logs: &mut Logs,
-        (conversation, rows): (&str, &[&LedgerRow]),
+        conversation: &str,
+        rows: &[&LedgerRow],
     ) -> Result<(), StoreError> {
         if self.any && waits(connection, conversation)? {
             keep(connection, rows)?;

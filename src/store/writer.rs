@@ -66,7 +66,8 @@ impl Writer {
         database: &Path,
         outputs: Outputs,
         logs: PathBuf,
-        (queue, health): (usize, Arc<Health>),
+        queue: usize,
+        health: Arc<Health>,
     ) -> Result<Self, StoreError> {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(FileIdentity::of(database)?);

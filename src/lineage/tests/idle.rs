@@ -40,7 +40,7 @@ impl Desk {
             let mut batch = self.lineage.batch(&place, &applied, fresh.decided.len(), now_ms);
             let splice = fresh.splice.as_ref();
             if let Some(splice) = splice {
-                self.lineage.event_in(&mut batch, (request, &place), &[], Some(splice));
+                self.lineage.event_in(&mut batch, request, &place, &[], Some(splice));
             }
             self.try_commit(batch)?;
         } else if let Some(batch) = self.lineage.again(&place, now_ms) {

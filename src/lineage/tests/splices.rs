@@ -31,7 +31,7 @@ fn splices_take_nothing_from_who_goes_back() {
         let place = desk.place(&session("s"), &body);
         let splice = splice(end, "note");
         let mut batch = desk.lineage.batch(&place, &[], 0, 9);
-        desk.lineage.event_in(&mut batch, (&body, &place), &[], Some(&splice));
+        desk.lineage.event_in(&mut batch, &body, &place, &[], Some(&splice));
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
         // Made again, it leaves no more behind.
@@ -55,7 +55,7 @@ fn splices_hold_since_they_were_sent() {
         let place = desk.place(&session("s"), &request);
         let mut batch = desk.lineage.batch(&place, &[], 0, 9);
         if let Some(splice) = &splice {
-            desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(splice));
+            desk.lineage.event_in(&mut batch, &request, &place, &[], Some(splice));
         }
         desk.commit(batch);
         desk.lineage.sent(&request, &place, Arc::default(), splice.or_else(|| place.splice.clone()), 9);
@@ -160,7 +160,7 @@ fn an_event_holds_as_a_whole() {
         let splice = Arc::new(Splice { drops: drops.into(), ..(*splice(5, "note")).clone() });
         let splice = Some(splice).filter(|_| !drops.is_empty());
         let mut batch = desk.lineage.batch(&place, &applied, 3, 9);
-        desk.lineage.event_in(&mut batch, (&event, &place), &applied, splice.as_ref());
+        desk.lineage.event_in(&mut batch, &event, &place, &applied, splice.as_ref());
         desk.commit(batch);
         desk.lineage.sent(&event, &place, applied, splice.clone(), 9);
         for desk in [&desk, &desk.restarted()] {
@@ -181,7 +181,7 @@ fn a_damaged_splice_costs_no_decision() {
     let place = desk.place(&session("s"), &request);
     let applied: Arc<[Applied]> = vec![decided(&request, 2, "short")].into();
     let mut batch = desk.lineage.batch(&place, &applied, 1, 9);
-    desk.lineage.event_in(&mut batch, (&request, &place), &[], Some(&splice(4, "note")));
+    desk.lineage.event_in(&mut batch, &request, &place, &[], Some(&splice(4, "note")));
     desk.commit(batch);
     let next = || desk.restarted().place(&session("s"), &talk("u c1 r1 a u:b a u:c a u:d"));
     assert!(next().splice.is_some());

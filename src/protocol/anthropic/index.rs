@@ -152,7 +152,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
             let items = scan::items(raw, value.span)?;
             let mut parts = Vec::with_capacity(items.len());
             for item in &items {
-                parts.push(block(raw, *item, (&mut hash, &mut shows))?);
+                parts.push(block(raw, *item, &mut hash, &mut shows)?);
             }
             for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
                 let items = items.iter().map(|item| item.span).collect();
@@ -165,7 +165,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()).marked(marks::may_stand_in(raw)).showing(shows))
 }
 
-fn block(raw: &[u8], item: Value, (hash, shows): (&mut Hasher, &mut Shows)) -> Result<Part, Unread> {
+fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {
     let block = Object::read(raw, item)?;
     let kind = match block.text("type").as_deref() {
         Some("text") => match block.of_kind("text", Kind::String) {

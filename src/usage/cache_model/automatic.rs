@@ -39,7 +39,7 @@ struct Common {
 }
 
 impl Automatic {
-    pub(super) fn new(min_tokens: u64, step: u64, [ttl_ms, gone_ms]: [u64; 2], writes: Writes) -> Self {
+    pub(super) fn new(min_tokens: u64, step: u64, ttl_ms: u64, gone_ms: u64, writes: Writes) -> Self {
         let step = step.max(1);
         Self { min_tokens, step, ttl_ms, gone_ms, writes, trails: Vec::new(), lapsed: Vec::new() }
     }

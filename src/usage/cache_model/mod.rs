@@ -244,7 +244,7 @@ impl CacheModel {
             CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
             CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
                 let gone_ms = kind.gone_ms(None).unwrap_or(ttl_ms);
-                State::Automatic(Automatic::new(min_tokens, step, [ttl_ms, gone_ms], writes))
+                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, gone_ms, writes))
             }
         };
         Self { state, is_bound: kind.is_bound() }
