@@ -101,17 +101,17 @@ impl Memory {
     }
 
     /// Of requests of one history that left at the same time, the one that decided most is the one that is stored.
-    pub(super) fn remember_history(&self, chain: Chain, thread: &String, decided: Decided) {
-        let known = self.sent.get(&chain).map(|sent| (sent.threads, sent.decided));
-        let (threads, other) = known.unzip();
-        let other = other.filter(|other| other.decides_more_than(&decided));
-        self.insert(chain, threads.unwrap_or_default(), thread, other.unwrap_or(decided));
-    }
-
-    /// A history that these threads are known to have sent, and this one now.
-    fn insert(&self, chain: Chain, threads: Senders, thread: &String, decided: Decided) {
-        let is_known = threads.contains(thread);
-        let threads = if is_known { threads } else { threads.iter().chain([thread]).cloned().collect() };
+    pub(super) fn remember_history(&self, chain: Chain, thread: &String, mut decided: Decided) {
+        let mut threads = Senders::default();
+        if let Some(known) = self.sent.get(&chain) {
+            threads = known.threads;
+            if known.decided.decides_more_than(&decided) {
+                decided = known.decided;
+            }
+        }
+        if !threads.contains(thread) {
+            threads = threads.iter().chain([thread]).cloned().collect();
+        }
         self.sent.insert(chain, Sent { threads, decided });
     }
 

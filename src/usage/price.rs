@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::cache_model::HOUR_MS;
 use super::money::Money;
 use super::rate::{Factor, Rate};
 use super::tokens::Tier;
@@ -15,7 +16,6 @@ use super::tokens::Tier;
 /// Tokens of an answer that are expected at most where nothing is asked for: what models could give is as much as half
 /// of their windows, and no agent's step takes that.
 const UNASKED: u64 = 32_000;
-const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// The price of a model and the limits that come with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

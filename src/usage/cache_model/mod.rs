@@ -39,7 +39,7 @@ impl Ttl {
     pub const fn millis(self) -> u64 {
         match self {
             Self::FiveMinutes => 5 * 60 * 1000,
-            Self::OneHour => 60 * 60 * 1000,
+            Self::OneHour => HOUR_MS,
         }
     }
 }
@@ -110,7 +110,8 @@ pub enum Writes {
     Billed,
 }
 
-const HOUR_MS: u64 = 60 * 60 * 1000;
+/// An hour in milliseconds.
+pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
 
 impl CacheKind {
     /// That of a model, by the dialect it is spoken to in and its price. Where reading costs what input costs,
