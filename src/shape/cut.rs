@@ -1,7 +1,8 @@
 //! Where a stream of texts is cut so that one end of it fits a budget.
 //!
 //! Whole lines are kept. Only a line that no budget could hold is cut inside, never inside a character, a
-//! `\r\n` or, as far as that is cheap to see, what a reader takes for one character.
+//! `\r\n` or, as far as that is cheap to see, what a reader takes for one character; and between words, numbers and
+//! what else stands in a list, where there is such a place near by: half a number is another number.
 
 use std::borrow::Cow;
 
@@ -114,7 +115,8 @@ fn head_of(text: &str, left: Size, whole: usize) -> usize {
     if line_end - line > whole {
         let inside = floor(text, line, left.bytes);
         if inside > line {
-            return inside;
+            let near = near(inside - line);
+            return between(text, &(inside - near..=inside).rev()).unwrap_or(inside);
         }
     }
     last_end.map_or(0, |end| before_carriage_return(bytes, end))
@@ -140,7 +142,11 @@ fn tail_of(text: &str, left: Size, whole: usize, lines: Lines) -> usize {
     let line_end = memchr(b'\n', body.get(by_bytes - 1..).unwrap_or_default());
     let start = line_end.map_or(bytes.len(), |len| by_bytes + len);
     let line = memrchr(b'\n', &bytes[..start.min(body.len()).saturating_sub(1)]).map_or(0, |end| end + 1);
-    if start - line > whole { ceil(text, by_bytes, start) } else { start }
+    if start - line <= whole {
+        return start;
+    }
+    let inside = ceil(text, by_bytes, start);
+    between(text, &(inside..=inside + near(start - inside))).unwrap_or(inside)
 }
 
 fn before_carriage_return(bytes: &[u8], end: usize) -> usize {
@@ -162,6 +168,58 @@ fn ceil(text: &str, at: usize, end: usize) -> usize {
     let places = (at..end).filter(|&place| text.is_char_boundary(place));
     let first = places.clone().next().unwrap_or(end);
     places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
+}
+
+/// Bytes that are given up at most of so many that could be kept of a line, for a better place to cut it.
+const fn near(kept: usize) -> usize {
+    const MOST: usize = 128;
+    const PART: usize = 8;
+    if kept / PART < MOST { kept / PART } else { MOST }
+}
+
+/// The first of some places between two things of a list; else the first that divides no word or number, as far as that can
+/// be told.
+fn between(text: &str, places: &(impl Iterator<Item = usize> + Clone)) -> Option<usize> {
+    let first = |least: Gap| {
+        let mut places = places.clone().filter(|&at| text.is_char_boundary(at) && !joins(text, at));
+        places.find(|&at| gap(text, at) >= least)
+    };
+    [Gap::Wide, Gap::Narrow, Gap::Digits].into_iter().find_map(first)
+}
+
+/// What stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    /// Something that belongs together.
+    None,
+    /// Two numbers, or the digits of one.
+    Digits,
+    /// Two words.
+    Narrow,
+    /// Two things of a list.
+    Wide,
+}
+
+fn gap(text: &str, at: usize) -> Gap {
+    let (head, tail) = text.split_at(at);
+    let (mut back, mut on) = (head.chars().rev(), tail.chars());
+    let (Some(before), Some(after)) = (back.next(), on.next()) else { return Gap::Wide };
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '+' | '-' | '_' | '/' | '\\');
+    // Whether what stands there has a digit on both sides, as in a list of numbers, a long number or a time.
+    let is_in_digits = |mark: char| match mark {
+        _ if mark == before => is_digit(back.clone().next()) && is_digit(Some(after)),
+        _ => is_digit(Some(before)) && is_digit(on.clone().next()),
+    };
+    match [before, after] {
+        ['\\', _] => Gap::None,
+        pair if pair.iter().any(|c| c.is_whitespace()) => Gap::Wide,
+        [',' | '}' | ']', _] if !is_in_digits(before) => Gap::Wide,
+        pair if pair.iter().any(|&c| c == ':' && is_in_digits(c)) => Gap::None,
+        pair if pair.iter().any(|&c| !is_word(c) && is_in_digits(c)) => Gap::Digits,
+        pair if pair.iter().all(|&c| is_word(c)) => Gap::None,
+        _ => Gap::Narrow,
+    }
 }
 
 /// Whether the characters before and after a place make one: line ends, marks, emoji sequences.
@@ -235,6 +293,38 @@ mod tests {
             let place = tail(&[text.into()], size(lines, bytes), Lines::Plain);
             let kept = if place.text == 0 { &text[place.at..] } else { "" };
             assert_eq!(kept, expected, "{text:?} {lines} {bytes}");
+        }
+    }
+
+    /// A line that is too long, cut so that so many bytes are kept of its beginning, and of its end.
+    #[test]
+    fn lines_are_cut_between_what_stands_in_them() {
+        let rows: Vec<String> = (0..40).map(|at| format!(r#"{{"id":{at}4711,"n":"x{at}"}}"#)).collect();
+        let rows = format!("[{}]", rows.join(","));
+        let (numbers, blob) = ("123456,".repeat(80), "iVBORw0KGgo".repeat(60));
+        let (keys, times) = (r#"{"some_long_key":"#.repeat(40), "12:30:45.678;".repeat(40));
+        let (amounts, escapes) = (r#"{"sum":"1,234,567"}"#.repeat(40), r"abcdefgh\n".repeat(60));
+        for (text, bytes, head, tail) in [
+            (&*rows, 240, r#","n":"x9"},{"id":104711,"#, r#"{"id":304711,"#),
+            (&rows, 250, r#""n":"x10"},"#, r#",{"id":304711,"#),
+            (&numbers, 240, ",123456,", ",123456,"),
+            // A long number is no list, if there is another place.
+            (&amounts, 240, r#""1,234,567"}"#, r#"{"sum":"1,234,567"}"#),
+            (&"one two three ".repeat(40), 240, "one two three ", " one two three"),
+            (&"Zürich-Öl ".repeat(40), 239, " Zürich-Öl", " Zürich-Öl"),
+            (&keys, 240, r#""some_long_key":{""#, r#"":{"some_long_key"#),
+            (&times, 240, ";12:30:45.678;", ";12:30:45.678;"),
+            // Not even a place between words.
+            (&blob, 240, "BORw0KG", "BORw0KGgo"),
+            (&escapes, 240, r"\nabcdefgh\n", r"abcdefgh\n"),
+        ] {
+            let budget = size(MANY, bytes);
+            let (from, _) = super::head(&[text.into()], budget, Lines::Plain);
+            let to = super::tail(&[text.into()], budget, Lines::Plain);
+            let kept = [from.at, text.len() - to.at];
+            assert!(kept.iter().all(|kept| (bytes * 7 / 8..=bytes).contains(kept)), "{kept:?} {bytes}");
+            let (found, rest) = (&text[..from.at], &text[to.at..]);
+            assert!(found.ends_with(head) && rest.starts_with(tail), "{found}\n{rest}");
         }
     }
 
