@@ -318,10 +318,12 @@ impl Before<'_> {
         }
         let tails = self.tails(gone);
         let most = self.standing.account().allowance(clear.most_loss);
-        let priced = |item: usize| self.written_again(item, &tails);
+        let images = self.images_among(&candidates);
+        let priced = |item: usize| self.written_by(item, images, &tails);
         let may_go = self.stays_cached();
         let cut = gate::break_even(&candidates, priced, may_go, rates, clear.patience, most);
-        let next = gate::nearest(&candidates, |item| tails[item], rates, most);
+        let behind = |item: usize| tails[if images.is_some_and(|first| item <= first) { 0 } else { item }];
+        let next = gate::nearest(&candidates, behind, rates, most);
         Verdict {
             choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone, clear)),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
@@ -362,7 +364,8 @@ impl Before<'_> {
         let tails = self.tails(gone);
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
-        let rewritten = self.written_again(chosen[0].item, &tails).saturating_sub(freed);
+        let images = self.images_among(chosen);
+        let rewritten = self.written_by(chosen[0].item, images, &tails).saturating_sub(freed);
         Some(Choice { reason, parts, freed, rewritten, reasoning: 0, abridged: 0 })
     }
 

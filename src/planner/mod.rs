@@ -342,19 +342,20 @@ fn old_parts(
     let ready = past.ready.as_ref();
     let room = before.make_room(ready, policy, &level, recall);
     let room = room.or_else(|| before.thin_out(ready, policy, &level, recall));
-    let (change, next) = match room.filter(|_| may_change) {
+    let (mut change, next) = match room.filter(|_| may_change) {
         Some(change) => (Some(change), None),
         None if may_change && !level.defers => before.clearing(policy, recall),
         None => (None, None),
     };
     outcome.needs_summary = may_change && before.needs_summary(change.as_ref(), policy, &level);
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
+    let kept = change.as_mut().map(|change| before.read_until(change));
     level.reading = standing.read(level.prompt_tokens);
     outcome.recalls = standing.recalls();
-    if let Some(change) = change {
+    if let Some((change, kept)) = change.zip(kept) {
         let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };
         standing.book(change.event.freed_bytes, price, rates);
-        standing.cut(change.first());
+        standing.cut(kept);
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }

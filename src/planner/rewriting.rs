@@ -1,12 +1,19 @@
 //! What a cut costs: what the provider has to write to its cache again.
 //!
 //! An estimate, in bytes. A provider keeps no beginning of a prompt that is shorter than its least: a cut that leaves
-//! less in front of it has all of the prompt paid anew, and one that leaves less in all has it paid anew each time.
+//! less in front of it has all of the prompt paid anew, and one that leaves less in all has it paid anew each time. Where
+//! its entries are bound to whether there are images, what takes the last of these has all messages written again.
 
+use std::collections::HashSet;
+
+use crate::conversation::PartKind;
 use crate::strategy::gate::Candidate;
 
 use super::PartId;
-use super::event::Before;
+use super::event::{Before, Change};
+
+/// What stands before all others.
+const FIRST: PartId = PartId { message: 0, part: 0 };
 
 impl Before<'_> {
     /// The item from which on the provider writes again after a cut before `item`; `None`: all of the prompt.
@@ -27,6 +34,67 @@ impl Before<'_> {
         let whole = tails[0] + self.conversation.frame_bytes() as u64 + self.facts.hidden_bytes;
         let behind = self.fallback(item).map(|item| tails[item]);
         behind.filter(|behind| whole - behind >= self.least_bytes()).unwrap_or(whole)
+    }
+
+    /// The same after a cut that takes whatever may go from an item on, where one before `images`, or there, takes the last
+    /// of them.
+    pub(super) fn written_by(&self, item: usize, images: Option<usize>, tails: &[u64]) -> u64 {
+        self.written_again(if images.is_some_and(|first| item <= first) { 0 } else { item }, tails)
+    }
+
+    /// The place of the first image that entries of the provider's cache are bound to, if all that there are may go.
+    pub(super) fn images_among(&self, candidates: &[Candidate]) -> Option<usize> {
+        let may_go: HashSet<usize> = candidates.iter().map(|candidate| candidate.item).collect();
+        let place = |image: &PartId| self.history().place(*image).filter(|at| may_go.contains(at));
+        let images = self.images();
+        let places: Option<Vec<usize>> = images.iter().map(place).collect();
+        places.filter(|_| self.are_read(&images))?.into_iter().min()
+    }
+
+    /// Whether none is left of the images that entries of the provider's cache are bound to, if these parts go.
+    pub(super) fn takes_images(&self, goes: impl Fn(PartId) -> bool) -> bool {
+        let images = self.images();
+        self.are_read(&images) && images.into_iter().all(goes)
+    }
+
+    /// Whether any of some images was sent before.
+    fn are_read(&self, images: &[PartId]) -> bool {
+        images.first().is_some_and(|first| (first.message as usize) < self.sent)
+    }
+
+    /// The parts with images, of those that would be sent, in messages that entries are bound to because of some: what is
+    /// a document beside one counts as one.
+    fn images(&self) -> Vec<PartId> {
+        let is_sent = |at: &usize| !self.splice.is_some_and(|splice| splice.drops(*at));
+        let messages = &self.conversation.messages;
+        let shown = (0..messages.len()).filter(|at| messages[*at].index.shows.images && is_sent(at));
+        let mut images: Vec<PartId> = shown
+            .flat_map(|at| self.conversation.parts_of(at))
+            .filter(|(_, part)| part.kind == PartKind::Media || part.beside_texts().next().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        if !images.is_empty() {
+            let cleared = self.applied.iter().filter(|applied| applied.decision.is_clearing());
+            let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
+            images.retain(|image| !cleared.contains(image));
+        }
+        images
+    }
+
+    /// The part from which on a change leaves nothing to be read from the provider's cache; its record tells of what is
+    /// written again because of that.
+    pub(super) fn read_until(&self, change: &mut Change) -> PartId {
+        let cleared = change.decided.iter().filter(|applied| applied.decision.is_clearing());
+        let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
+        let splice = change.splice.as_ref();
+        let is_dropped = |image: PartId| splice.is_some_and(|splice| splice.drops(image.message as usize));
+        if !self.takes_images(|image| cleared.contains(&image) || is_dropped(image)) {
+            return change.first();
+        }
+        let event = &mut change.event;
+        let written = self.rewritten_from(FIRST).saturating_sub(event.freed_bytes);
+        event.rewritten_bytes = event.rewritten_bytes.max(written);
+        FIRST
     }
 
     /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no

@@ -219,7 +219,7 @@ impl Before<'_> {
     /// of which on there are enough, or the last such.
     fn start(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
         let most = self.standing.account().allowance(LOSS);
-        let tails = self.tails(gone);
+        let (tails, images) = (self.tails(gone), self.images_among(results));
         let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
         let mut start = 0;
         for (at, result) in results.iter().enumerate() {
@@ -227,7 +227,7 @@ impl Before<'_> {
                 break;
             }
             start = at;
-            let written = self.written_again(result.item, &tails).saturating_sub(wanted);
+            let written = self.written_by(result.item, images, &tails).saturating_sub(wanted);
             if self.facts.cold || written as f64 * self.rates.rewrite() <= most {
                 break;
             }

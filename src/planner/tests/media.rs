@@ -396,3 +396,72 @@ fn the_newest_stay() {
         }
     }
 }
+
+/// Bytes that are written again because of an image that is cleared, behind what stays: where it was the last, all
+/// messages are.
+#[test]
+fn the_last_image_takes_the_cache_of_all_messages() {
+    let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#, image());
+    let words = words();
+    let document =
+        format!(r#"{{"type":"document","source":{{"type":"text","data":"{}"}}}}"#, words.repeat(10));
+    let stays = format!("[{document}]");
+    let shows =
+        format!(r#"[{document},{{"type":"image","source":{{"type":"url","url":"https://a/b.png"}}}}]"#);
+    let seen = format!("[{image}]");
+    let said = r#"{"role":"user","content":"go on"}]}"#;
+    let looked = format!(r#"{{"role":"user","content":[{{"type":"text","text":"go on"}},{image}]}}]}}"#);
+    for (contents, last, expected) in [
+        ([&stays, &seen], said, true),
+        // Another one stays, is new, or is there no more; or there was none.
+        ([&shows, &seen], said, false),
+        ([&stays, &seen], &looked, false),
+        ([&seen, &seen], said, true),
+        ([&stays, &format!(r#""{}""#, words.repeat(16))], said, false),
+    ] {
+        let talk = talk("anthropic", &contents.map(|content| &**content));
+        let body = String::from_utf8(talk.body.to_vec()).unwrap();
+        let body = body.strip_suffix(said).unwrap().to_owned() + last;
+        let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+        let policy = Policy { marks: marks::Settings::default(), ..policy() };
+        let facts = Facts { now_ms: 1_000, ..Facts::default() };
+        let mut thread = Thread::default();
+        for messages in [3, 5] {
+            let mut before = talk.clone();
+            before.messages.truncate(messages);
+            thread.send(&before, &policy, &facts, true);
+        }
+        let outcome = thread.send(&talk, &policy, &facts, true);
+        let (event, applied) = (outcome.event.unwrap(), outcome.applied);
+        let messages = &talk.messages[..talk.messages.len() - 2];
+        let all = messages.iter().map(|message| message.read_len() as u64).sum::<u64>()
+            - applied.iter().map(|applied| applied.decision.bytes_spared()).sum::<u64>();
+        let is_all = event.rewritten_bytes * 3 > all * 2;
+        assert_eq!(is_all, expected, "{event:?} of {all}: {} {}", contents[0].len(), last.len());
+    }
+}
+
+/// The last image stays until it has cost what all messages do; one of several goes sooner.
+#[test]
+fn the_last_image_goes_when_that_pays() {
+    let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#, image());
+    let document =
+        format!(r#"{{"type":"document","source":{{"type":"text","data":"{}"}}}}"#, words().repeat(20));
+    let shows =
+        format!(r#"[{document},{{"type":"image","source":{{"type":"url","url":"https://a/b.png"}}}}]"#);
+    let [last, other] = [format!("[{document}]"), shows].map(|first| {
+        let mut contents = vec![first, format!("[{image}]")];
+        contents.extend((0..60).map(|at| format!(r#""{at}""#)));
+        let whole = talk("anthropic", &contents.iter().map(|content| &**content).collect::<Vec<_>>());
+        let mut policy = super::events::policy(Reason::BreakEven);
+        (policy.clear.protect_images, policy.clear.most_loss) = (0, 1.0);
+        let mut thread = Thread::default();
+        (1..60).find(|steps| {
+            let mut talk = whole.clone();
+            talk.messages.truncate(1 + 2 * steps);
+            let facts = Facts { now_ms: 1_000, ..Facts::default() };
+            thread.send(&talk, &policy, &facts, true).event.is_some()
+        })
+    });
+    assert!(other < Some(6) && last > Some(10) && last < Some(30), "{other:?} {last:?}");
+}
