@@ -1,6 +1,8 @@
 //! What providers' figures teach: how large a thread's last prompt really was, and how many bytes of a request
 //! make a token of a model. Bounded, and lost with the process: what is not known is estimated.
 
+use std::sync::Arc;
+
 use super::models::Models;
 use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
@@ -11,8 +13,18 @@ const THREADS: u64 = 4096;
 
 /// Figures of the past.
 pub(super) struct Meter {
-    prompts: Recent<Chain, (usize, u64), Hashed>,
+    /// `None`: the prompt was answered, and nothing was said of it.
+    prompts: Recent<Chain, Option<Figure>, Hashed>,
     ratios: Models<String, BytesPerToken>,
+}
+
+/// What a provider said of a prompt.
+#[derive(Clone)]
+struct Figure {
+    messages: usize,
+    tokens: u64,
+    /// The model that was asked.
+    model: Option<Arc<str>>,
 }
 
 impl Meter {
@@ -32,14 +44,29 @@ impl Meter {
         if tokens == 0 {
             return;
         }
-        self.prompts.insert(head, (messages, tokens));
+        self.prompts.insert(head, Some(Figure { messages, tokens, model: model.map(Arc::from) }));
         let (Some(model), Some(bytes)) = (model, bytes) else { return };
         self.ratios.learn(model, |ratio| ratio.learn(bytes, tokens));
     }
 
     /// The messages and tokens of the prompt that ended with `head`.
     pub(super) fn measured(&self, head: Chain) -> Option<(usize, u64)> {
-        self.prompts.get(&head)
+        self.prompts.get(&head).flatten().map(|figure| (figure.messages, figure.tokens))
+    }
+
+    /// The request that ended with `head` was answered without a word on its prompt.
+    pub(super) fn learn_nothing(&self, head: Chain) {
+        self.prompts.get_or_insert(head, None);
+    }
+
+    /// Whether that was so: the next answer is not likely to say more.
+    pub(super) fn is_untold(&self, head: Chain) -> bool {
+        self.prompts.get(&head).is_some_and(|figure| figure.is_none())
+    }
+
+    /// Whether that was the prompt of another model: its tokens are others.
+    pub(super) fn is_of_another(&self, head: Chain, model: Option<&str>) -> bool {
+        self.prompts.get(&head).flatten().is_some_and(|figure| figure.model.as_deref() != model)
     }
 
     /// Bytes of a request to a token.
@@ -73,6 +100,14 @@ mod tests {
         }
         assert_eq!(meter.measured(head), Some((1, 10)));
         assert_eq!(meter.measured(head.then(head.0)), None);
+        let others = [Some("m"), Some("n"), None].map(|model| meter.is_of_another(head, model));
+        assert_eq!(others, [false, true, true]);
+        assert!(!meter.is_of_another(head.then(head.0), Some("m")), "there is none");
+        let untold = head.then(head.0);
+        meter.learn_nothing(head);
+        assert_eq!([head, untold].map(|head| meter.is_untold(head)), [false, false]);
+        meter.learn_nothing(untold);
+        assert_eq!((meter.is_untold(untold), meter.measured(untold)), (true, None));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::{EntryKey, Stable};
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Binding, Price, Priced};
+use crate::usage::{self, Binding, Price, Priced, Vendor};
 
 /// One request on its way through.
 pub(super) struct Request<'a> {
@@ -270,11 +270,15 @@ impl<'a> Request<'a> {
     fn known(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
-        let learned = self.core.windows.of(self.asked.upstream, model);
+        let (learned, head) = (self.core.windows.of(self.asked.upstream, model), place.chains[place.sent]);
         // An answer that ended because the window was full is as good as a refusal.
-        let filled = self.core.recovers()
-            && place.relation != Relation::Retry
-            && self.core.windows.is_full(place.chains[place.sent]);
+        let filled =
+            self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
+        // What is only observed is planned as it would be.
+        let refuses = self.core.recover.enabled
+            && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
+            && self.core.windows.is_clear(self.asked.upstream)
+            && !self.track.meter.is_untold(head);
         let requested_ttl_ms = self.conversation.requested_ttl_ms;
         let ttl_ms = kind.ttl_ms(requested_ttl_ms);
         let last_ms = self.track.lineage.last_read_ms(place);
@@ -286,7 +290,9 @@ impl<'a> Request<'a> {
             cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
-            measured: self.track.meter.measured(place.chains[place.sent]),
+            measured: self.track.meter.measured(head),
+            measured_elsewhere: self.track.meter.is_of_another(head, model),
+            refuses,
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),
             ttl_ms: ttl_ms.unwrap_or(0),

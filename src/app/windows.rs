@@ -11,6 +11,9 @@ use crate::store::Recent;
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
 
+/// Upstreams that are remembered to say what nobody knows.
+const UNCLEAR: u64 = 64;
+
 /// Of the longest prompt that was answered, the share that a window has at least: whatever says less was misread.
 const LEAST: f64 = 0.05;
 
@@ -21,6 +24,8 @@ pub(super) struct Windows {
     full: Recent<Chain, (), Hashed>,
     /// Bytes of the shortest form of a history that was refused.
     refused: Recent<Chain, u64, Hashed>,
+    /// Upstreams that have refused, in words that nobody knows, a prompt that may have been too long.
+    unclear: Recent<String, ()>,
     /// Held by the request of a history that room is being made for.
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
@@ -40,6 +45,7 @@ impl Windows {
             learned: Models::new(),
             full: Recent::of_entries(FULL),
             refused: Recent::of_entries(FULL),
+            unclear: Recent::of_entries(UNCLEAR),
             rooms: Recent::of_entries(FULL),
         }
     }
@@ -102,6 +108,16 @@ impl Windows {
         self.refused.get(&head)
     }
 
+    /// A prompt that may have been too long was refused, and nobody knows why.
+    pub(super) fn refuse_unclearly(&self, upstream: &str) {
+        self.unclear.insert(upstream.to_owned(), ());
+    }
+
+    /// Whether an upstream says it in words that are known, as far as it has been asked.
+    pub(super) fn is_clear(&self, upstream: &str) -> bool {
+        self.unclear.get(upstream).is_none()
+    }
+
     /// Waits until room is made for nobody else with this history.
     pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
         self.rooms.get_or_insert(head, Arc::default()).lock_owned().await
@@ -144,6 +160,13 @@ mod tests {
         let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()));
         let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MODELS)];
         assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);
+    }
+
+    #[test]
+    fn who_is_unclear_once_is_not_waited_for() {
+        let windows = Windows::new();
+        windows.refuse_unclearly("a");
+        assert_eq!(["a", "b"].map(|upstream| windows.is_clear(upstream)), [false, true]);
     }
 
     #[test]

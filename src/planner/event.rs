@@ -148,15 +148,16 @@ impl Before<'_> {
             self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
         };
         let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
-        let measured =
-            self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len());
-        let prompt_tokens = match measured {
-            // The figure holds for what was sent then; what came since is estimated.
-            Some((messages, exact)) => {
-                let fresh_spared: u64 = self.spared_from(messages);
-                exact + tokens(bytes(messages).saturating_sub(fresh_spared))
-            }
-            None => tokens(self.sent_bytes()),
+        let measured = self.known_figure();
+        // The figure holds for what was sent then; what came since is estimated.
+        let (exact, rest) = match measured {
+            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
+            None => (0, self.sent_bytes()),
+        };
+        let prompt_tokens = exact + tokens(rest);
+        let least_tokens = match measured {
+            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
+            _ => self.least_tokens(self.sent_bytes()),
         };
         let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
         let known = settings.window(self.facts.window, self.facts.max_output);
@@ -170,14 +171,22 @@ impl Before<'_> {
                 _ => gauge.estimated(),
             }
         });
-        Level {
+        let level = Level {
             prompt_tokens,
+            least_tokens,
             gauge,
             reading: None,
             clearable_bytes: 0,
             messages: self.sent_messages(),
             defers: self.conversation.asks_for_edits,
-        }
+            waits: false,
+        };
+        Level { waits: self.waits(&level, settings), ..level }
+    }
+
+    /// The provider's figure for the last prompt of this thread, if it is of no more than there is.
+    pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
+        self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
     }
 
     /// Bytes of the request as it would be sent, as far as they are read as text.

@@ -16,6 +16,11 @@ pub struct Facts {
     pub window: Option<u64>,
     /// The provider's own figure for the last prompt of this thread: how many messages it had, and its tokens.
     pub measured: Option<(usize, u64)>,
+    /// That figure is of another model, whose tokens are others.
+    pub measured_elsewhere: bool,
+    /// The provider refuses a prompt that is too long for the window that is known, for nothing and in words that are known,
+    /// and room is made then; and it says how long those are that it answers.
+    pub refuses: bool,
     /// Bytes of a request's body to a token, as learned for this model.
     pub bytes_per_token: f64,
     /// The most tokens that the answer may have.
@@ -65,6 +70,8 @@ impl Default for Facts {
             cold: false,
             window: None,
             measured: None,
+            measured_elsewhere: false,
+            refuses: false,
             bytes_per_token: clear::BYTES_PER_TOKEN as f64,
             max_output: None,
             counted_output: 0,

@@ -18,6 +18,8 @@ use super::event::Before;
 pub struct Level {
     /// The prompt, an estimate in tokens, before an event.
     pub prompt_tokens: u64,
+    /// Tokens that it has at least, however few those are that its bytes make.
+    pub least_tokens: u64,
     /// The prompt in the model's window, if that is known.
     pub gauge: Option<Gauge>,
     /// How fast the prompt grows; `None` for a request that was made before.
@@ -28,6 +30,9 @@ pub struct Level {
     pub messages: u32,
     /// The provider was asked to make room by itself: only what the window forces is done.
     pub defers: bool,
+    /// The prompt may be much shorter than it is estimated, and the provider says so if it is not: until then nothing goes
+    /// that would be missed.
+    pub waits: bool,
 }
 
 impl Level {
@@ -37,10 +42,37 @@ impl Level {
     }
 }
 
+/// Bytes of a token that may be more than is known: what is escaped has as many.
+const MANY_BYTES: f64 = 8.0;
+/// How many times as many as is known a token may have: white space and lists of the like are shorter than other text.
+const MANY_TIMES: f64 = 2.0;
+/// Of the window, one part in so many may be new and only estimated for the rest to be as good as known.
+const LITTLE: u64 = 20;
+
 /// A text of a decision, by its leaf.
 type Leaves<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
 
 impl Before<'_> {
+    /// Tokens that so many bytes make at least.
+    pub(super) fn least_tokens(&self, bytes: u64) -> u64 {
+        (bytes as f64 / (self.facts.bytes_per_token * MANY_TIMES).max(MANY_BYTES)) as u64
+    }
+
+    /// Whether the provider is to say first that the prompt is too long: of much of it nothing is known but its bytes, and by
+    /// these it may as well not have reached the trigger. A window that the user has set, or that was guessed, is not
+    /// the provider's, and neither is a count that the user has asked for.
+    pub(super) fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
+        let is_told = self.facts.refuses && self.facts.overflow.is_none();
+        let gauge = level.gauge.filter(|gauge| is_told && self.facts.window == Some(gauge.window));
+        let Some(gauge) = gauge.filter(|_| settings.count == Estimate::Usage) else { return false };
+        let estimated = match self.known_figure() {
+            Some((_, exact)) if !self.facts.measured_elsewhere => level.prompt_tokens.saturating_sub(exact),
+            _ => level.prompt_tokens,
+        };
+        let reaches = |prompt| Gauge { prompt, ..gauge }.reaches(settings.trigger, settings);
+        estimated > gauge.window / LITTLE && reaches(gauge.prompt) && !reaches(level.least_tokens)
+    }
+
     /// Messages of the request as it would be sent.
     pub(super) fn sent_messages(&self) -> u32 {
         let (gone, more) = self.splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));

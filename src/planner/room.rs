@@ -62,9 +62,9 @@ impl Before<'_> {
             (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
             (need.least, &|| self.cut_for(&need, policy, recall)),
         ];
-        // Messages stay as long as there is time for something better.
+        // Messages stay as long as there is time for something better, or it is not known that they must go.
         let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
-        let drops = self.facts.overflow.is_some() || level.gauge.is_some_and(is_late);
+        let drops = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
         let mut best: Option<Change> = None;
         for (least, rung) in &rungs[..if drops { rungs.len() } else { STAYS }] {
             let Some(change) = rung().and_then(|change| self.unbound(change)) else { continue };

@@ -78,6 +78,12 @@ impl Vendor {
         self.prefixes()[0]
     }
 
+    /// Whether it refuses a prompt that is too long, for nothing, in words of its own: it neither shortens it by itself nor
+    /// passes on what others say.
+    pub const fn refuses_what_is_too_long(self) -> bool {
+        !matches!(self, Self::Groq | Self::OpenRouter)
+    }
+
     /// Whether it publishes no weights of its own model, so that all others pass its price on.
     pub(super) fn sells_alone(self, model: &str) -> bool {
         match self {

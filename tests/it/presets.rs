@@ -193,11 +193,13 @@ fn messages_are_counted_as_there() {
         let window = preset(name).policy.window;
         let level = |messages| Level {
             prompt_tokens: 0,
+            least_tokens: 0,
             gauge: None,
             reading: None,
             clearable_bytes: 0,
             messages,
             defers: false,
+            waits: false,
         };
         assert!(!level(few).is_crowded(&window) && level(many).is_crowded(&window), "{name}");
     }

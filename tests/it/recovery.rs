@@ -460,3 +460,64 @@ fn a_full_window_is_made_room_in() {
     let received = upstream.received();
     assert!(received.len() == 2 && received[1].body.len() < received[0].body.len() * 3 / 4);
 }
+
+/// Tokens of a prompt to a provider that takes any run of white space for one character.
+fn spaced(body: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(body).replace("\\n", " ");
+    text.split(' ').filter(|word| !word.is_empty()).map(|word| word.len() + 1).sum::<usize>() / 4
+}
+
+/// A provider that says itself what is too long is asked before anything goes that may not have to, as long as it says so
+/// in words that are known.
+#[test]
+fn nothing_is_lost_to_an_estimate() {
+    type Says = fn(usize) -> String;
+    const WINDOW: usize = 200_000;
+    let known = |tokens: usize| format!("prompt is too long: {tokens} tokens > {WINDOW} maximum");
+    let unknown = |_: usize| "The request was not understood.".to_owned();
+    let blank = "\n".to_owned() + &" ".repeat(199);
+    let text = "some words of a log\n".repeat(10);
+    // The requests that arrive of the last two: whether each has all that was said, and was answered.
+    for (before, pasted, says, expected) in [
+        (200, blank.repeat(2_800), known as Says, &[(true, true), (true, true)][..]),
+        (200, text.repeat(2_800), known, &[(true, false), (false, true), (false, true)]),
+        // What was marked for the cache goes as it came first.
+        (200, text.repeat(2_800), unknown, &[(true, false), (true, false), (false, true)]),
+        // Even by a low estimate it cannot be.
+        (340, text.repeat(1_100), known, &[(false, true), (false, true)]),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received: &Received| {
+            let tokens = spaced(&received.body);
+            let error = || json!({"error": {"type": "invalid_request_error", "message": says(tokens)}});
+            if tokens > WINDOW {
+                (400, error().to_string())
+            } else {
+                (200, anthropic_answer(tokens).to_string())
+            }
+        });
+        let own = format!(
+            "[upstream.anthropic]\nbase_url = 'http://api.anthropic.com'\nproxy = '{}'\n",
+            upstream.url()
+        );
+        let gateway = Gateway::configured(home.path(), &format!("{}{own}", CONFIG.replace("1MB", "9MB")));
+        let mut said = vec![GOAL.to_owned()];
+        let mut messages = Vec::new();
+        said.extend((0..9).map(|at| format!("{at}: {}", text.repeat(before))));
+        said.extend([pasted, "go on".to_owned()]);
+        for (at, said) in said.iter().enumerate() {
+            messages.push(json!({"role": "user", "content": said}));
+            let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 1000, "messages": messages});
+            let (status, _) = gateway.post("/v1/messages", &[], &body.to_string());
+            assert_eq!(status == 400, at == 10 && says(9) == unknown(9), "{at}: {status}");
+            messages.push(json!({"role": "assistant", "content": "ok"}));
+        }
+        gateway.stop();
+        let received = &upstream.received()[10..];
+        let is_whole = |text: &str| (0..9).all(|at| text.contains(&format!("\"{at}: some words")));
+        let found: Vec<(bool, bool)> =
+            received.iter().map(|one| (is_whole(&one.text()), spaced(&one.body) <= WINDOW)).collect();
+        assert_eq!(found, expected, "{} {}", said[10].len(), says(9));
+        assert!(received.iter().all(|one| one.text().contains(GOAL)));
+    }
+}

@@ -126,7 +126,14 @@ impl Follow {
     /// Teaches the meter how large the prompt really was.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        let (Some(usage), Some(place)) = (known, &self.facts.place) else { return };
+        let Some(place) = &self.facts.place else { return };
+        let Some(usage) = known else {
+            if answer.complete && self.status.is_some_and(|status| status.is_success()) {
+                let observed = self.core.shadow.iter().map(|shadow| &shadow.meter);
+                observed.chain([&self.core.meter]).for_each(|meter| meter.learn_nothing(place.head()));
+            }
+            return;
+        };
         let sent = if self.is_original { self.start.received } else { self.start.sent };
         let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
@@ -243,6 +250,10 @@ impl Exchange for Follow {
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => Remedy::SendOriginal,
+            Refused::Other if malformed && self.facts.level.is_some_and(|level| level.waits) => {
+                self.core.windows.refuse_unclearly(self.upstream.name());
+                Remedy::SendOriginal
+            }
             Refused::Other
                 if malformed || self.core.acceptance.doubts(self.upstream.name(), &self.facts, status) =>
             {

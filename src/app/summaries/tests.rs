@@ -205,11 +205,13 @@ fn due(
     let gauge = window::Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
     let level = Level {
         prompt_tokens: gauge.prompt,
+        least_tokens: gauge.prompt,
         gauge: Some(gauge),
         reading: None,
         clearable_bytes: 0,
         messages: conversation.messages.len() as u32,
         defers: conversation.asks_for_edits,
+        waits: false,
     };
     summaries.due(Seen {
         protocol: protocol::named("openai-chat").unwrap(),

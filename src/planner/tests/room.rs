@@ -6,6 +6,7 @@ use super::super::*;
 use super::events::{Thread, event, policy, talk, words};
 use crate::conversation::NoMemo;
 use crate::protocol;
+use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
@@ -270,5 +271,58 @@ fn pictures_are_no_text() {
             assert!((1_600..7_000).contains(&tokens), "{tokens} {measured:?}");
             assert_eq!(outcome.event, None);
         }
+    }
+}
+
+/// Where a provider says that a prompt is too long, no message goes because of what may be far too high an estimate.
+#[test]
+fn nothing_goes_that_may_fit() {
+    // 20,500 bytes: about 10,200 tokens, and 2,600 at least. Half of a window this small is kept free for the answer.
+    let request = talk(&words("u 4000 4000 4000 4000 4000"));
+    let told = Facts { refuses: true, bytes_per_token: 2.0, ..Facts::default() };
+    let sent = request.messages.len() - 2;
+    let elsewhere = Facts { measured_elsewhere: true, ..told };
+    let by = |measured, facts: Facts| Facts { measured: Some(measured), ..facts };
+    let count = Estimate::Bytes4Ceil;
+    for (name, facts, window, settings, expected) in [
+        ("nobody says", Facts { refuses: false, ..told }, 7_500, window::Settings::default(), true),
+        ("it may fit", told, 7_500, window::Settings::default(), false),
+        ("it cannot", told, 4_000, window::Settings::default(), true),
+        ("it fits", told, 40_000, window::Settings::default(), false),
+        (
+            "it was refused",
+            Facts { overflow: Some(Overflow::default()), ..told },
+            7_500,
+            window::Settings::default(),
+            true,
+        ),
+        ("most is known", by((sent + 2, 5_100), told), 7_500, window::Settings::default(), true),
+        ("much is new", by((sent, 1_500), told), 7_500, window::Settings::default(), false),
+        ("much is known", by((sent, 3_300), told), 7_500, window::Settings::default(), true),
+        ("by another model", by((sent + 2, 5_100), elsewhere), 7_500, window::Settings::default(), false),
+        (
+            "the window is the user's",
+            told,
+            40_000,
+            window::Settings { size: Some(7_500), ..window::Settings::default() },
+            true,
+        ),
+        ("so is the count", told, 7_500, window::Settings { count, ..window::Settings::default() }, true),
+    ] {
+        let mut policy = policy(Reason::Cold);
+        (policy.ladder.enabled, policy.window) = (true, settings);
+        let facts = Facts { window: Some(window), ..facts };
+        let outcome = Thread { sent, ..Thread::default() }.send(&request, &policy, &facts, false);
+        assert_eq!(outcome.event.is_some(), expected, "{name}: {:?}", outcome.level);
+        let waits = ["it may fit", "much is new", "by another model"].contains(&name);
+        assert_eq!(outcome.level.unwrap().waits, waits, "{name}");
+        // What is cleared can be had again.
+        policy.clear.gate = vec![Reason::Window];
+        let event = Thread { sent, ..Thread::default() }.send(&request, &policy, &facts, false).event;
+        assert_eq!(event.is_some(), expected || waits, "{name}: {event:?}");
+        assert!(
+            !waits || event.is_some_and(|event| event.rung == Rung::Clear && event.cleared > 0),
+            "{name}"
+        );
     }
 }
