@@ -176,6 +176,7 @@ impl Before<'_> {
             least_tokens,
             gauge,
             reading: None,
+            growth: None,
             clearable_bytes: 0,
             messages: self.sent_messages(),
             defers: self.conversation.asks_for_edits,

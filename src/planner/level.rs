@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
 use crate::strategy::estimate::{Estimate, Message, Sum};
-use crate::strategy::window::{self, Gauge, Reading};
+use crate::strategy::window::{self, Gauge, Growth, Reading};
 
 use super::arguments;
 use super::event::Before;
@@ -24,6 +24,8 @@ pub struct Level {
     pub gauge: Option<Gauge>,
     /// How fast the prompt grows; `None` for a request that was made before.
     pub reading: Option<Reading>,
+    /// What its requests add to the prompt, as far as that is known; with one that was made before, too.
+    pub growth: Option<Growth>,
     /// Bytes that clearing alone could free for the next request; 0 while the prompt is below the target.
     pub clearable_bytes: u64,
     /// Messages, as they would be sent.

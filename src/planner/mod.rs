@@ -351,6 +351,7 @@ fn old_parts(
     let cut = change.as_ref().map_or(next, |change| Some(change.first()));
     let kept = change.as_mut().map(|change| before.read_until(change));
     level.reading = standing.read(level.prompt_tokens);
+    level.growth = standing.growth();
     outcome.recalls = standing.recalls();
     if let Some((change, kept)) = change.zip(kept) {
         let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };

@@ -12,7 +12,7 @@ use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::{self, Entries, Stake, Wager};
-use crate::strategy::window::{Reading, Velocity};
+use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, history};
 
 use super::Ending;
@@ -133,6 +133,11 @@ impl Standing {
     /// How fast the thread grows, with this request of so many tokens; `None` for one that was made before.
     pub(super) fn read(&mut self, tokens: u64) -> Option<Reading> {
         (self.messages > std::mem::replace(&mut self.read, self.messages)).then(|| self.velocity.read(tokens))
+    }
+
+    /// What the thread's requests add to the prompt.
+    pub(super) fn growth(&self) -> Option<Growth> {
+        self.velocity.growth()
     }
 
     /// What the provider's cache holds of the thread.

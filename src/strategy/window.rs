@@ -200,10 +200,31 @@ impl Gauge {
 
     /// Steps until red at `velocity` tokens a step; `None` when it does not grow.
     pub fn steps_until_red(&self, velocity: f64, settings: &Settings) -> Option<f64> {
-        let red = (self.usable() as f64 * settings.zones[2]).floor();
-        (velocity > 0.0).then(|| ((red - self.prompt as f64) / velocity).max(0.0))
+        self.steps_until((self.usable() as f64 * settings.zones[2]).floor(), velocity)
+    }
+
+    /// Whether the prompt may reach the trigger so soon that what is to be there by then is begun now.
+    pub fn nears_trigger(&self, growth: Growth, settings: &Settings) -> bool {
+        let trigger = self.share(settings.trigger, settings);
+        let sudden = self.usable() as f64 * SUDDEN;
+        let paces = [(USUAL_STEPS, growth.velocity), (LARGE_STEPS, growth.largest as f64), (1.0, sudden)];
+        let is_within =
+            |(steps, velocity)| self.steps_until(trigger, velocity).is_some_and(|left| left <= steps);
+        paces.into_iter().any(is_within)
+    }
+
+    /// Steps until the prompt has so many tokens.
+    fn steps_until(&self, tokens: f64, velocity: f64) -> Option<f64> {
+        (velocity > 0.0).then(|| ((tokens - self.prompt as f64) / velocity).max(0.0))
     }
 }
+
+/// The trigger is near when so many steps at the usual pace reach it: what is prepared takes the time of some of them.
+const USUAL_STEPS: f64 = 5.0;
+/// The same for steps like the largest: it has come before, and those that are alike come in a row.
+const LARGE_STEPS: f64 = 3.0;
+/// The share of the usable window that a step may add which is like none before: a long result, a pasted document.
+const SUDDEN: f64 = 0.1;
 
 /// Readings that the velocity is taken over: the steps between them are one fewer.
 const READINGS: usize = 6;
@@ -220,6 +241,9 @@ pub struct Velocity {
     last: Vec<u64>,
     usual: Option<f64>,
     count: usize,
+    /// The largest step behind the second prompt, in tokens: the first one is only estimated, and a step from there on may
+    /// be no more than an error.
+    largest: u64,
 }
 
 /// What a reading says.
@@ -231,22 +255,47 @@ pub struct Reading {
     pub spike: bool,
 }
 
+/// What a thread's steps add to its prompt, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Growth {
+    /// A step, over the last readings.
+    pub velocity: f64,
+    /// The largest since the second prompt that is known of the thread.
+    pub largest: u64,
+}
+
 impl Velocity {
     /// Takes the next prompt's tokens.
     pub fn read(&mut self, tokens: u64) -> Reading {
         if self.last.len() == READINGS {
             self.last.remove(0);
         }
+        if let Some(last) = self.last.last().filter(|_| self.count > 1) {
+            self.largest = self.largest.max(tokens.saturating_sub(*last));
+        }
         self.last.push(tokens);
         self.count += 1;
         if self.count < FEWEST {
             return Reading { velocity: 0.0, spike: false };
         }
-        let (first, last) = (self.last[0] as f64, tokens as f64);
-        let velocity = (last - first) / (self.last.len() - 1) as f64;
+        let velocity = self.mean();
         let spike = self.usual.is_some_and(|usual| usual > 0.0 && velocity > SPIKE * usual);
         self.usual = Some(self.usual.map_or(velocity, |usual| FOLLOW * velocity + (1.0 - FOLLOW) * usual));
         Reading { velocity, spike }
+    }
+
+    /// How the thread grows; `None` before there are enough readings to tell, and where one of the last is less than the one
+    /// before it: room was made, and what came before says little.
+    pub fn growth(&self) -> Option<Growth> {
+        let is_known = self.last.len() == READINGS && self.last.is_sorted();
+        is_known.then(|| Growth { velocity: self.mean(), largest: self.largest })
+    }
+
+    /// Tokens a step, over the last readings.
+    fn mean(&self) -> f64 {
+        let (first, last) = (self.last.first().copied(), self.last.last().copied());
+        let added = last.unwrap_or(0) as f64 - first.unwrap_or(0) as f64;
+        added / self.last.len().saturating_sub(1).max(1) as f64
     }
 }
 
@@ -421,6 +470,61 @@ mod tests {
             (60_000, 14_500.0, true),
         ] {
             assert_eq!(velocity.read(tokens), Reading { velocity: expected, spike }, "{tokens}");
+        }
+    }
+
+    /// Growth is known after six prompts in a row of which none is shorter than the one before it.
+    #[test]
+    fn how_a_thread_grows() {
+        let known = |velocity, largest| Some(Growth { velocity, largest });
+        for (prompts, expected) in [
+            (&[][..], None),
+            (&[9_000], None),
+            (&[1_000, 2_000, 3_000, 4_000, 5_000], None),
+            (&[1_000, 2_000, 3_000, 4_000, 5_000, 6_000], known(1_000.0, 1_000)),
+            (&[1_000, 1_000, 1_000, 1_000, 1_000, 1_000], known(0.0, 0)),
+            // The velocity is of the last steps, the largest of all.
+            (&[1_000, 2_000, 22_000, 23_000, 24_000, 25_000, 26_000, 27_000], known(1_000.0, 20_000)),
+            (&[1_000, 2_000, 3_000, 4_000, 5_000, 25_000], known(4_800.0, 20_000)),
+            // The first prompt is only estimated.
+            (&[1_000, 21_000, 22_000, 23_000, 24_000, 25_000], known(4_800.0, 1_000)),
+            // Room was made.
+            (&[1_000, 21_000, 22_000, 23_000, 24_000, 25_000, 9_000], None),
+            (&[1_000, 21_000, 9_000, 10_000, 11_000, 12_000, 13_000], None),
+            (&[1_000, 2_000, 22_000, 9_000, 10_000, 11_000, 12_000, 13_000, 14_000], known(1_000.0, 20_000)),
+        ] {
+            let mut velocity = Velocity::default();
+            for tokens in prompts {
+                velocity.read(*tokens);
+            }
+            assert_eq!(velocity.growth(), expected, "{prompts:?}");
+        }
+    }
+
+    /// The first prompt from which on the trigger is near: five steps of the usual size, three of the largest, or a tenth
+    /// of what a prompt may have.
+    #[test]
+    fn where_the_trigger_is_near() {
+        let usual = Settings::default();
+        let (late, of_window) = (Settings { trigger: 1.0, ..usual }, Settings { of: Whole::Window, ..usual });
+        for (settings, window, velocity, largest, first) in [
+            (usual, 100_000, 0.0, 0, 80_000),
+            (usual, 100_000, 500.0, 2_000, 80_000),
+            (usual, 100_000, 2_001.0, 2_001, 79_995),
+            (usual, 100_000, 2_500.0, 3_000, 77_500),
+            (usual, 100_000, 500.0, 4_000, 78_000),
+            (usual, 100_000, 500.0, 20_000, 30_000),
+            (usual, 100_000, 20_000.0, 30_000, 0),
+            (usual, 1_000_000, 500.0, 20_000, 800_000),
+            (usual, 1_000_000, 500.0, 40_000, 780_000),
+            (late, 100_000, 500.0, 2_000, 90_000),
+            (of_window, 100_000, 500.0, 2_000, 80_000),
+        ] {
+            let growth = Growth { velocity, largest };
+            let is_near = |prompt| gauge(prompt, window).nears_trigger(growth, &settings);
+            let is_far = first == 0 || !is_near(first - 1);
+            assert!(is_near(first) && is_far, "{settings:?} {window} {growth:?} {first}");
+            assert!(is_near(window), "what is past it is near");
         }
     }
 }

@@ -196,6 +196,7 @@ fn messages_are_counted_as_there() {
             least_tokens: 0,
             gauge: None,
             reading: None,
+            growth: None,
             clearable_bytes: 0,
             messages,
             defers: false,

@@ -1,7 +1,9 @@
 //! When a summary is made, and when one that is ready may be used.
 //!
 //! A summary stands for exactly the history whose chain it carries: it is offered to no other. One is begun when a
-//! request has been answered whose prompt comes near the window, and none that could be used is ready or being made.
+//! request has been answered whose prompt comes near the window, in tokens and in requests, and none that could be used is
+//! ready or being made. Of one that is made too early nothing may come but its price; where one comes too late, messages
+//! are dropped, which is worse.
 
 mod bill;
 #[cfg(test)]
@@ -27,8 +29,9 @@ use crate::planner::splice::SUMMARY;
 use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
+use crate::strategy::ladder;
 use crate::strategy::summary::{self, Demand, Split, cut, split};
-use crate::strategy::{ladder, window};
+use crate::strategy::window::{self, Gauge};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Vendor};
@@ -113,10 +116,14 @@ impl Terms {
 }
 
 impl Terms {
-    /// Whether a summary is to be made ready.
+    /// Whether a summary is to be made ready: not before the prompt has its share of the window, and then as soon as one of
+    /// the next requests may have no room without, as far as it is known how they grow.
     fn is_due(&self, level: Level) -> bool {
-        let is_near = level.gauge.is_some_and(|gauge| gauge.reaches(self.settings.trigger, &self.window));
-        is_near || level.is_crowded(&self.window)
+        let is_near = |gauge: Gauge| {
+            gauge.reaches(self.settings.trigger, &self.window)
+                && level.growth.is_none_or(|growth| gauge.nears_trigger(growth, &self.window))
+        };
+        level.gauge.is_some_and(is_near) || level.is_crowded(&self.window)
     }
 
     /// Whether one that is ready has to be used.

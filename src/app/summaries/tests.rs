@@ -208,6 +208,7 @@ fn due(
         least_tokens: gauge.prompt,
         gauge: Some(gauge),
         reading: None,
+        growth: None,
         clearable_bytes: 0,
         messages: conversation.messages.len() as u32,
         defers: conversation.asks_for_edits,
@@ -225,6 +226,48 @@ fn due(
         bytes_per_token: 4.0,
         now_ms: 0,
     })
+}
+
+/// One is begun from its share of the window on, 75,000 tokens here, and not before room may be needed soon, at 90,000.
+#[test]
+fn summaries_are_begun_when_room_may_be_needed_soon() {
+    let grows = |velocity, largest| Some(window::Growth { velocity, largest });
+    let usual = window::Settings::default();
+    let crowded = window::Settings { messages: Some(9), ..usual };
+    let at_once = window::Settings { trigger: 0.75, ..usual };
+    for (window, growth, first) in [
+        // Nobody knows.
+        (usual, None, 75_000),
+        // However little a request adds, a long result may come.
+        (usual, grows(0.0, 0), 80_000),
+        (usual, grows(500.0, 3_000), 80_000),
+        // A few more like those before.
+        (usual, grows(2_400.0, 3_000), 78_000),
+        (usual, grows(500.0, 4_000), 78_000),
+        // Not before its share, however fast it grows.
+        (usual, grows(9_000.0, 12_000), 75_000),
+        (usual, grows(500.0, 20_000), 75_000),
+        // Where room is made at the same share, there is nothing to wait for.
+        (at_once, grows(0.0, 0), 75_000),
+        // Messages are counted as before.
+        (crowded, grows(0.0, 0), 0),
+    ] {
+        let terms = terms(None, &Policy { window, ..Policy::default() });
+        let is_due = |prompt| {
+            let gauge = Some(Gauge { prompt, window: 100_000, reserve: 0, margin: 0 });
+            terms.is_due(Level {
+                prompt_tokens: prompt,
+                gauge,
+                reading: None,
+                growth,
+                clearable_bytes: 0,
+                messages: 9,
+                defers: false,
+            })
+        };
+        let is_early = first > 0 && is_due(first - 1);
+        assert!(is_due(first) && !is_early && is_due(90_000), "{window:?} {growth:?} {first}");
+    }
 }
 
 /// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and uses

@@ -10,6 +10,25 @@ use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
+/// How a thread grows is known after some requests, with one that is made again as well; where nobody remembers them, it
+/// is not.
+#[test]
+fn growth_is_known_after_some_requests() {
+    for memory in [true, false] {
+        let (mut thread, mut said) = (Thread::default(), "u".to_owned());
+        for at in 1..=8 {
+            for _ in 0..2 {
+                let request = talk(&words(&said));
+                let level =
+                    thread.send(&request, &Policy::default(), &Facts::default(), memory).level.unwrap();
+                let largest = level.growth.map(|growth| growth.largest >= 1_000);
+                assert_eq!(largest, (memory && at >= 6).then_some(true), "{memory} {at}");
+            }
+            said.push_str(if at == 2 { " a x6000" } else { " a x600" });
+        }
+    }
+}
+
 /// What is done when the window is full: the rung, results cleared, messages dropped, results cut; and whether the
 /// target is met.
 #[test]
