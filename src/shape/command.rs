@@ -1,13 +1,15 @@
-//! Shell commands that do nothing but print files.
+//! What shell scripts are made of, and whether they do nothing but print files.
 //!
-//! No shell: a few plain forms are understood (words, quotes, pipes, lists, harmless redirections), and
-//! whatever else a script holds makes it unknown.
+//! No shell: words, quotes, pipes, lists and harmless redirections are understood. Whatever else a script holds is read as
+//! far as it goes, and makes it one that may do anything.
 
-/// Commands that print files as they are.
-const VIEWERS: &[&str] =
+/// Commands that print files as they are, in lower case.
+pub const VIEWERS: &[&str] =
     &["cat", "head", "tail", "nl", "bat", "batcat", "less", "more", "tac", "get-content", "gc"];
 /// Commands that neither print files nor change what others print.
-const NEUTRAL: &[&str] = &["cd", "pushd", "popd", "pwd", "echo", "printf", "true", ":"];
+pub const NEUTRAL: &[&str] = &["cd", "pushd", "popd", "pwd", "echo", "printf", "true", ":", "export", "set"];
+/// The word that stands in a command where its output goes to a file; the file is the next one.
+pub const TO_FILE: &str = ">";
 /// Commands that run a script given after `-c`.
 const SHELLS: &[&str] = &["sh", "bash", "zsh", "dash", "ash", "ksh"];
 /// Longer scripts are not looked at.
@@ -40,14 +42,22 @@ fn script_effect(script: &str, depth: usize) -> Effect {
     if script.len() > MAX_SCRIPT {
         return Effect::Unknown;
     }
-    let Some(commands) = Scanner::new(script).commands() else { return Effect::Unknown };
-    let effects = commands.iter().map(|words| command_effect(words, depth));
+    let script = Script::read(script);
+    if !script.is_plain {
+        return Effect::Unknown;
+    }
+    let effects = script.pipelines.iter().flatten().map(|words| command_effect(words, depth));
     effects.max().unwrap_or(Effect::Nothing)
+}
+
+/// The name of a command: its first word without directories, in lower case.
+pub fn name(program: &str) -> String {
+    program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase()
 }
 
 fn command_effect(words: &[String], depth: usize) -> Effect {
     let Some((program, arguments)) = words.split_first() else { return Effect::Nothing };
-    let name = program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase();
+    let name = name(program);
     let name = name.as_str();
     let prints = match name {
         "sed" => sed_only_prints(arguments),
@@ -92,78 +102,126 @@ fn git_shows_a_file(arguments: &[String]) -> bool {
     matches!(arguments, [show, file] if show == "show" && is_file(file))
 }
 
-/// Splits a script into commands, and these into words.
+/// A script, read as far as that goes without a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Script {
+    /// Its pipelines in order, each of commands in order, each of words.
+    pub pipelines: Vec<Vec<Vec<String>>>,
+    /// It holds nothing but lists and pipes of commands, and no redirection that writes or reads a file.
+    pub is_plain: bool,
+}
+
+impl Script {
+    /// Reads a script.
+    pub fn read(script: &str) -> Self {
+        let scanner = Scanner {
+            rest: script.chars().peekable(),
+            read: Self { is_plain: true, ..Self::default() },
+            stages: Vec::new(),
+            words: Vec::new(),
+            word: None,
+        };
+        scanner.read()
+    }
+}
+
+/// Splits a script into pipelines, these into commands, and these into words.
 struct Scanner<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    commands: Vec<Vec<String>>,
+    read: Script,
+    /// The pipeline being read.
+    stages: Vec<Vec<String>>,
+    /// The command being read.
     words: Vec<String>,
     /// The word being read; a quoted one may be empty.
     word: Option<String>,
 }
 
-impl<'a> Scanner<'a> {
-    fn new(script: &'a str) -> Self {
-        Self { rest: script.chars().peekable(), commands: Vec::new(), words: Vec::new(), word: None }
-    }
-
-    /// All commands, in lists and pipes; `None` if the script holds anything else.
-    fn commands(mut self) -> Option<Vec<Vec<String>>> {
+impl Scanner<'_> {
+    fn read(mut self) -> Script {
         while let Some(next) = self.rest.next() {
             match next {
-                ' ' | '\t' => self.end_word(),
-                '\n' | ';' | '|' => self.end_command(),
-                '&' if self.rest.next_if_eq(&'&').is_some() => self.end_command(),
-                '>' => self.skip_redirection()?,
+                '\n' | ';' => self.end_pipeline(),
+                space if space.is_whitespace() => self.end_word(),
+                '|' if self.rest.next_if_eq(&'|').is_some() => self.end_pipeline(),
+                '|' => {
+                    self.end_command();
+                    // What is printed about errors goes the same way.
+                    self.read.is_plain &= self.rest.next_if_eq(&'&').is_none();
+                }
+                '&' if self.rest.next_if_eq(&'&').is_some() => self.end_pipeline(),
+                '&' if self.rest.next_if_eq(&'>').is_some() => {
+                    self.read.is_plain = false;
+                    self.redirection();
+                }
+                '&' => {
+                    self.read.is_plain = false;
+                    self.end_pipeline();
+                }
+                '>' => self.redirection(),
                 '#' if self.word.is_none() => while self.rest.next_if(|&next| next != '\n').is_some() {},
-                '\\' => match self.rest.next()? {
-                    '\n' => {}
-                    escaped => self.push(escaped),
+                '\\' => match self.rest.next() {
+                    Some('\n') => {}
+                    Some(escaped) => self.push(escaped),
+                    None => self.read.is_plain = false,
                 },
-                '\'' => self.quoted('\'')?,
-                '"' => self.quoted('"')?,
-                '&' | '<' | '(' | ')' | '`' => return None,
-                '$' if matches!(self.rest.peek(), Some('(' | '{' | '\'')) => return None,
-                other => self.push(other),
+                '\'' | '"' => self.quoted(next),
+                other => {
+                    let opens = other == '$' && matches!(self.rest.peek(), Some('(' | '{' | '\''));
+                    self.read.is_plain &= !opens && !matches!(other, '<' | '(' | ')' | '`');
+                    self.push(other);
+                }
             }
         }
-        self.end_command();
-        Some(self.commands)
+        self.end_pipeline();
+        self.read
     }
 
     fn push(&mut self, letter: char) {
         self.word.get_or_insert_default().push(letter);
     }
 
-    fn quoted(&mut self, quote: char) -> Option<()> {
+    fn quoted(&mut self, quote: char) {
         self.word.get_or_insert_default();
-        loop {
-            match self.rest.next()? {
-                end if end == quote => return Some(()),
-                '`' if quote == '"' => return None,
-                '$' if quote == '"' && self.rest.peek() == Some(&'(') => return None,
+        while let Some(next) = self.rest.next() {
+            match next {
+                end if end == quote => return,
                 '\\' if quote == '"' => {
-                    let escaped = self.rest.next()?;
-                    self.push(escaped);
+                    let escaped = self.rest.next();
+                    self.word.get_or_insert_default().extend(escaped);
                 }
-                other => self.push(other),
+                other => {
+                    let opens = other == '`' || (other == '$' && self.rest.peek() == Some(&'('));
+                    self.read.is_plain &= quote == '\'' || !opens;
+                    self.push(other);
+                }
             }
         }
+        // It is never closed.
+        self.read.is_plain = false;
     }
 
     /// `2>/dev/null`, `2>&1` and the like print nothing else; any other redirection writes a file.
-    fn skip_redirection(&mut self) -> Option<()> {
+    fn redirection(&mut self) {
         // The number of the stream is no word.
         match self.word.take() {
-            Some(word) if word.chars().all(|digit| digit.is_ascii_digit()) => {}
-            Some(word) => self.words.push(word),
-            None => {}
+            Some(word) if !word.is_empty() && word.chars().all(|digit| digit.is_ascii_digit()) => {}
+            word => self.words.extend(word),
         }
         if self.rest.next_if_eq(&'&').is_some() {
-            self.rest.next_if(char::is_ascii_digit)?;
-            return Some(());
+            self.read.is_plain &= self.rest.next_if(|&next| next.is_ascii_digit() || next == '-').is_some();
+            return;
         }
+        self.rest.next_if(|next| matches!(next, '>' | '|'));
         while self.rest.next_if_eq(&' ').is_some() {}
-        "/dev/null".chars().all(|letter| self.rest.next_if_eq(&letter).is_some()).then_some(())
+        let mut behind = self.rest.clone();
+        let is_nowhere = "/dev/null".chars().all(|letter| behind.next_if_eq(&letter).is_some());
+        if is_nowhere && behind.peek().is_none_or(|next| next.is_whitespace() || ";|&>".contains(*next)) {
+            self.rest = behind;
+        } else {
+            self.read.is_plain = false;
+            self.words.push(TO_FILE.to_owned());
+        }
     }
 
     fn end_word(&mut self) {
@@ -173,7 +231,49 @@ impl<'a> Scanner<'a> {
     fn end_command(&mut self) {
         self.end_word();
         if !self.words.is_empty() {
-            self.commands.push(std::mem::take(&mut self.words));
+            self.stages.push(std::mem::take(&mut self.words));
+        }
+    }
+
+    fn end_pipeline(&mut self) {
+        self.end_command();
+        if !self.stages.is_empty() {
+            self.read.pipelines.push(std::mem::take(&mut self.stages));
+        }
+    }
+}
+
+/// A text that is spelled in code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Literal {
+    /// What it says, as far as that can be told.
+    pub text: String,
+    /// It is closed, and holds nothing that only a language's own reader could tell.
+    pub is_plain: bool,
+}
+
+/// What a key is set to in code, by what stands behind the key: `cat a` of `: "cat a"`; `None` if that is no literal.
+pub fn literal(behind: &str) -> Option<Literal> {
+    let value = behind.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?.trim_start();
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let (mut text, mut is_plain) = (String::new(), true);
+    let mut letters = value[1..].chars();
+    loop {
+        match letters.next() {
+            Some(end) if end == quote => return Some(Literal { text, is_plain }),
+            Some('\\') => match letters.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                escaped => {
+                    is_plain &= escaped.is_some_and(|escaped| !escaped.is_ascii_alphanumeric());
+                    text.extend(escaped);
+                }
+            },
+            Some(letter) => {
+                is_plain &= letter != '$' || quote != '`';
+                text.push(letter);
+            }
+            None => return Some(Literal { text, is_plain: false }),
         }
     }
 }
@@ -198,6 +298,7 @@ mod tests {
             "cat a \\\n  b",
             "Get-Content a.txt",
             "git show HEAD~1:src/a.rs | sed -n '448,475p'",
+            "export LANG=C; cat a",
         ] {
             assert!(only_prints_files(script), "{script}");
         }
@@ -215,6 +316,10 @@ mod tests {
             "cat a && rm a",
             "cat a > b",
             "cat a >> b",
+            "cat a >| b",
+            "cat a &> b",
+            "cat a |& cat",
+            "cat a >& b",
             "cat a >/dev/nul",
             "cat <<EOF\nx\nEOF",
             "cat < a",
@@ -242,5 +347,34 @@ mod tests {
             assert!(!only_prints_files(script), "{script}");
         }
         assert!(!only_prints_files(&"cat a;".repeat(1000)));
+    }
+
+    /// Words have `·` between them, commands of a pipeline `|`, and pipelines `;`.
+    #[test]
+    fn what_scripts_are_made_of() {
+        for (script, expected, is_plain) in [
+            ("grep x f 2>&1 | head", "grep·x·f|head", true),
+            ("make >/dev/null 2>&1; cat a", "make;cat·a", true),
+            ("cat a | wc -l && b || c & d", "cat·a|wc·-l;b;c;d", false),
+            ("a |& b", "a|b", false),
+            ("a &> log; b >>log 2> e", "a·>·log;b·>·log·>·e", false),
+            ("a 2>&- b", "a·b", true),
+            ("a2>/dev/tty", "a2·>·/dev/tty", false),
+            ("a 'b c'd \"e\\\"f\" '' g\\ h", "a·b cd·e\"f··g h", true),
+            ("a \\\n b # c | d\ne", "a·b;e", true),
+            ("a $(b c) `d`", "a·$(b·c)·`d`", false),
+            ("a 'b", "a·b", false),
+            ("a \\", "a", false),
+            ("| ;; &", "", false),
+            ("", "", true),
+        ] {
+            let read = Script::read(script);
+            let pipelines = read.pipelines.iter().map(|stages| {
+                let stages: Vec<String> = stages.iter().map(|words| words.join("·")).collect();
+                stages.join("|")
+            });
+            let told = pipelines.collect::<Vec<_>>().join(";");
+            assert_eq!((told.as_str(), read.is_plain), (expected, is_plain), "{script}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! is shorter, and it is left alone when it comes back.
 
 mod base64;
-mod command;
+pub mod command;
 mod cut;
 mod escapes;
 mod estimate;

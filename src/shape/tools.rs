@@ -28,6 +28,8 @@ pub const PATHS: &[&str] = &[
 ];
 /// Those that name several, each as a text or an object of its own.
 pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "include"];
+/// Those that hold the command that a shell is given, most usual first.
+pub const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
 /// Those that say at which line to begin.
 pub const FIRST: &[&str] = &[
     "offset",

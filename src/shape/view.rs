@@ -12,8 +12,6 @@ use super::tools;
 
 /// Longer arguments are no mere view.
 const MAX_ARGUMENTS: usize = 16 * 1024;
-/// Where the arguments of shells hold the command, most usual first.
-const COMMAND_KEYS: [&str; 4] = ["command", "cmd", "script", "commands"];
 
 /// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints files, or it
 /// is given a file and nothing but what lines of it to show.
@@ -36,7 +34,7 @@ pub fn is_view(tool: Option<&str>, arguments: Option<&str>, settings: &Settings)
 fn has_viewing_command(arguments: &str) -> bool {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(arguments)) => {
-            COMMAND_KEYS.iter().find_map(|&key| arguments.get(key)).is_some_and(only_prints_files)
+            tools::COMMANDS.iter().find_map(|&key| arguments.get(key)).is_some_and(only_prints_files)
         }
         Ok(Value::String(code)) => code_only_prints_files(&code),
         Ok(_) => false,
@@ -68,24 +66,8 @@ fn code_only_prints_files(code: &str) -> bool {
 
 /// The literal after the `cmd` key of a call's argument; `None` if it is not that simple.
 fn command_in_call(call: &str) -> Option<String> {
-    let (_, argument) = call.strip_prefix("exec_command(")?.split_once("cmd")?;
-    let value = argument.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?.trim_start();
-    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
-    let mut script = String::new();
-    let mut letters = value[1..].chars();
-    loop {
-        match letters.next()? {
-            end if end == quote => return Some(script),
-            '$' if quote == '`' => return None,
-            '\\' => script.push(match letters.next()? {
-                'n' => '\n',
-                't' => '\t',
-                escaped if escaped.is_ascii_alphanumeric() => return None,
-                escaped => escaped,
-            }),
-            letter => script.push(letter),
-        }
-    }
+    let (_, behind) = call.strip_prefix("exec_command(")?.split_once("cmd")?;
+    command::literal(behind).filter(|literal| literal.is_plain).map(|literal| literal.text)
 }
 
 #[cfg(test)]
@@ -112,6 +94,8 @@ mod tests {
             ("Bash", "cat a", false),
             ("Bash", "[\"cat a\"]", false),
             ("Bash", r#"{"command":7}"#, false),
+            ("run_command", r#"{"input":"cat a"}"#, true),
+            ("run_command", r#"{"code":"cat a; make"}"#, false),
             ("Bash", r#"{"command":["cat",7]}"#, false),
             ("shell", r#"{"command":["bash","-lc","sed -n '1,200p' src/a.rs"]}"#, true),
             ("shell", r#"{"command":["cat","my file; rm x"]}"#, true),

@@ -18,8 +18,6 @@ use names::Kind;
 
 /// Longer arguments are looked at no further than this many bytes.
 const MAX_ARGUMENTS: usize = 64 * 1024;
-/// Where the arguments of shells hold the command, most usual first.
-const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
 
 /// As many lines are taken to be shown on either side of one that is asked for alone.
 const AROUND: u32 = 50;
@@ -123,7 +121,7 @@ impl std::hash::Hasher for Fnv {
 
 /// The command that a shell is given: a string, a list of words, or code that holds it in a literal.
 fn script(map: &Map<String, Value>, text: &str) -> String {
-    match COMMANDS.iter().find_map(|key| map.get(*key)) {
+    match tools::COMMANDS.iter().find_map(|key| map.get(*key)) {
         Some(Value::String(script)) => script.clone(),
         Some(Value::Array(words)) => {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::shape::command;
 use crate::shape::tools::{PATH_LISTS, PATHS};
 
 /// The most paths taken of one text.
@@ -77,21 +78,8 @@ fn behind<'t>(text: &'t str, verb: &'static str) -> impl Iterator<Item = &'t str
 /// The literals after a key, in code that is no JSON: `tools.exec_command({cmd: "cat a"})`.
 pub(super) fn literals_after(text: &str, key: &str) -> Option<String> {
     let mut found = String::new();
-    for rest in text.split(key).skip(1) {
-        let rest = rest.trim_start_matches(['"', '\'']).trim_start();
-        let Some(rest) = rest.strip_prefix(':').map(str::trim_start) else { continue };
-        let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'' | '`')) else { continue };
-        let mut letters = rest[1..].chars();
-        while let Some(letter) = letters.next().filter(|letter| *letter != quote) {
-            match letter {
-                '\\' => match letters.next() {
-                    Some('n') => found.push('\n'),
-                    Some(other) => found.push(other),
-                    None => break,
-                },
-                letter => found.push(letter),
-            }
-        }
+    for literal in text.split(key).skip(1).filter_map(command::literal) {
+        found.push_str(&literal.text);
         found.push('\n');
     }
     (!found.is_empty()).then_some(found)

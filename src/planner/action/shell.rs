@@ -1,14 +1,15 @@
 //! What a script for a shell does. No shell: it is split into commands and words, and the commands are known
 //! by their first words.
 
+use crate::shape::command::{self, NEUTRAL, Script, VIEWERS};
 use crate::strategy::{Action, Class, View};
 
 use super::paths;
 
 /// Longer scripts are looked at no further than this many bytes.
 const MAX_SCRIPT: usize = 4096;
-/// Commands that show files.
-const VIEWERS: &[&str] = &["cat", "nl", "head", "tail", "bat", "batcat", "less", "sed", "awk", "get-content"];
+/// Commands that show files as they are told to, besides those that show them as they are.
+const PRINTERS: &[&str] = &["sed", "awk"];
 /// Commands that list and search.
 const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
 /// Commands that ask or change a repository.
@@ -19,8 +20,6 @@ const LESS: &[&str] =
     &["--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--check", "--quiet"];
 /// Options that ask for the lines.
 const LINES: &[&str] = &["-p", "-u", "--patch"];
-/// Commands that do nothing to speak of.
-const NEUTRAL: &[&str] = &["cd", "export", "set", "pwd", "echo", "printf", "true"];
 /// Words before the command itself.
 const PREFIXES: &[&str] = &["sudo", "rtk", "time", "command"];
 /// Options of git before its subcommand that take a value of their own.
@@ -51,11 +50,11 @@ pub(super) fn action(script: &str) -> Action {
     let script = &script[..end];
     // What follows belongs to a file or a program, not to the command line.
     let (line, has_document) = script.split_once("<<").map_or((script, false), |(line, _)| (line, true));
-    let commands = commands(line);
-    let mentions = paths::among(commands.iter().flatten().map(String::as_str));
+    let pipelines = Script::read(line).pipelines;
+    let mentions = paths::among(pipelines.iter().flatten().flatten().map(String::as_str));
     let writes =
         has_document && (line.contains('>') || script.lines().next().is_some_and(|l| l.contains('>')));
-    if writes || commands.iter().any(|words| changes_files(words)) {
+    if writes || pipelines.iter().any(|stages| changes_files(stages)) {
         return Action {
             class: Class::Edit,
             edits: mentions.clone().into(),
@@ -64,8 +63,8 @@ pub(super) fn action(script: &str) -> Action {
         };
     }
     let (mut views, mut class) = (Vec::new(), None);
-    for words in &commands {
-        let Some((kind, shown)) = kind(words) else { continue };
+    for stages in &pipelines {
+        let Some((kind, shown)) = kind(stages) else { continue };
         views.extend(shown);
         class = Some(class.map_or(kind, |other| heavier(other, kind)));
     }
@@ -83,33 +82,32 @@ fn heavier(a: Class, b: Class) -> Class {
     order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
 }
 
-/// What one command (a pipeline's first) does; `None`: nothing to speak of.
-fn kind(words: &[String]) -> Option<(Class, Vec<View>)> {
-    let words = without_prefixes(words);
-    let program = words.first()?;
-    let program = program.rsplit('/').next().unwrap_or(program);
-    let program = if program.eq_ignore_ascii_case("get-content") { "get-content" } else { program };
-    let stage = words.iter().position(|word| word == "|").unwrap_or(words.len());
+/// What a pipeline does, by its first command; `None`: nothing to speak of.
+fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
+    let words = without_prefixes(stages.first()?);
+    let (program, arguments) = words.split_first()?;
+    let program = command::name(program);
+    let program = program.as_str();
     let is_show = program == "git"
-        && subcommand(program, &words[1..stage]) == Some("show")
-        && words.iter().take(stage).any(|word| word.contains(':'));
-    if VIEWERS.contains(&program) || is_show {
-        let range = range(words);
+        && subcommand(program, arguments) == Some("show")
+        && arguments.iter().any(|word| word.contains(':'));
+    if VIEWERS.contains(&program) || PRINTERS.contains(&program) || is_show {
+        let range = range(stages);
         let view = |path: Box<str>| {
             let path = path.rsplit(':').next().map_or_else(|| path.clone(), Box::from);
             View { path, first: range.0, last: range.1 }
         };
-        let files = paths::among(words[1..stage].iter().map(String::as_str));
+        let files = paths::among(arguments.iter().map(String::as_str));
         return Some((Class::View, files.into_iter().map(view).collect()));
     }
     if NEUTRAL.contains(&program) {
         return None;
     }
     let searches = SEARCHERS.contains(&program)
-        || (program == "git" && matches!(subcommand(program, &words[1..stage]), Some("grep" | "ls-files")));
+        || (program == "git" && matches!(subcommand(program, arguments), Some("grep" | "ls-files")));
     let class = if searches {
         Class::Search
-    } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(program, &words[1..stage])) {
+    } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(program, arguments)) {
         Class::Diff
     } else if VERSIONS.contains(&program) {
         Class::Versions
@@ -150,9 +148,10 @@ fn without_prefixes(words: &[String]) -> &[String] {
     &words[skip..]
 }
 
-/// The lines that a viewing command prints.
-fn range(words: &[String]) -> (u32, u32) {
-    for word in words {
+/// The lines that a viewing pipeline prints.
+fn range(stages: &[Vec<String>]) -> (u32, u32) {
+    let words: Vec<&str> = stages.iter().flatten().map(String::as_str).collect();
+    for word in &words {
         let lines = word.strip_suffix('p').and_then(|lines| lines.split_once(','));
         if let Some((first, last)) = lines
             && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
@@ -160,7 +159,7 @@ fn range(words: &[String]) -> (u32, u32) {
             return (first, last);
         }
     }
-    if words.iter().any(|word| word == "head") {
+    if words.contains(&"head") {
         let count =
             words.iter().find_map(|word| word.strip_prefix('-')?.trim_start_matches('n').parse().ok());
         let apart = words.windows(2).find_map(|pair| (pair[0] == "-n").then(|| pair[1].parse().ok())?);
@@ -169,58 +168,24 @@ fn range(words: &[String]) -> (u32, u32) {
     (1, u32::MAX)
 }
 
-fn changes_files(words: &[String]) -> bool {
-    let words = without_prefixes(words);
-    let Some(program) = words.first() else { return false };
-    let program = program.rsplit('/').next().unwrap_or(program);
+/// Whether a pipeline changes files. What options mean depends on the command; only the first one's are looked at closely.
+fn changes_files(stages: &[Vec<String>]) -> bool {
+    let words = stages.first().map(|words| without_prefixes(words)).unwrap_or_default();
+    let Some((program, arguments)) = words.split_first() else { return false };
+    let program = command::name(program);
+    let program = program.as_str();
     let option = |letter: char| {
-        words[1..].iter().any(|word| {
+        arguments.iter().any(|word| {
             word.starts_with('-') && !word.starts_with("--") && word[1..].chars().take(4).any(|c| c == letter)
         })
     };
     match program {
         "sed" | "perl" => option('i'),
-        "git" => subcommand(program, &words[1..]).is_some_and(|word| GIT_EDITS.contains(&word)),
+        "git" => subcommand(program, arguments).is_some_and(|word| GIT_EDITS.contains(&word)),
         _ => {
             EDITORS.contains(&program)
-                || words.iter().any(|word| EDIT_OPTIONS.contains(&word.as_str()))
-                || words.windows(2).any(|pair| pair[0] == "|" && pair[1] == "tee")
+                || stages.iter().flatten().any(|word| EDIT_OPTIONS.contains(&word.as_str()))
+                || stages[1..].iter().any(|words| words.first().is_some_and(|word| word == "tee"))
         }
-    }
-}
-
-/// The commands of a script as lists of words; a pipeline is one, with `|` among its words.
-fn commands(script: &str) -> Vec<Vec<String>> {
-    let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), String::new());
-    let mut letters = script.chars().peekable();
-    let mut quote = None;
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some(open), letter) if letter == open => quote = None,
-            (Some('\''), letter) => word.push(letter),
-            (_, '\\') => word.extend(letters.next()),
-            (None, '\'' | '"') => quote = Some(letter),
-            (None, ';' | '\n' | '&' | '|') => {
-                end_word(&mut word, &mut words);
-                let doubled = letters.next_if_eq(&letter).is_some();
-                if letter == '|' && !doubled {
-                    words.push("|".to_owned());
-                } else {
-                    commands.push(std::mem::take(&mut words));
-                }
-            }
-            (None, letter) if letter.is_whitespace() => end_word(&mut word, &mut words),
-            (_, letter) => word.push(letter),
-        }
-    }
-    end_word(&mut word, &mut words);
-    commands.push(words);
-    commands.retain(|words: &Vec<String>| !words.is_empty());
-    commands
-}
-
-fn end_word(word: &mut String, words: &mut Vec<String>) {
-    if !word.is_empty() {
-        words.push(std::mem::take(word));
     }
 }
