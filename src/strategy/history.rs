@@ -34,25 +34,42 @@ pub enum Class {
 }
 
 /// A view of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct View {
     /// The file, as the call spells it, in lower case.
     pub path: Box<str>,
-    /// The first line that is shown.
+    /// The revision of it, if that is named: else what is there now.
+    pub revision: Box<str>,
+    /// The first line that is shown; so many before `u32::MAX`: of that many at the end.
     pub first: u32,
-    /// The last line that is shown; `u32::MAX`: to the end.
+    /// The last line that is shown; `u32::MAX`: to the end. 0: some lines, nobody knows which.
     pub last: u32,
 }
 
 impl View {
+    /// The first line and the last of a whole file.
+    pub const ALL: (u32, u32) = (1, u32::MAX);
+    /// What stands for them where only some lines are shown, and nobody knows which.
+    pub const PART: (u32, u32) = (u32::MAX, 0);
+
+    /// A view of such lines of a file as it is now.
+    pub fn of(path: Box<str>, (first, last): (u32, u32)) -> Self {
+        Self { path, first, last, ..Self::default() }
+    }
+
     /// Whether it shows less than the whole file.
     pub fn is_range(&self) -> bool {
         self.first > 1 || self.last < u32::MAX
     }
 
-    /// Whether everything that `other` shows is shown here too.
+    /// Whether everything that `other` shows is shown here too, as far as lines and names tell.
     pub fn covers(&self, other: &Self) -> bool {
-        same_file(&self.path, &other.path) && self.first <= other.first && self.last >= other.last
+        let covers = match (self.last, other.last) {
+            (0, _) => false,
+            (_, 0) => !self.is_range(),
+            _ => self.first <= other.first && self.last >= other.last,
+        };
+        covers && self.revision == other.revision && same_file(&self.path, &other.path)
     }
 }
 
@@ -407,9 +424,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn views_that_cover_others() {
+        const END: u32 = u32::MAX;
+        let view = |(path, revision, lines): (&str, &str, (u32, u32))| View {
+            revision: revision.into(),
+            ..View::of(path.into(), lines)
+        };
+        for (later, earlier, expected) in [
+            (("a", "", View::ALL), ("a", "", View::ALL), true),
+            (("a", "", View::ALL), ("a", "", (5, 9)), true),
+            (("a", "", View::ALL), ("a", "", View::PART), true),
+            (("a", "", View::ALL), ("a", "", (END - 5, END)), true),
+            (("a", "", View::ALL), ("b", "", View::ALL), false),
+            (("a", "", (5, 9)), ("a", "", (6, 9)), true),
+            (("a", "", (5, 9)), ("a", "", (4, 9)), false),
+            (("a", "", (5, 9)), ("a", "", View::PART), false),
+            (("a", "", (END - 9, END)), ("a", "", (END - 5, END)), true),
+            (("a", "", (END - 5, END)), ("a", "", View::ALL), false),
+            (("a", "", (END - 5, END)), ("a", "", View::PART), false),
+            (("a", "", View::PART), ("a", "", View::ALL), false),
+            (("a", "", View::PART), ("a", "", (5, 9)), false),
+            (("a", "", View::PART), ("a", "", View::PART), false),
+            (("a", "v1", View::ALL), ("a", "v1", (5, 9)), true),
+            (("a", "v2", View::ALL), ("a", "v1", View::ALL), false),
+            (("a", "", View::ALL), ("a", "v1", View::ALL), false),
+            (("a", "v1", View::ALL), ("a", "", View::ALL), false),
+        ] {
+            assert_eq!(view(later).covers(&view(earlier)), expected, "{later:?} {earlier:?}");
+        }
+    }
+
     fn action(class: Class, path: &str, lines: (u32, u32)) -> Action {
         let path: Box<str> = path.into();
-        let views = vec![View { path: path.clone(), first: lines.0, last: lines.1 }];
+        let views = vec![View::of(path.clone(), lines)];
         Action {
             class,
             views: if class == Class::View { views.into() } else { Box::default() },

@@ -5,6 +5,7 @@
 
 mod names;
 mod paths;
+mod ranges;
 mod shell;
 
 use std::hash::Hasher as _;
@@ -156,7 +157,7 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
         .map(i64::saturating_neg)
         .or_else(|| number(tools::TAIL));
     if let Some(count) = from_end {
-        return View { path, first: u32::MAX - line(count), last: u32::MAX };
+        return View::of(path, (u32::MAX - line(count), u32::MAX));
     }
     let given = number(tools::FIRST).map(line);
     let (mut first, mut last) = (given.unwrap_or(1).max(1), u32::MAX);
@@ -172,7 +173,7 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
         first = whole(from).map_or(1, line);
         last = whole(to).filter(|last| *last > 0).map_or(u32::MAX, line);
     }
-    View { path, first, last }
+    View::of(path, (first, last))
 }
 
 /// A number, or a text that is one.

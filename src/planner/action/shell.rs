@@ -4,7 +4,7 @@
 use crate::shape::command::{self, NEUTRAL, Script, VIEWERS};
 use crate::strategy::{Action, Class, View};
 
-use super::paths;
+use super::{paths, ranges};
 
 /// Longer scripts are looked at no further than this many bytes.
 const MAX_SCRIPT: usize = 4096;
@@ -92,12 +92,20 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
         && subcommand(program, arguments) == Some("show")
         && arguments.iter().any(|word| word.contains(':'));
     if VIEWERS.contains(&program) || PRINTERS.contains(&program) || is_show {
-        let range = range(stages);
-        let view = |path: Box<str>| {
-            let path = path.rsplit(':').next().map_or_else(|| path.clone(), Box::from);
-            View { path, first: range.0, last: range.1 }
+        // What is printed to a file is no file that is shown.
+        let shown = arguments.split(|word| word == command::TO_FILE).next().unwrap_or_default();
+        let files = paths::among(shown.iter().map(String::as_str));
+        let stages: Vec<&[String]> =
+            std::iter::once(words).chain(stages[1..].iter().map(Vec::as_slice)).collect();
+        let range = ranges::shown(&stages, files.len());
+        let view = |file: Box<str>| match file.rsplit_once(':') {
+            Some((revision, path)) if is_show => {
+                View { revision: revision.into(), ..View::of(path.into(), range) }
+            }
+            // A drive.
+            Some((_, path)) => View::of(path.into(), range),
+            None => View::of(file, range),
         };
-        let files = paths::among(arguments.iter().map(String::as_str));
         return Some((Class::View, files.into_iter().map(view).collect()));
     }
     if NEUTRAL.contains(&program) {
@@ -146,26 +154,6 @@ fn shows_lines(program: &str, words: &[String]) -> bool {
 fn without_prefixes(words: &[String]) -> &[String] {
     let skip = words.iter().take_while(|word| PREFIXES.contains(&word.as_str())).count();
     &words[skip..]
-}
-
-/// The lines that a viewing pipeline prints.
-fn range(stages: &[Vec<String>]) -> (u32, u32) {
-    let words: Vec<&str> = stages.iter().flatten().map(String::as_str).collect();
-    for word in &words {
-        let lines = word.strip_suffix('p').and_then(|lines| lines.split_once(','));
-        if let Some((first, last)) = lines
-            && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
-        {
-            return (first, last);
-        }
-    }
-    if words.contains(&"head") {
-        let count =
-            words.iter().find_map(|word| word.strip_prefix('-')?.trim_start_matches('n').parse().ok());
-        let apart = words.windows(2).find_map(|pair| (pair[0] == "-n").then(|| pair[1].parse().ok())?);
-        return (1, apart.or(count).unwrap_or(10));
-    }
-    (1, u32::MAX)
 }
 
 /// Whether a pipeline changes files. What options mean depends on the command; only the first one's are looked at closely.

@@ -4,8 +4,13 @@ use super::*;
 
 fn told(action: &Action) -> String {
     let views = action.views.iter().map(|view| {
-        let lines = if view.is_range() { format!(":{}-{}", view.first, view.last) } else { String::new() };
-        format!(" {}{lines}", view.path)
+        let lines = match (view.first, view.last) {
+            _ if !view.is_range() => String::new(),
+            View::PART => ":some".to_owned(),
+            (first, last) => format!(":{first}-{last}"),
+        };
+        let revision = if view.revision.is_empty() { "" } else { &format!(" of {}", view.revision) };
+        format!(" {}{lines}{revision}", view.path)
     });
     let edits = action.edits.iter().map(|path| format!(" !{path}"));
     format!("{:?}{}", action.class, views.chain(edits).collect::<String>())
@@ -80,11 +85,15 @@ fn calls() {
         ("Bash", r#"{"command":"cd /w && sed -n '10,20p' src/a.rs"}"#, "View src/a.rs:10-20"),
         ("Bash", r#"{"command":"cat a.rs | head -5"}"#, "View a.rs:1-5"),
         ("Bash", r#"{"command":"head -n 7 a.rs"}"#, "View a.rs:1-7"),
+        ("Bash", r#"{"command":"sudo tail -n 7 a.rs"}"#, "View a.rs:4294967288-4294967295"),
+        ("Bash", r#"{"command":"cat a.rs | wc -l"}"#, "View a.rs:some"),
+        ("Bash", r#"{"command":"cat a.rs > b.rs"}"#, "View a.rs:some"),
+        ("PowerShell", r#"{"command":"cat 'c:\\w\\a.rs'"}"#, "View /w/a.rs"),
         ("PowerShell", r#"{"command":"Get-Content a.rs"}"#, "View a.rs"),
         ("run_in_terminal", r#"{"command":"cat a.rs"}"#, "View a.rs"),
         ("mcp__desktop-commander__start_process", r#"{"command":"cat a.rs"}"#, "View a.rs"),
         ("write_stdin", r#"{"session_id":3,"chars":"cat a.rs\n"}"#, "Run"),
-        ("Bash", r#"{"command":"git show HEAD:src/a.rs"}"#, "View src/a.rs"),
+        ("Bash", r#"{"command":"git show HEAD:src/a.rs"}"#, "View src/a.rs of head"),
         ("Bash", r#"{"command":"git log -3"}"#, "Versions"),
         ("Bash", r#"{"command":"git log -p -3"}"#, "Diff"),
         ("Bash", r#"{"command":"git -C /w diff -- src"}"#, "Diff"),
@@ -109,7 +118,7 @@ fn calls() {
         ("Bash", r#"{"command":"grep x a.rs 2>&1 | head"}"#, "Search"),
         ("Bash", r#"{"command":"ls src &>/dev/null; ls"}"#, "Search"),
         ("Bash", r#"{"command":"cat src/a.rs 2>&1"}"#, "View src/a.rs"),
-        ("Bash", r#"{"command":"sed -n 5,9p a.rs | grep -i x"}"#, "View a.rs:5-9"),
+        ("Bash", r#"{"command":"sed -n 5,9p a.rs | grep -i x"}"#, "View a.rs:some"),
         ("Bash", r#"{"command":"pushd /w && more a.rs; popd"}"#, "View a.rs"),
         ("Bash", r#"{"command":"tac a.rs |& tee b.rs"}"#, "Edit !a.rs !b.rs"),
         ("Bash", r##"{"command":"# look at it\ncat a.rs"}"##, "View a.rs"),

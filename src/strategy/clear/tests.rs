@@ -45,7 +45,7 @@ fn add(history: &mut History, id: PartId, short: &str) {
     let action = match kind {
         "v" => Action {
             class: Class::View,
-            views: [View { path: name.into(), first: 1, last: u32::MAX }].into(),
+            views: [View::of(name.into(), View::ALL)].into(),
             mentions: [name.into()].into(),
             call,
             ..Action::default()

@@ -237,7 +237,7 @@ mod tests {
 
     /// A result of the request 10, of a thousand tokens.
     fn result(class: Class, views: &[(&str, u32, u32)]) -> Outcome {
-        let view = |&(path, first, last): &(&str, u32, u32)| View { path: path.into(), first, last };
+        let view = |&(path, first, last): &(&str, u32, u32)| View::of(path.into(), (first, last));
         let action = Action { class, views: views.iter().map(view).collect(), ..Action::default() };
         let weight = weight(4000, &action);
         Outcome {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn happen(history: &mut History, at: usize, what: &Happens) {
-        let view = View { path: what.path.into(), first: what.first, last: u32::MAX };
+        let view = View::of(what.path.into(), (what.first, u32::MAX));
         let shown = (what.class == Class::View).then_some(view);
         let edited = (what.class == Class::Edit).then(|| what.path.into());
         let action = Action {
