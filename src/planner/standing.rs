@@ -13,12 +13,13 @@ use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::marks::{self, Entries, Stake, Wager};
 use crate::strategy::window::{Growth, Reading, Velocity};
-use crate::strategy::{Action, History, history};
+use crate::strategy::{Action, History, Lines, history};
 
 use super::Ending;
 use super::action;
 use super::decision::{Applied, Decision};
 use super::splice::Splice;
+use super::transcript::lines;
 
 /// Bytes around what a result says, at most: its type, ids and names.
 const ENVELOPE: u32 = 512;
@@ -102,7 +103,8 @@ pub(super) struct Terms<'a> {
 }
 
 /// A result as it was sent when it was new.
-struct Sent {
+struct Sent<'a> {
+    decision: Option<&'a Decision>,
     bytes: u32,
     tokens: u32,
     /// What it says keeps it.
@@ -381,7 +383,7 @@ impl Standing {
                 PartKind::ToolResult => {
                     let raw = conversation.bytes_of(id.message, part.span);
                     let tokens = tokens(conversation, id, part, decision);
-                    let sent = Sent { bytes, tokens, is_protected: terms.settings.protects(raw) };
+                    let sent = Sent { decision, bytes, tokens, is_protected: terms.settings.protects(raw) };
                     self.result(conversation, (id, part), &sent, terms.settings);
                 }
                 PartKind::ToolCall => {
@@ -428,10 +430,10 @@ impl Standing {
         &mut self,
         conversation: &Conversation,
         (id, part): (PartId, &Part),
-        sent: &Sent,
+        sent: &Sent<'_>,
         settings: &Settings,
     ) {
-        let &Sent { bytes, tokens, is_protected } = sent;
+        let &Sent { decision, bytes, tokens, is_protected } = sent;
         let call = conversation.call_of(id);
         let known = call.is_some();
         let action = call.and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default();
@@ -444,9 +446,12 @@ impl Standing {
         let content = content(part);
         let weight = clear::weight(bytes, &action);
         let (is_error, has_media) = (part.is_error, !part.media().is_empty());
+        let is_view = !is_error && !action.views.is_empty();
+        let lines = if is_view { lines(conversation, id, decision) } else { Lines::default() };
         let result = history::Outcome {
             action,
             content,
+            lines,
             is_error,
             tokens,
             has_media,
@@ -541,6 +546,73 @@ mod tests {
                 standing.ended(fate);
                 departed.ended(fate);
             }
+        }
+    }
+
+    /// What comes of two results, by what was called and what came: whether the first stands again in the second. `FILE`
+    /// stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is taken in at
+    /// once or request by request.
+    #[test]
+    fn views_that_stand_further_down_again() {
+        const READ: &str = r#""name":"Read","input":{"file_path":"/w/src/a.rs""#;
+        let bash = |script: &str| format!(r#""name":"Bash","input":{{"command":"{script}"}}"#);
+        let read = |more: &str| format!("{READ}{more}}}");
+        let cat = || bash("cat src/a.rs");
+        let edit = r#""name":"Edit","input":{"file_path":"/w/src/a.rs"}"#;
+        for (first, between, (second, answer), expected) in [
+            (cat(), "", (cat(), "FILE"), true),
+            (cat(), "", (read(""), "FILE"), true),
+            (cat(), "", (bash("nl -ba src/a.rs 2>&1"), "FILE"), true),
+            (cat(), "", (bash("tail -n 51 src/a.rs"), "TAIL"), false),
+            (cat(), "", (bash("cat src/a.rs | wc -l"), "100"), false),
+            (cat(), "", (bash("cat src/a.rs 2>&1 | head -40"), "HEAD"), false),
+            (cat(), "", (bash("cat src/a.rs"), "HEAD"), false),
+            (cat(), edit, (cat(), "HEAD"), true),
+            (read(""), "", (read(""), "File unchanged since last read."), false),
+            (read(r#","offset":50"#), "", (read(""), "FILE"), true),
+            (read(r#","offset":50"#), "", (read(""), "HEAD"), false),
+            (bash("cd a && cat src/a.rs"), "", (bash("cd b && cat src/a.rs"), "FILE of b"), false),
+            (bash("git show v1:src/a.rs"), "", (bash("git show v2:src/a.rs"), "FILE "), false),
+            (bash("git show v1:src/a.rs"), "", (bash("git show v1:src/a.rs | cat"), "FILE "), true),
+        ] {
+            let call = |id: &str, call: &str| {
+                format!(r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"{id}",{call}}}]}}"#)
+            };
+            let result = |id: &str, text: &str| {
+                let line =
+                    |at: u32| format!(r"\tlet a_name{at} = some_call({at});{}\n", &text[4.min(text.len())..]);
+                let lines = |all: std::ops::Range<u32>| all.map(line).collect::<String>();
+                let said = match text.get(..4) {
+                    Some("FILE") => lines(0..100),
+                    Some("HEAD") => lines(0..40),
+                    Some("TAIL") => lines(49..100),
+                    _ => text.to_owned(),
+                };
+                format!(
+                    r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"{said}"}}]}}"#
+                )
+            };
+            let said = if first.contains("offset") { "TAIL" } else { "FILE" };
+            let mut messages = vec![call("a", &first), result("a", said)];
+            if !between.is_empty() {
+                messages.extend([call("b", between), result("b", "done")]);
+            }
+            messages.extend([call("c", &second), result("c", answer)]);
+            let terms = Terms { rates: Rates::USUAL, settings: &Settings::default() };
+            let told = |steps: &[usize]| {
+                let mut standing = Standing::default();
+                for &count in steps {
+                    let body = format!(r#"{{"messages":[{}]}}"#, messages[..count].join(","));
+                    let read = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+                    let known = Known { applied: &[], sent: count.saturating_sub(2) };
+                    standing.advance(&read, known, (0, Prelude::default()), terms);
+                }
+                let outcome = standing.history.items()[1].result.as_deref().unwrap();
+                outcome.superseded
+            };
+            let steps: Vec<usize> = (2..=messages.len()).step_by(2).collect();
+            assert_eq!(told(&steps), expected, "{first} {second} {answer}");
+            assert_eq!(told(&[messages.len()]), expected, "{first} {second} {answer}");
         }
     }
 

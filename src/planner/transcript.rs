@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
+use crate::strategy::Lines;
 use crate::strategy::summary::text::{is_binding, is_wrapped, says_a_decision};
 
 use super::decision::{Applied, Decision};
@@ -61,6 +62,13 @@ pub(super) fn whole(
         out.push('\n');
     }
     out
+}
+
+/// What a result showed when it was new, line by line.
+pub(super) fn lines(conversation: &Conversation, id: PartId, decision: Option<&Decision>) -> Lines {
+    let mut out = String::new();
+    texts(conversation, id, decision.filter(|decision| !decision.is_clearing()), &mut out);
+    Lines::of(&out)
 }
 
 /// The texts of a part as they were sent.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::clear::{self, Passed};
+use super::lines::Lines;
 use crate::conversation::PartId;
 
 /// What a call does, as far as its name and arguments tell.
@@ -109,6 +110,8 @@ pub struct Outcome {
     pub action: Arc<Action>,
     /// A digest of what it says.
     pub content: u128,
+    /// What it shows of files, as it was sent when it was new: all lines as it comes, some of them once it is in a history.
+    pub lines: Lines,
     /// The client says that the tool failed.
     pub is_error: bool,
     /// Tokens of it as it was sent first, by a fixed estimate: four UTF-16 units of its text each, or four bytes that its
@@ -135,7 +138,8 @@ pub struct Outcome {
     pub edited: bool,
     /// The request that changed one of its files last, if any was changed since.
     pub changed: u32,
-    /// What it says stands further down again: the same text, or a later view of the same lines.
+    /// What it says stands further down again: the same text, or a later view of the same lines. Where the file was not
+    /// changed in between, that says the same.
     pub superseded: bool,
     /// The call that it answers was made again later.
     pub recalled: bool,
@@ -357,11 +361,16 @@ impl History {
         }
         self.calls.insert(result.action.call, at);
         result.of_edited |= result.action.class == Class::Diff && !self.edited.is_empty();
+        let sample = result.lines.sample();
+        let lines = std::mem::replace(&mut result.lines, sample).sorted();
         if !result.is_error {
             for view in &result.action.views {
                 self.showing(&view.path, |earlier| {
                     let all = &earlier.action.views;
-                    earlier.superseded |= all.len() == 1 && view.covers(&all[0]);
+                    let covers = !earlier.superseded && all.len() == 1 && view.covers(&all[0]);
+                    let has_images = result.has_media || !earlier.has_media;
+                    let shows_the_same = || has_images && earlier.lines.stand_in(&lines);
+                    earlier.superseded |= covers && (earlier.edited || shows_the_same());
                 });
                 let changed = self.edited.get(file_name(&view.path));
                 result.of_edited |=
@@ -452,6 +461,45 @@ mod tests {
             (("a", "v1", View::ALL), ("a", "", View::ALL), false),
         ] {
             assert_eq!(view(later).covers(&view(earlier)), expected, "{later:?} {earlier:?}");
+        }
+    }
+
+    /// A file of some lines, and what a later view of it says; whether that leaves nothing of the first that is needed.
+    #[test]
+    fn views_that_say_the_same() {
+        const FILE: &str = "fn the_first_one() {}\nfn the_second_one() {}\nfn the_third_one() {}\n";
+        const STUB: &str = "File unchanged since last read, see the earlier result.";
+        let image = |has_media| Outcome { has_media, ..Outcome::default() };
+        let error = Outcome { is_error: true, ..Outcome::default() };
+        for (later, between, expected) in [
+            ((FILE, image(false)), None, true),
+            ((STUB, image(false)), None, false),
+            (("fn the_first_one() {}\n", image(false)), None, false),
+            ((FILE, error), None, false),
+            // After a change the lines are other ones.
+            (("fn the_only_one() {}\n", image(false)), Some(Class::Edit), true),
+            (("fn the_only_one() {}\n", image(false)), Some(Class::Run), false),
+        ] {
+            for has_media in [false, true] {
+                let (text, outcome) = &later;
+                let mut history = History::default();
+                let view = |text: &str, like: &Outcome| Outcome {
+                    action: action(Class::View, "a.rs", View::ALL).into(),
+                    content: u128::from(text.len() as u64),
+                    lines: Lines::of(text),
+                    ..like.clone()
+                };
+                let part = |message| PartId { message, part: 0 };
+                history.result(part(0), 100, view(&format!("{FILE}\n"), &image(has_media)));
+                if let Some(class) = between {
+                    history.call(&action(class, "a.rs", View::ALL));
+                }
+                history.result(part(1), 100, view(text, outcome));
+                let earlier = history.items()[0].result.as_deref().unwrap();
+                let is_seen_again = !has_media || between == Some(Class::Edit);
+                assert_eq!(earlier.superseded, expected && is_seen_again, "{text} {between:?} {has_media}");
+                assert!(earlier.lines == Lines::of(FILE).sample());
+            }
         }
     }
 

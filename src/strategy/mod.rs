@@ -2,7 +2,7 @@
 //!
 //! [`clear`] says which old tool results could go and what goes first; [`compaction`] what clients do of the kind
 //! themselves; [`doom`] whether they go round in circles; [`estimate`] how they guess tokens; [`gate`] says whether an event is due and how deep it cuts;
-//! [`ladder`] what else makes room; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how
+//! [`ladder`] what else makes room; [`lines`] whether one text stands in another; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how
 //! full the model's window is; [`system`] where instructions stop being the same; [`summary`] which messages a summary
 //! may stand for, and whether a text is one. All of it is arithmetic on a [`History`] or on the index of a request:
 //! nothing here knows a wire format, keeps a clock or changes anything.
@@ -14,9 +14,11 @@ pub mod estimate;
 pub mod gate;
 pub mod history;
 pub mod ladder;
+pub mod lines;
 pub mod marks;
 pub mod summary;
 pub mod system;
 pub mod window;
 
 pub use history::{Action, Class, History, Item, View};
+pub use lines::Lines;
