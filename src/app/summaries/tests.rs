@@ -257,12 +257,14 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
             let gauge = Some(Gauge { prompt, window: 100_000, reserve: 0, margin: 0 });
             terms.is_due(Level {
                 prompt_tokens: prompt,
+                least_tokens: prompt,
                 gauge,
                 reading: None,
                 growth,
                 clearable_bytes: 0,
                 messages: 9,
                 defers: false,
+                waits: false,
             })
         };
         let is_early = first > 0 && is_due(first - 1);
