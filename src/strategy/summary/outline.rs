@@ -128,21 +128,38 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Reads the sections of a text that was written by [`Self::to_text`], or by a model.
+    /// Reads the sections of a text that was written by [`Self::to_text`], or by a model. A heading below a section's own
+    /// is part of what the section says, unless it is a section's; one beside or above it ends the section.
     pub fn read(text: &str) -> Self {
+        let lines: Vec<&str> = text.lines().collect();
         let mut outline = Self::default();
-        let mut section: Option<Section> = None;
-        for line in text.lines() {
-            match (heading(line), section) {
-                (Heading::Of(found), _) => section = Some(found),
-                (Heading::Other, _) => section = None,
-                (Heading::None, Some(section)) => {
-                    let kept = &mut outline.sections[section as usize];
-                    kept.push_str(line.trim_end());
-                    kept.push('\n');
+        let mut open: Option<(Section, usize)> = None;
+        let mut fence_end = 0;
+        for (at, line) in lines.iter().enumerate() {
+            let mut deepened = false;
+            if at >= fence_end {
+                match heading(line) {
+                    Heading::Of(found, level) => {
+                        open = Some((found, level));
+                        continue;
+                    }
+                    Heading::Other(level) => {
+                        open = open.filter(|(_, of)| *of < level);
+                        // It stays below the section's heading when that is written.
+                        deepened = open.is_some_and(|(_, of)| of < LEVEL) && level < DEEPEST;
+                    }
+                    Heading::None => {}
                 }
-                (Heading::None, None) => {}
+                if let Some(ticks) = fence(line) {
+                    let Some(closed) = closing(&lines[at + 1..], ticks, open) else { continue };
+                    fence_end = at + closed + 2;
+                }
             }
+            let Some((section, _)) = open else { continue };
+            let kept = &mut outline.sections[section as usize];
+            kept.push_str(if deepened { "#" } else { "" });
+            kept.push_str(if deepened { line.trim() } else { line.trim_end() });
+            kept.push('\n');
         }
         for section in &mut outline.sections {
             let text = section.trim();
@@ -183,19 +200,28 @@ impl Outline {
     }
 }
 
-/// What a line is.
+/// The level of the headings that [`Outline::to_text`] writes, and that of the deepest there are.
+const LEVEL: usize = 2;
+const DEEPEST: usize = 6;
+
+/// What a line is. Headings have a level: how many `#` they begin with.
 enum Heading {
     /// It opens a section.
-    Of(Section),
-    /// It closes the one before it.
-    Other,
+    Of(Section, usize),
+    /// It is of no section.
+    Other(usize),
     /// It is no heading.
     None,
 }
 
 fn heading(line: &str) -> Heading {
-    let Some(title) = line.trim().strip_prefix('#') else { return Heading::None };
-    let title = title.trim_start_matches('#').trim().trim_matches(['*', ':', ' ']);
+    let line = line.trim();
+    let title = line.trim_start_matches('#');
+    let level = line.len() - title.len();
+    if !(1..=DEEPEST).contains(&level) || !title.starts_with(char::is_whitespace) {
+        return Heading::None;
+    }
+    let title = title.trim().trim_matches(['*', ':', ' ']);
     if title.is_empty() || title.len() > 80 {
         return Heading::None;
     }
@@ -204,7 +230,31 @@ fn heading(line: &str) -> Heading {
         let name = section.title().to_ascii_lowercase();
         said.strip_prefix(&name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
-    Section::ALL.iter().find(is).map_or(Heading::Other, |section| Heading::Of(*section))
+    Section::ALL.iter().find(is).map_or(Heading::Other(level), |section| Heading::Of(*section, level))
+}
+
+/// The backticks of a line that opens a fence, at its beginning or behind the marks of lists and quotes.
+fn fence(line: &str) -> Option<usize> {
+    let is_mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "-*+•>.)".contains(c);
+    let line = line.trim_start_matches(is_mark);
+    let rest = line.trim_start_matches('`');
+    let ticks = line.len() - rest.len();
+    (ticks >= 3 && !rest.contains('`')).then_some(ticks)
+}
+
+/// Which of the lines closes a fence of so many backticks; `None` if a heading like that of the open section, or like those
+/// that are written, opens one before: then it was never closed.
+fn closing(lines: &[&str], ticks: usize, open: Option<(Section, usize)>) -> Option<usize> {
+    let opens = |line: &str| match heading(line) {
+        Heading::Of(_, level) => open.is_none_or(|(_, of)| [of, LEVEL].contains(&level)),
+        Heading::Other(_) | Heading::None => false,
+    };
+    let closes = |line: &str| {
+        let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '>').trim_end();
+        line.len() >= ticks && line.bytes().all(|byte| byte == b'`')
+    };
+    let end = lines.iter().position(|line| closes(line) || opens(line))?;
+    closes(lines[end]).then_some(end)
 }
 
 /// What models write where there is nothing to say.
@@ -234,6 +284,44 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_a_section() {
+        for (text, expected) in [
+            (
+                "## Done\n- a\n### Backend\n- b\n#### api\n- c\n## Next\n- d",
+                "Next: - d; Done: - a|### Backend|- b|#### api|- c",
+            ),
+            ("## Done\n### Backend\n- b", "Done: ### Backend|- b"),
+            ("## Done\n- a\n## Backend\n- b\n### api\n- c\n## Next\n- d", "Next: - d; Done: - a"),
+            ("## Done\n- a\n# Backend\n- b", "Done: - a"),
+            ("### Done\n- a\n### Backend\n- b", "Done: - a"),
+            ("# Done\n- a\n ## Backend\n- b\n###### x", "Done: - a|### Backend|- b|###### x"),
+            ("## Done\n- a\n### Next steps\n- b\n#### c\n### d\n- e", "Next: - b|#### c; Done: - a"),
+            // No headings.
+            (
+                "## Done\n#1234 fixed\n#include <a>\n#!/bin/sh\n#\n####### x",
+                "Done: #1234 fixed|#include <a>|#!/bin/sh|#|####### x",
+            ),
+            ("##Done\n- a\n## Next\n- b", "Next: - b"),
+            // Fences.
+            ("## Facts\n```\n# a\n## b\n# Next\n```\n- c", "Facts: ```|# a|## b|# Next|```|- c"),
+            ("## Facts\n1. ```sh\n   # a\n   ```\n- c", "Facts: 1. ```sh|   # a|   ```|- c"),
+            ("## Facts\n````\n```\n# a\n````\n- c", "Facts: ````|```|# a|````|- c"),
+            ("## Facts\n```a``` b\n# c\n```", "Facts: ```a``` b"),
+            ("## Facts\n```sh\na\n## Done\n- b\n```\n# c\n```", "Done: - b|```|# c|```; Facts: a"),
+            ("### Facts\n```\na\n### Done\n- b", "Done: - b; Facts: a"),
+            ("## Facts\n```sh\na\n# b\nc", "Facts: a"),
+            ("```markdown\n### Done\n- a\n### Next\n- b\n```", "Next: - b; Done: - a"),
+        ] {
+            let outline = Outline::read(text);
+            let says = Section::ALL.iter().filter(|section| !outline.get(**section).is_empty());
+            let said = says
+                .map(|section| format!("{}: {}", section.title(), outline.get(*section).replace('\n', "|")));
+            assert_eq!(said.collect::<Vec<_>>().join("; "), expected, "{text}");
+            assert_eq!(Outline::read(&outline.to_text()), outline, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_summary() {
         let lines = "- the same again and again\n- and once more the same\n".repeat(20);
         for (written, expected) in [
@@ -253,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_the_same(text in "((## )?(Goal|Done|Next|Facts|x|- none|#)\n?){0,30}") {
+        fn what_is_read_is_written_the_same(text in "((#{1,4} )?(Goal|Done|Next|Facts|x|- none|#|(- )?`{3,4}(sh)?)\n?){0,30}") {
             let once = Outline::read(&text);
             prop_assert_eq!(Outline::read(&once.to_text()), once);
         }
