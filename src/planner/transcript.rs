@@ -180,18 +180,24 @@ fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
     Some((rank, format!("- {}: {said}", who(role))))
 }
 
-/// As many words as a note repeats of one message; `None` if there are none.
+/// As many words as a note repeats of one message; `None` if there are none. Of a long word, which is an address or a text
+/// that is written without spaces, as much as there is room for.
 fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut said = String::new();
     for word in words {
-        if said.len() + word.len() > SAID_EACH {
-            said.push_str(if said.is_empty() { "" } else { " …" });
-            break;
+        let space = if said.is_empty() { "" } else { " " };
+        let room = SAID_EACH.saturating_sub(said.len());
+        if word.len() <= room {
+            said.extend([space, word]);
+            continue;
         }
-        if !said.is_empty() {
-            said.push(' ');
+        let most = if word.len() > SAID_EACH / 2 { room } else { 0 };
+        let end = (0..=most).rev().find(|at| word.is_char_boundary(*at)).unwrap_or(0);
+        if end > 0 {
+            said.extend([space, &word[..end]]);
         }
-        said.push_str(word);
+        said.push_str(" …");
+        break;
     }
     (!said.is_empty()).then_some(said)
 }

@@ -111,12 +111,15 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
     let (mut thread, mut messages, mut events) =
         (Thread::default(), vec![said("user", floor * 4)], Vec::new());
     let max_tokens = asked.map_or_else(String::new, |asked| format!(r#","max_tokens":{asked}"#));
+    // Answers of 500 bytes of which a note repeats nothing.
+    let reminder = format!("<system-reminder>{}</system-reminder>", "x".repeat(500 - 35));
+    let answer = format!(r#"{{"role":"assistant","content":"{reminder}"}}"#);
     for request in 0..24 {
         let body = format!(r#"{{"model":"m"{max_tokens},"messages":[{}]}}"#, messages.join(","));
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let outcome = thread.send(&talk, &policy, &facts, request % 5 > 0);
         events.extend(outcome.event.map(|_| request));
-        messages.extend([said("assistant", 500), said("user", 236)]);
+        messages.extend([answer.clone(), said("user", 236)]);
     }
     events
 }

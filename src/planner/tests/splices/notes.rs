@@ -36,6 +36,9 @@ fn lines(all: &[String]) -> Vec<String> {
 fn a_note_repeats_what_was_said() {
     let long = "word ".repeat(90);
     let cut = format!("{}…", "word ".repeat(60));
+    let unspaced = "永远不要修改数据库的表结构。".repeat(30);
+    let first = |most: usize| unspaced.chars().take(most).collect::<String>();
+    let (address, half) = (format!("https://e.org/{}", "a".repeat(400)), "x".repeat(145));
     for (all, expected) in [
         (
             &["u please help", "a well\n  then", "r a result"][..],
@@ -45,6 +48,12 @@ fn a_note_repeats_what_was_said() {
         (&["u go", "a fine", "u go"], &["- model: fine", "- user: go"]),
         // No more than so much of one.
         (&[&format!("a {long}")], &[&format!("- model: {cut}")]),
+        // Also of one word, or of what is written without any space, and no half of a letter.
+        (&[&format!("u {unspaced}")], &[&format!("- user: {} …", first(100))]),
+        (&[&format!("u 注意： {unspaced}")], &[&format!("- user: 注意： {} …", first(97))]),
+        (&[&format!("u .{unspaced}")], &[&format!("- user: .{} …", first(99))]),
+        (&[&format!("u {address} fails")], &[&format!("- user: {} …", &address[..300])]),
+        (&[&format!("u {half} {half} {half}")], &[&format!("- user: {half} {half} …")]),
         // A model's decision is what counts, however late it says it; a user is heard from the beginning.
         (
             &[&format!("a {long}\nDecision: tabs.\nNext."), &format!("u {long}\nwe decided so")],
