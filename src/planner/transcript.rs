@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
 use crate::strategy::Lines;
-use crate::strategy::summary::text::{is_binding, is_wrapped, says_a_decision};
+use crate::strategy::summary::text::{is_binding, says_a_decision};
+use crate::strategy::summary::wrapper::is_wrapped;
 
 use super::decision::{Applied, Decision};
 use super::splice::Splice;

@@ -15,6 +15,7 @@ mod settings;
 pub mod split;
 pub mod text;
 pub mod transcript;
+pub mod wrapper;
 
 pub use checkpoint::Checkpoint;
 pub use cut::{Demand, Place};

@@ -119,6 +119,19 @@ fn what_binds_is_carried_first() {
     assert!(said(10).is_empty());
 }
 
+/// Users as editors send their words.
+#[test]
+fn what_stands_in_tags_is_said() {
+    let query = "<user_query>\nNever change the schema\n</user_query>";
+    let body = json!({"messages": [
+        {"role": "user", "content": [
+            {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
+            {"type": "text", "text": query}]},
+    ]});
+    let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body.to_string()), &NoMemo).unwrap();
+    assert_eq!(text::said(&talk, &[0], 1000), [query]);
+}
+
 #[test]
 fn a_newer_plan_that_stays_is_not_repeated() {
     let early = &CUT[..4];

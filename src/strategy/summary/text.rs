@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::Outline;
 use super::transcript::shorten;
+use super::wrapper::is_wrapped;
 use crate::conversation::{Conversation, PartKind, Role};
 
 /// Bytes of one thing that the user said.
@@ -112,12 +113,6 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
     });
     all.sort_by_key(|(at, ..)| *at);
     all.into_iter().map(|(_, _, text)| text).collect()
-}
-
-/// Whether all of a text stands in one pair of tags: what clients put beside the user's words.
-pub fn is_wrapped(text: &str) -> bool {
-    let tag = text.strip_prefix('<').and_then(|rest| rest.split(['>', ' ', '\n']).next());
-    tag.is_some_and(|tag| !tag.is_empty() && text.ends_with(&format!("</{tag}>")))
 }
 
 /// Members of a call's arguments that name files.

@@ -60,7 +60,8 @@ fn a_note_repeats_what_was_said() {
             &["- model: Decision: tabs. Next.", &format!("- user: {cut}")],
         ),
         // What clients put beside the user's words is not theirs.
-        (&["u <hint>You must never.</hint>", "u go"], &["- user: go"]),
+        (&["u <system-reminder>You must never.</system-reminder>", "u go"], &["- user: go"]),
+        (&["u <user_query>go</user_query>"], &["- user: <user_query>go</user_query>"]),
         (&["r nothing was said"], &[]),
         (&["a  "], &[]),
     ] {
