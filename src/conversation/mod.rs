@@ -6,6 +6,7 @@
 mod arguments;
 mod code;
 pub mod encodings;
+pub mod files;
 pub mod fingerprint;
 mod marks;
 pub mod media;

@@ -8,29 +8,11 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use super::settings::{NamePatterns, PROCESSES, SHELLS, VIEWS};
+use crate::conversation::files::{PATH_LISTS, PATHS};
 
-/// Members of arguments that name a file.
-pub const PATHS: &[&str] = &[
-    "file_path",
-    "path",
-    "filepath",
-    "filePath",
-    "notebook_path",
-    "filename",
-    "file",
-    "target_file",
-    "absolute_path",
-    "relative_path",
-    "absolutePath",
-    "relativePath",
-    "pathInProject",
-    "abs_path",
-];
-/// Those that name several, each as a text or an object of its own.
-pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "include"];
-/// Those that hold the command that a shell is given, most usual first.
+/// Members of arguments that hold the command that a shell is given, most usual first.
 pub const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
-/// Those that say at which line to begin.
+/// Those that say at which line of a file to begin.
 pub const FIRST: &[&str] = &[
     "offset",
     "start_line",

@@ -12,6 +12,7 @@ use std::hash::Hasher as _;
 
 use serde_json::{Map, Value};
 
+use crate::conversation::files;
 use crate::shape::tools;
 use crate::strategy::{Action, Class, View};
 
@@ -73,21 +74,17 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
         return Vec::new();
     }
     let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
-        return paths::patches(arguments);
+        return files::left(arguments);
     };
     let kind = names::kind(tool, &map);
     if !is_of_files(kind) {
         return Vec::new();
     }
-    let named = paths::edited(&map);
+    let named = files::named(&map);
     if kind != Kind::Shell && !named.is_empty() {
-        return named;
+        return named.into_iter().map(str::to_owned).collect();
     }
-    // A patch is one of the texts, or a word of a command line.
-    let words = map
-        .values()
-        .flat_map(|value| value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice));
-    words.filter_map(Value::as_str).flat_map(paths::patches).collect()
+    files::left_by(&map)
 }
 
 /// A hash that is the same in every run and on every machine.

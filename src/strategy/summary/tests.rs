@@ -132,6 +132,24 @@ fn what_stands_in_tags_is_said() {
     assert_eq!(text::said(&talk, &[0], 1000), [query]);
 }
 
+/// Calls as Codex and servers of MCP make them.
+#[test]
+fn files_of_patches_are_named() {
+    let call = |id: &str, kind: &str, name: &str, said: &str, text: &str| json!({"type": kind, "call_id": id, "name": name, said: text});
+    let patch =
+        "*** Begin Patch\n*** Update File: src/a.rs\n@@\n-x\n+y\n*** Add File: b.rs\n+x\n*** End Patch";
+    let body = json!({"model": "m", "input": [
+        {"type": "message", "role": "user", "content": "go"},
+        call("1", "custom_tool_call", "apply_patch", "input", patch),
+        call("2", "function_call", "find_symbol", "arguments", r#"{"relative_path":"src/c.rs"}"#),
+    ]});
+    let talk = protocol::named("openai-responses").unwrap();
+    let talk = talk.index(&Bytes::from(body.to_string()), &NoMemo).unwrap();
+    let all: Vec<usize> = (0..talk.messages.len()).collect();
+    let text = text::compose(&talk, &all, &outline(), 0);
+    assert!(text.ends_with("\n\n## Files that were worked with\nsrc/a.rs\nb.rs\nsrc/c.rs"), "{text}");
+}
+
 #[test]
 fn a_newer_plan_that_stays_is_not_repeated() {
     let early = &CUT[..4];

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::Outline;
 use super::transcript::shorten;
 use super::wrapper::is_wrapped;
+use crate::conversation::files::concerned;
 use crate::conversation::{Conversation, PartKind, Role};
 
 /// Bytes of one thing that the user said.
@@ -115,10 +116,6 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
     all.into_iter().map(|(_, _, text)| text).collect()
 }
 
-/// Members of a call's arguments that name files.
-const NAMES: &[&str] =
-    &["path", "file_path", "filePath", "filename", "file", "notebook_path", "target_file", "absolute_path"];
-
 /// The files that the calls of these messages name, in the order of their first mention; the last ones, if there are
 /// many.
 fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
@@ -129,11 +126,9 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
                 continue;
             }
             let arguments = conversation.arguments(id).unwrap_or_default();
-            let Ok(serde_json::Value::Object(members)) = serde_json::from_str(&arguments) else { continue };
-            for name in NAMES {
-                let Some(path) = members.get(*name).and_then(serde_json::Value::as_str) else { continue };
-                if !path.trim().is_empty() && path.len() <= 300 && seen.insert(path.to_owned()) {
-                    files.push(path.replace('\n', " "));
+            for path in concerned(&arguments) {
+                if !path.trim().is_empty() && path.len() <= 300 && seen.insert(path.clone()) {
+                    files.push(path);
                 }
             }
         }

@@ -1,0 +1,137 @@
+//! Files that the arguments of calls name: in members, in lists, in patches.
+//!
+//! The one list of such members: what is shown, kept and told of files must not be told apart. A guess in any case; no
+//! tool is known by its name here.
+
+use serde_json::{Map, Value};
+
+/// Members of arguments that name a file.
+pub const PATHS: &[&str] = &[
+    "file_path",
+    "path",
+    "filepath",
+    "filePath",
+    "notebook_path",
+    "filename",
+    "file",
+    "target_file",
+    "absolute_path",
+    "relative_path",
+    "absolutePath",
+    "relativePath",
+    "pathInProject",
+    "abs_path",
+];
+/// Those that name several, each as a text or an object of its own.
+pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "include"];
+
+/// The most items taken of one list, and files of one kind of one patch.
+pub const MOST: usize = 32;
+
+/// What names a file in arguments, as it is spelled.
+pub fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let named = PATHS.iter().filter_map(|key| arguments.get(*key)?.as_str());
+    named.filter(|path| !path.is_empty())
+}
+
+/// The files that arguments name, as they are spelled. Beside another name, what is called a file is what it says.
+pub fn named(arguments: &Map<String, Value>) -> Vec<&str> {
+    let named: Vec<&str> = spelled(arguments).filter(|path| !path.contains('\n')).collect();
+    let content = arguments.get("file").and_then(Value::as_str).filter(|_| named.len() > 1);
+    named.into_iter().filter(|path| Some(*path) != content).collect()
+}
+
+/// What the lists in arguments have of files.
+pub fn items(arguments: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    PATH_LISTS.iter().filter_map(|key| arguments.get(*key)?.as_array()).flatten().take(MOST)
+}
+
+/// The files that a call with these arguments is about, as they are spelled: those that it names, else those of its lists
+/// and of its patches.
+pub fn concerned(arguments: &str) -> Vec<String> {
+    let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else { return left(arguments) };
+    let named = named(&map);
+    if !named.is_empty() {
+        return named.into_iter().map(str::to_owned).collect();
+    }
+    let is_file = |path: &&str| !path.is_empty() && !path.contains(['\n', '*']);
+    let listed = items(&map).filter_map(|item| match item {
+        Value::String(path) => Some(path.as_str()),
+        Value::Object(own) => spelled(own).next(),
+        _ => None,
+    });
+    listed.filter(is_file).map(str::to_owned).chain(left_by(&map)).collect()
+}
+
+/// The first line of a patch.
+const BEGIN: &str = "*** Begin Patch";
+/// What a line of one begins with that names a file.
+const CHANGES: [&str; 3] = ["*** Update File: ", "*** Add File: ", DELETE];
+const DELETE: &str = "*** Delete File: ";
+/// What one begins with that names another file for what the line before it names.
+const MOVE: &str = "*** Move to: ";
+
+/// The files that a patch changes, as they are spelled.
+pub fn changed(text: &str) -> impl Iterator<Item = &str> {
+    CHANGES.into_iter().flat_map(|verb| behind(text, verb))
+}
+
+/// The files that the patches in arguments leave: a patch is one of the texts, or a word of a command line.
+pub fn left_by(arguments: &Map<String, Value>) -> Vec<String> {
+    let words = arguments
+        .values()
+        .flat_map(|value| value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice));
+    words.filter_map(Value::as_str).flat_map(left).collect()
+}
+
+/// The files that a patch leaves, as they are spelled, in its order.
+pub fn left(text: &str) -> Vec<String> {
+    let Some(begin) = text.find(BEGIN) else { return Vec::new() };
+    let verbs = CHANGES.into_iter().filter(|verb| *verb != DELETE).chain([MOVE]);
+    let mut found: Vec<&str> = verbs.flat_map(|verb| behind(&text[begin..], verb)).collect();
+    found.sort_by_key(|path| path.as_ptr());
+    found.into_iter().map(|path| path.trim_matches(['\'', '"']).to_owned()).collect()
+}
+
+/// What stands behind a verb on its lines.
+fn behind<'t>(text: &'t str, verb: &'static str) -> impl Iterator<Item = &'t str> {
+    text.split(verb).skip(1).take(MOST).map(|rest| {
+        // The patch may be inside of a JSON string, where a line ends with an escape.
+        let end = rest.find(['\n', '"']).unwrap_or(rest.len());
+        let line = &rest[..end];
+        line.split("\\n").next().unwrap_or(line).trim()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_calls_are_about() {
+        let patch = r"*** Begin Patch\n*** Update File: B.rs\n*** Move to: C.rs\n@@\n-x\n+y\n*** Delete File: d.rs\n*** Add File: a.rs\n+x";
+        for (arguments, expected) in [
+            (r#"{"file_path":"/w/A.rs","content":"x"}"#, "/w/A.rs"),
+            (r#"{"relative_path":"a.rs","name_path":"A/b"}"#, "a.rs"),
+            (r#"{"pathInProject":"a.rs"}"#, "a.rs"),
+            (r#"{"filepath":"a.rs"}"#, "a.rs"),
+            (r#"{"path":"a.rs","absolutePath":"/w/b.rs"}"#, "a.rs, /w/b.rs"),
+            (r#"{"filename":"n.txt","file":"what it says"}"#, "n.txt"),
+            (r#"{"paths":["a.rs","B.rs"]}"#, "a.rs, B.rs"),
+            (r#"{"files":[{"path":"a.rs","start_line":2},{"id":1},7]}"#, "a.rs"),
+            (r#"{"include":["*.rs"]}"#, ""),
+            (&patch.replace(r"\n", "\n"), "B.rs, C.rs, a.rs"),
+            (&format!(r#"{{"input":"{patch}"}}"#), "B.rs, C.rs, a.rs"),
+            (&format!(r#"{{"command":["apply_patch","{patch}"],"workdir":"/w"}}"#), "B.rs, C.rs, a.rs"),
+            (&format!(r#"await tools.apply_patch("{patch}")"#), "B.rs, C.rs, a.rs"),
+            // A file that holds one is no patch.
+            (&format!(r#"{{"path":"p.diff","content":"{patch}"}}"#), "p.diff"),
+            (r#"{"command":"cat a.rs"}"#, ""),
+            (r#"{"path":""}"#, ""),
+            ("[1]", ""),
+            ("", ""),
+        ] {
+            assert_eq!(concerned(arguments).join(", "), expected, "{arguments}");
+        }
+    }
+}
