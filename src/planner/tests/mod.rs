@@ -486,7 +486,8 @@ fn full_texts_of_several_blocks_are_lines() {
 fn channels_stay_when_their_text_goes() {
     let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
     let entry = |stdout: &str, stderr: &str| format!(r#"{{"stdout":"{stdout}","stderr":"{stderr}"}}"#);
-    let entries = [entry(&lines, "behind"), entry("", "ok"), entry("at the end", &lines)].join(",");
+    let words = "no short text ".repeat(20);
+    let entries = [entry(&lines, &words), entry("", "ok"), entry(&words, &lines)].join(",");
     let body = format!(r#"{{"input":[{{"type":"shell_call_output","call_id":"c","output":[{entries}]}}]}}"#);
     let protocol = protocol::named("openai-responses").unwrap();
     let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
