@@ -202,6 +202,7 @@ impl<'a> Request<'a> {
             outcome
         };
         let outcome = plan(self.track.lineage.standing(place));
+        self.bind(place);
         match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
             Some(summaries)
                 if summaries.wait(terms, place, outcome.needs_summary, self.asked.left()).await =>
@@ -261,9 +262,15 @@ impl<'a> Request<'a> {
             stable: self.stable.map(|(stable, _)| stable),
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
-            bound: self.track.lineage.bound(place, facts.bound == Some(Binding::Refused)),
+            bound: self.track.lineage.bound(place),
         };
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
+    }
+
+    /// Remembers whether its model binds what it thinks to what is sent.
+    pub(super) fn bind(&self, place: &Place) {
+        let binds = self.model().and_then(usage::binding) == Some(Binding::Refused);
+        self.track.lineage.bind(place, binds);
     }
 
     /// What is known of the world, for the gate.

@@ -68,6 +68,7 @@ impl Request<'_> {
         let tuning = self.tuning(&place);
         let standing = self.track.lineage.standing(&place);
         let mut outcome = self.plan_by(&place, &tuning.policy, standing, None);
+        self.bind(&place);
         // What an event leaves behind holds only if the event does.
         let standing = outcome.standing.take().filter(|_| outcome.event.is_none());
         self.keep(&place, standing);

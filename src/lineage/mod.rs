@@ -271,14 +271,17 @@ impl Lineage {
     }
 
     /// How many of the history's messages were sent to a model that binds what it thinks to what stands before it; 0 if none
-    /// is remembered. What goes on from here knows it too, and that this request, if it `binds`, is to such a model.
-    pub fn bound(&self, place: &Place, binds: bool) -> usize {
-        let bound = self.memory.bound(place.goes_on_from()).min(place.sent);
-        let messages = if binds { place.chains.len() - 1 } else { bound };
+    /// is remembered.
+    pub fn bound(&self, place: &Place) -> usize {
+        self.memory.bound(place.goes_on_from()).min(place.sent)
+    }
+
+    /// What goes on from here knows the same, and that this request, if it `binds`, is to such a model.
+    pub fn bind(&self, place: &Place, binds: bool) {
+        let messages = if binds { place.chains.len() - 1 } else { self.bound(place) };
         if messages > 0 {
             self.memory.bind(place.head(), messages);
         }
-        bound
     }
 
     /// Whether too many of the first stakes of a sender's threads were for nothing, as far as is known.

@@ -286,7 +286,14 @@ fn what_was_under_way_undoes_nothing() {
 #[test]
 fn what_is_bound_is_remembered_by_histories() {
     let desk = Desk::new();
-    let bound = |request, binds| desk.lineage.bound(&desk.send(&session("s"), &talk(request), &[]), binds);
+    let bound = |request, binds| {
+        let place = desk.send(&session("s"), &talk(request), &[]);
+        // To ask changes nothing.
+        let bound = [(); 2].map(|()| desk.lineage.bound(&place));
+        desk.lineage.bind(&place, binds);
+        assert_eq!(bound[0], bound[1], "{request}");
+        bound[0]
+    };
     for (request, binds, expected) in [
         ("u:a t u:b", false, 0),
         ("u:a t u:b", true, 0),
