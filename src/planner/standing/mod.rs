@@ -4,6 +4,8 @@
 //! between requests is for speed only; but for what marks hold in the provider's cache, and what they have cost: that
 //! stands in no history, and is reckoned with as long as it is remembered.
 
+mod kept;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, 
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::{self, Entries, Stake, Wager};
+use crate::strategy::marks::{Entries, Stake, Wager};
 use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, Lines, history};
 
@@ -142,16 +144,6 @@ impl Standing {
         self.velocity.growth()
     }
 
-    /// What the provider's cache holds of the thread.
-    pub(super) fn entries(&self) -> &Entries {
-        &self.entries
-    }
-
-    /// The same, to note what this request changes.
-    pub(super) fn entries_mut(&mut self) -> &mut Entries {
-        &mut self.entries
-    }
-
     /// How many messages of this request are likely to stand in the next one. One that is made again ends as it did.
     pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> usize {
         let is_again = sent == all && self.stays > 0;
@@ -162,112 +154,11 @@ impl Standing {
         self.stays
     }
 
-    /// What marking its history has cost.
-    pub(super) fn stake(&self) -> &Stake {
-        &self.stake
-    }
-
-    pub(super) fn stake_mut(&mut self) -> &mut Stake {
-        &mut self.stake
-    }
-
-    pub(super) fn set_wager(&mut self, wager: Option<Wager>) {
-        self.wager = wager;
-    }
-
-    /// What has become of the thread's first stake with this request; told once.
-    pub fn take_wager(&mut self) -> Option<Wager> {
-        self.wager.take()
-    }
-
     /// What the last request would cost as it came, at least, with nothing of it cached that the client does not mark;
     /// in bytes.
     fn plain(&self, rates: Rates) -> f64 {
         let unmarked = self.last.0.saturating_sub(self.framed) + self.spared;
         unmarked as f64 + rates.read * self.framed as f64
-    }
-
-    /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
-    /// Where it `is_forgotten` what that one has spent, it may be as much as it may.
-    pub(super) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
-        let plain = self.plain(rates);
-        let most = if is_forgotten { 0.0 } else { plain };
-        self.stake = self.stake.at_most(most + plain);
-        if let Some((_, before)) = &mut self.unbilled {
-            *before = before.at_most(most);
-        }
-    }
-
-    /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
-    /// cache; of one that may have been, what it may have spent counts.
-    pub fn ended(&mut self, fate: Fate) {
-        let credit = std::mem::take(&mut self.credit);
-        if let Some(before) = self.unread_ms.take()
-            && fate == Fate::Refused
-        {
-            self.seen_ms = before;
-        }
-        match fate {
-            Fate::Uncached if credit > 0.0 => {
-                let is_kept = self.stake.missed(credit);
-                self.entries.missed(is_kept);
-            }
-            Fate::Billed if credit > 0.0 => self.stake.missing = 0,
-            _ => {}
-        }
-        let is_billed = matches!(fate, Fate::Billed | Fate::Uncached);
-        let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
-        let spent = self.stake.spent;
-        self.entries = entries;
-        self.stake = before;
-        if fate == Fate::Unknown {
-            self.stake.spent = before.spent.max(spent);
-        }
-        self.before = self.before.map(|_| before.plain);
-    }
-
-    /// Whether the request before was made too long ago for anything of it to be kept. This one is the last from now on,
-    /// unless it is refused.
-    pub(super) fn was_paused(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
-        let before = std::mem::replace(&mut self.seen_ms, now_ms);
-        self.unread_ms = Some(before);
-        before > 0 && !marks::is_there(before, now_ms, ttl_ms)
-    }
-
-    /// What reading an entry is to save with this request.
-    pub(super) fn expect(&mut self, credit: f64) {
-        self.credit = credit;
-    }
-
-    /// What stands at a part and behind it has changed.
-    pub(super) fn cut(&mut self, part: PartId) {
-        self.entries.cut(part);
-        if let Some((entries, _)) = &mut self.unbilled {
-            entries.cut(part);
-        }
-    }
-
-    /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
-    /// holds of these, and what marks have cost.
-    #[must_use]
-    pub fn departed(&self, messages: usize) -> Self {
-        let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
-        let mut departed = Self {
-            entries,
-            stake: self.stake,
-            seen_ms: self.seen_ms,
-            unread_ms: self.unread_ms,
-            unbilled,
-            before: Some(self.stake.plain),
-            ..Self::default()
-        };
-        departed.cut(PartId { message: messages as u32, part: 0 });
-        departed
-    }
-
-    /// Whether no more is known than what marks have left.
-    pub(super) fn is_departed(&self) -> bool {
-        self.before.is_some()
     }
 
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
