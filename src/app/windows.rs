@@ -24,7 +24,7 @@ pub(super) struct Windows {
     full: Recent<Chain, (), Hashed>,
     /// Bytes of the shortest form of a history that was refused.
     refused: Recent<Chain, u64, Hashed>,
-    /// Upstreams that have refused, in words that nobody knows, a prompt that may have been too long.
+    /// Upstreams that have answered a prompt that may have been too long with something else than that.
     unclear: Recent<String, ()>,
     /// Held by the request of a history that room is being made for.
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
@@ -108,7 +108,7 @@ impl Windows {
         self.refused.get(&head)
     }
 
-    /// A prompt that may have been too long was refused, and nobody knows why.
+    /// A prompt that may have been too long failed, and nobody knows why.
     pub(super) fn refuse_unclearly(&self, upstream: &str) {
         self.unclear.insert(upstream.to_owned(), ());
     }

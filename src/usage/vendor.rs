@@ -79,9 +79,9 @@ impl Vendor {
     }
 
     /// Whether it refuses a prompt that is too long, for nothing, in words of its own: it neither shortens it by itself nor
-    /// passes on what others say.
+    /// passes on what others say, nor fails on it otherwise, as Google's servers do at times.
     pub const fn refuses_what_is_too_long(self) -> bool {
-        !matches!(self, Self::Groq | Self::OpenRouter)
+        !matches!(self, Self::Groq | Self::OpenRouter | Self::Gemini | Self::Vertex)
     }
 
     /// Whether it publishes no weights of its own model, so that all others pass its price on.

@@ -226,6 +226,15 @@ impl Follow {
         refused.is_some()
     }
 
+    /// Where its prompt may have been too long and was let go as it is, to be told so, any other failure may mean that too:
+    /// of this upstream nothing is waited for any more, or all that the client tries again would end alike.
+    fn doubt_waiting(&self) {
+        let fails = !self.overflow && !self.status.is_some_and(|status| status.is_success());
+        if fails && self.facts.level.is_some_and(|level| level.waits) {
+            self.core.windows.refuse_unclearly(self.upstream.name());
+        }
+    }
+
     /// Its prompt was too long.
     fn overflowed(&mut self) {
         self.overflow = true;
@@ -250,10 +259,6 @@ impl Exchange for Follow {
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => Remedy::SendOriginal,
-            Refused::Other if malformed && self.facts.level.is_some_and(|level| level.waits) => {
-                self.core.windows.refuse_unclearly(self.upstream.name());
-                Remedy::SendOriginal
-            }
             Refused::Other
                 if malformed || self.core.acceptance.doubts(self.upstream.name(), &self.facts, status) =>
             {
@@ -306,6 +311,7 @@ impl Exchange for Follow {
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
+        self.doubt_waiting();
         self.head_at = Some(Instant::now());
         self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
         let job = self.job.take().filter(|_| status.is_success());
@@ -360,6 +366,7 @@ impl Exchange for Follow {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
+        self.doubt_waiting();
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
         self.core.frame_told(&self.facts, self.status.is_some(), usage);
