@@ -289,7 +289,8 @@ pub(super) fn spent(
     let mut statement = connection.prepare_cached(&format!(
         "SELECT coalesce(sum(cost), 0), coalesce(sum(
            (SELECT sum(value) FROM json_each(CASE WHEN json_valid(record) THEN record END, '$.tokens')
-            WHERE key IN ('input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h', 'output'))
+            WHERE type = 'integer' AND value BETWEEN 0 AND 4294967296
+              AND key IN ('input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h', 'output'))
          ), 0) FROM ledger WHERE {rows}"
     ))?;
     let Range { start, end } = within_ms;
@@ -299,7 +300,8 @@ pub(super) fn spent(
 
 fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>)) -> Result<(), StoreError> {
     while let Some(row) = rows.next()? {
-        let record = row.get_ref(1)?.as_str().map_err(|_| StoreError::Damaged)?;
+        // What is no text is no record: it is counted as one that cannot be read.
+        let record = row.get_ref(1)?.as_str().unwrap_or_default();
         each(LedgerEntry { at_ms: row.get(0)?, record });
     }
     Ok(())
@@ -386,10 +388,18 @@ mod tests {
             record: record.to_owned(),
             ..LedgerRow::default()
         };
-        let rows = [("1", r#"{"tokens":{"input":2,"output":3}}"#), ("2", r#"{"tokens":{"#), ("3", "{}")];
+        let rows = [
+            ("1", r#"{"tokens":{"input":2,"output":3}}"#),
+            ("2", r#"{"tokens":{"#),
+            ("3", "{}"),
+            ("4", r#"{"tokens":{"input":12.5}}"#),
+            ("5", r#"{"tokens":{"input":"x"}}"#),
+            ("6", r#"{"tokens":{"input":9223372036854775807}}"#),
+            ("7", r#"{"tokens":{"input":-9}}"#),
+        ];
         let store = write(home.path(), rows.map(|(id, record)| spent(id, record)).into());
         for conversation in [None, Some("c")] {
-            let all = Spent { picodollars: 3, tokens: 5 };
+            let all = Spent { picodollars: 7, tokens: 5 };
             assert_eq!(store.spent(conversation, 0..2).unwrap(), all, "{conversation:?}");
         }
     }
