@@ -30,9 +30,9 @@ const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so
 /// that one that waits holds up no other.
 const CONNECTION_WINDOW: u32 = 8 << 20;
-/// How long an HTTP/2 connection is silent before it is asked whether it lives, and has to say so.
+/// How long an HTTP/2 connection is silent before it is asked whether it lives. Only a client that reads can say so: one
+/// that pauses within an answer has as long for that as a connection may rest.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What HTTP/2 connections begin with, and no HTTP/1 request.
 const HTTP_2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A connection that has begun with less than that is looked at again after a pause, but not for ever.
@@ -70,7 +70,7 @@ impl Protocol {
             .max_header_list_size(MAX_HEADER_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT);
+            .keep_alive_timeout(settings.idle_timeout);
         Self { http1, http2, idle_timeout: settings.idle_timeout }
     }
 }

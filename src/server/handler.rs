@@ -135,7 +135,7 @@ impl<G: Gateway> Handler<G> {
         };
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
-            return self.fail(&head, target, &SendError::Stalled, Tap::none());
+            return Ok(self.refuse_unfinished(&head, &describe(&SendError::Stalled, target)));
         };
         if let Some(error) = body.broken() {
             let fault = body::framing_fault(&**error).ok_or(Abandoned)?;
@@ -405,7 +405,12 @@ impl<G: Gateway> Handler<G> {
     /// Answers a request whose body cannot be read to its end. Nothing on its connection can be read any more.
     fn refuse_unframed(&self, head: &Parts, fault: &io::Error) -> Response<Answer> {
         let why = format!("the body of the request is framed wrongly: {fault}");
-        let mut response = self.refuse(head, &Fault::client(StatusCode::BAD_REQUEST, why));
+        self.refuse_unfinished(head, &Fault::client(StatusCode::BAD_REQUEST, why))
+    }
+
+    /// The same for any fault.
+    fn refuse_unfinished(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        let mut response = self.refuse(head, fault);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     }
