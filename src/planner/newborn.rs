@@ -41,7 +41,9 @@ pub(super) fn decide(
         .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
     let leaves = leaf_edits(shaped.leaves, part, &texts);
-    if leaves.is_empty() {
+    // What stands where short texts were may be as much as they were.
+    let bytes_after = sent(&leaves, &texts);
+    if leaves.is_empty() || bytes_after >= shaped.bytes_before {
         return;
     }
     let decision = Decision {
@@ -49,7 +51,7 @@ pub(super) fn decide(
         content,
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: shaped.bytes_before as u64,
-        bytes_after: sent(&leaves, &texts) as u64,
+        bytes_after: bytes_after as u64,
         output: shaped.lossy.then(|| output.clone()),
         leaves,
     };

@@ -213,6 +213,8 @@ fn gap(text: &str, at: usize) -> Gap {
     };
     match [before, after] {
         ['\\', _] => Gap::None,
+        // Before the escape of a character is better than within it.
+        [_, '\\'] if on.clone().next() == Some('u') => Gap::Digits,
         pair if pair.iter().any(|c| c.is_whitespace()) => Gap::Wide,
         [',' | '}' | ']', _] if !is_in_digits(before) => Gap::Wide,
         pair if pair.iter().any(|&c| c == ':' && is_in_digits(c)) => Gap::None,
@@ -317,6 +319,7 @@ mod tests {
             // Not even a place between words.
             (&blob, 240, "BORw0KG", "BORw0KGgo"),
             (&escapes, 240, r"\nabcdefgh\n", r"abcdefgh\n"),
+            (&r"\u69d3\u7914".repeat(60), 250, r"\u7914\u69d3", r"\u7914\u69d3"),
         ] {
             let budget = size(MANY, bytes);
             let (from, _) = super::head(&[text.into()], budget, Lines::Plain);

@@ -507,6 +507,23 @@ fn channels_stay_when_their_text_goes() {
     assert_eq!(decision.bytes_after as usize, texts.iter().map(|(_, bytes)| bytes).sum::<usize>() + kept);
 }
 
+/// What stands where short texts of members were is no shorter than they are: nothing is cut then.
+#[test]
+fn nothing_is_cut_that_stays_as_long() {
+    let protocol = protocol::named("gemini").unwrap();
+    let cut = |text: &str| {
+        let members: Vec<String> = (0..3_000).map(|at| format!(r#""k{at:04}":"{text}""#)).collect();
+        let body = format!(
+            r#"{{"contents":[{{"role":"user","parts":[{{"functionResponse":{{"id":"a","name":"t","response":{{{}}}}}}}]}}]}}"#,
+            members.join(",")
+        );
+        let conversation = protocol.index(&Bytes::from(body), &NoMemo).unwrap();
+        let outcome = plan_with(&conversation, &Past::nothing(), &settings());
+        outcome.applied.first().map(|applied| applied.decision.bytes_after < applied.decision.bytes_before)
+    };
+    assert_eq!([cut("abc"), cut(&"abcd ".repeat(20))], [None, Some(true)]);
+}
+
 /// A block that the client has marked stays, and its mark with it. Where the mark came later than the decision, the
 /// history stays as it was sent.
 #[test]
