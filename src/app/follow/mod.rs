@@ -228,9 +228,9 @@ impl Follow {
 
     /// Where its prompt may have been too long and was let go as it is, to be told so, any other failure may mean that too:
     /// of this upstream nothing is waited for any more, or all that the client tries again would end alike.
-    fn doubt_waiting(&self) {
-        let fails = !self.overflow && !self.status.is_some_and(|status| status.is_success());
-        if fails && self.facts.level.is_some_and(|level| level.waits) {
+    fn doubt_waiting(&self, is_answered: bool) {
+        let waits = self.facts.level.is_some_and(|level| level.waits);
+        if waits && !is_answered && !self.overflow {
             self.core.windows.refuse_unclearly(self.upstream.name());
         }
     }
@@ -311,7 +311,7 @@ impl Exchange for Follow {
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
-        self.doubt_waiting();
+        self.doubt_waiting(status.is_success());
         self.head_at = Some(Instant::now());
         self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
         let job = self.job.take().filter(|_| status.is_success());
@@ -366,7 +366,7 @@ impl Exchange for Follow {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
-        self.doubt_waiting();
+        self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
         self.core.frame_told(&self.facts, self.status.is_some(), usage);
