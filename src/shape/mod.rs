@@ -114,12 +114,15 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         recall: subject.recall,
         beside: 0,
     };
-    let (cut, was_cut) = if subject.members {
-        (members::apply(truncation, &texts), members::was_applied(truncation, subject.leaves))
-    } else {
-        (truncation.apply(&texts), truncation.was_applied(subject.leaves))
+    let cut = if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) };
+    let was_cut = || {
+        if subject.members {
+            members::was_applied(truncation, subject.leaves)
+        } else {
+            truncation.was_applied(subject.leaves)
+        }
     };
-    if was_cut || rules.is_empty() && cut.is_none() {
+    if rules.is_empty() && cut.is_none() || was_cut() {
         return None;
     }
     if cut.is_some() {
