@@ -334,7 +334,7 @@ pub struct Event {
     pub rung: Word,
     /// How many messages are not sent any more.
     pub dropped: u32,
-    /// How many results of the step in progress were cut.
+    /// How many results that were new with the request were cut.
     pub cut: u32,
     /// Blocks of reasoning that are no longer sent: those of earlier turns, or all, where it was bound to what changed.
     pub reasoning: u32,

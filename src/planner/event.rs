@@ -23,7 +23,7 @@ pub struct Event {
     pub rung: Rung,
     /// How many results were cleared.
     pub cleared: u32,
-    /// How many results of the step in progress were cut.
+    /// How many results that were new with the request were cut.
     pub cut: u32,
     /// How many messages are not sent any more.
     pub dropped: u32,

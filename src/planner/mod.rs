@@ -148,7 +148,7 @@ pub struct Outcome {
     former: Option<Arc<Splice>>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
-    /// Without a summary old messages go, results of the step in progress are cut, or the prompt does not fit.
+    /// Without a summary old messages go, new results are cut, or the prompt does not fit.
     pub needs_summary: bool,
     /// Calls that came with this request although their results had been there, and were cleared.
     pub recalls: u32,

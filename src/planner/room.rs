@@ -1,7 +1,7 @@
 //! Making room when the window is in reach: the ladder, carried out.
 //!
-//! Whatever is done is one event. Only what was sent before goes; results of the step in progress are at most
-//! shortened. Where nothing frees enough, nothing is done.
+//! Whatever is done is one event. Only what was sent before goes; results that are new with this request, those of the
+//! step in progress last, are at most shortened. Where nothing frees enough, nothing is done.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use super::level::Level;
 use super::splice::{Layout, NOTE, Splice};
 use super::{Policy, Recall, transcript};
 
-/// The shortest that a result of the step in progress is cut to, in bytes.
+/// The shortest that a new result is cut to, in bytes.
 const FLOOR: u64 = 2048;
 /// The share of the usable window that the newest messages have whose results are not cleared to make room, as long as
 /// there is another way.
@@ -284,7 +284,7 @@ impl Before<'_> {
         None
     }
 
-    /// Drops what may go, and cuts the middle out of the largest results of the step in progress.
+    /// Drops what may go, and cuts the middle out of the largest results that are new with this request.
     fn cut_for(&self, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         if !policy.ladder.enabled {
             return None;
@@ -293,24 +293,10 @@ impl Before<'_> {
         let mut change = dropped
             .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
-        let missing = need.wanted.saturating_sub(change.event.freed_bytes);
         let sent = self.sent_sizes();
-        let results = self.newborn(&sent);
-        let sizes: Vec<u64> = results.iter().map(|(_, size)| *size).collect();
-        let shares = ladder::shares(&sizes, missing, FLOOR);
-        for ((part, size), share) in results.into_iter().zip(shares) {
-            let Some((applied, save)) =
-                self.shorten((part, size), share.saturating_sub(MARK), policy, recall)
-            else {
-                continue;
-            };
-            let freed = size.saturating_sub(applied.decision.bytes_after);
-            if share < size && freed > 0 {
-                change.event.freed_bytes += freed;
-                change.event.cut += 1;
-                change.decided.push(applied);
-                change.saves.push(save);
-            }
+        for results in self.newborn(&sent) {
+            let missing = need.wanted.saturating_sub(change.event.freed_bytes);
+            self.shorten_all(results, missing, policy, recall, &mut change);
         }
         change.event.rung = Rung::Cut;
         change.event.first_message = change.first().message;
@@ -364,12 +350,38 @@ impl Before<'_> {
         Some((splice, save))
     }
 
-    /// Results of the step in progress with text, and the bytes of each as it would be sent.
-    fn newborn(&self, sent: &HashMap<PartId, u64>) -> Vec<(PartId, u64)> {
-        let messages = self.conversation.tail()..self.conversation.messages.len();
-        let parts = messages.flat_map(|message| self.conversation.parts_of(message));
-        let results = parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
-        results.map(|(id, _)| (id, self.size(id, sent))).collect()
+    /// Results with text that were not sent before, and the bytes of each as it would be sent: what a client brings of
+    /// steps that went another way, and those of the step in progress.
+    fn newborn(&self, sent: &HashMap<PartId, u64>) -> [Vec<(PartId, u64)>; 2] {
+        let tail = self.conversation.tail();
+        [self.sent.min(tail)..tail, tail..self.conversation.messages.len()].map(|messages| {
+            let parts = messages.flat_map(|message| self.conversation.parts_of(message));
+            let results =
+                parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
+            results.map(|(id, _)| (id, self.size(id, sent))).collect()
+        })
+    }
+
+    /// Cuts the middle out of the largest of some results, so that `missing` bytes go.
+    fn shorten_all(
+        &self,
+        results: Vec<(PartId, u64)>,
+        missing: u64,
+        policy: &Policy,
+        recall: Recall<'_>,
+        change: &mut Change,
+    ) {
+        let sizes: Vec<u64> = results.iter().map(|(_, size)| *size).collect();
+        let shares = ladder::shares(&sizes, missing, FLOOR);
+        for ((part, size), share) in results.into_iter().zip(shares).filter(|((_, size), share)| share < size)
+        {
+            let short = self.shorten((part, size), share.saturating_sub(MARK), policy, recall);
+            let Some((applied, save)) = short else { continue };
+            change.event.freed_bytes += size.saturating_sub(applied.decision.bytes_after);
+            change.event.cut += 1;
+            change.decided.push(applied);
+            change.saves.push(save);
+        }
     }
 
     /// Bytes that decisions leave of the parts that they are about.

@@ -2,8 +2,8 @@
 //!
 //! Old results are cleared, if that alone comes down to the target; else a prepared text takes the place of old
 //! messages; else as many results as there are, and long texts in the arguments of old calls; else the oldest turns go;
-//! else the oldest messages, even within one long turn; else the middle of the largest results of the step in progress.
-//! What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
+//! else the oldest messages, even within one long turn; else the middle of the largest results that are new with the
+//! request. What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
 
 /// How room is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub enum Rung {
     Turns,
     /// The oldest messages go, within a turn if need be.
     Half,
-    /// The largest results of the step in progress lose their middle.
+    /// The largest results that are new with the request lose their middle.
     Cut,
 }
 
@@ -39,7 +39,7 @@ impl Rung {
 /// What a user may say about it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Whether messages are ever dropped, and results of the step in progress cut.
+    /// Whether messages are ever dropped, and new results cut.
     pub enabled: bool,
     /// The newest turns that are kept as long as that is enough, the present one included.
     pub keep_turns: u32,

@@ -19,6 +19,7 @@ pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
         "u" => r#"{"role":"user","content":"go on"}"#.to_owned(),
         "a" => r#"{"role":"assistant","content":"done"}"#.to_owned(),
         "~" => r#"{"role":"assistant","content":"done","reasoning_content":"hm"}"#.to_owned(),
+        "?" => r#"{"role":"user","content":[{"type":"unheard_of"}]}"#.to_owned(),
         word if word.starts_with('x') => {
             let text = "x".repeat(word[1..].parse().unwrap());
             format!(r#"{{"role":"user","content":"{text}"}}"#)

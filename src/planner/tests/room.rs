@@ -48,6 +48,11 @@ fn rungs() {
         (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),
         (Reason::Cold, "u", "40000", 8_000, Some((Rung::Cut, 0, 0, 1))),
         (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
+        // So is what came with it of steps that went another way and cannot be dropped, before what the step in progress
+        // says.
+        (Reason::Cold, "u 100", "? 40000 a u", 8_000, Some((Rung::Cut, 0, 3, 1))),
+        (Reason::Cold, "u 100", "? 40000 a u 4000", 8_000, Some((Rung::Cut, 0, 3, 1))),
+        (Reason::Cold, "u 100", "? 4000 a u 40000", 8_000, Some((Rung::Cut, 0, 3, 2))),
         // There is nothing to free.
         (Reason::Cold, "u", "a u", 10, None),
     ] {
