@@ -1,20 +1,51 @@
-//! Has the linker pack the program's relocations (`DT_RELR`) where the C library of this machine reads them so.
-//!
-//! Unpacked they are 24 bytes each, three hundredths of the program, and the loader reads them all at every start.
-//! glibc reads packed ones from 2.36 on. Linked so, the program names that as a need, so that an older one refuses
-//! it at the start and does not run it half relocated.
+//! How the program is linked where that is for this machine and its C library is glibc: with what is run early
+//! together, and with its relocations packed.
 
 use std::env;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-fn main() {
+/// The functions that a start and the first requests run; `benches/layout.rs` writes it.
+const LAYOUT: &str = "benches/layout.txt";
+
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={LAYOUT}");
     let of = |key: &str| env::var(key).unwrap_or_default();
     let is_for_here = of("HOST") == of("TARGET");
     let is_glibc = of("CARGO_CFG_TARGET_OS") == "linux" && of("CARGO_CFG_TARGET_ENV") == "gnu";
-    if is_for_here && is_glibc && glibc().is_some_and(|version| version >= (2, 36)) {
+    if !is_for_here || !is_glibc {
+        return Ok(());
+    }
+    // Unpacked they are 24 bytes each, three hundredths of the program, and the loader reads them all at every start.
+    // glibc reads packed ones from 2.36 on. Linked so, the program names that as a need, so that an older one refuses
+    // it at the start and does not run it half relocated.
+    if glibc().is_some_and(|version| version >= (2, 36)) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    // Not every linker that a user may have chosen reads scripts.
+    let is_chosen = env::var_os("RUSTC_LINKER").is_some()
+        || ["linker=", "link-arg"].iter().any(|word| of("CARGO_ENCODED_RUSTFLAGS").contains(word));
+    if of("PROFILE") == "release" && !is_chosen && Path::new(LAYOUT).exists() {
+        let script = Path::new(&of("OUT_DIR")).join("layout.ld");
+        fs::write(&script, layout(&fs::read_to_string(LAYOUT)?)?)?;
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+    }
+    Ok(())
+}
+
+/// A linker script that puts some functions before all others. The system maps a file's pages with their neighbours:
+/// strewn over the program, the third of it that every process runs holds nearly all of it in memory.
+fn layout(names: &str) -> Result<String, std::fmt::Error> {
+    let mut script = "SECTIONS\n{\n  .text.early :\n  {\n".to_owned();
+    for name in names.lines() {
+        writeln!(script, "    *(.text.{name} .text.unlikely.{name})")?;
+    }
+    script.push_str("  }\n}\nINSERT BEFORE .text;\n");
+    Ok(script)
 }
 
 /// The version of this machine's glibc, if it tells one: `glibc 2.36`.
