@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if of("PROFILE") == "release" && !is_chosen && Path::new(LAYOUT).exists() {
         let script = Path::new(&of("OUT_DIR")).join("layout.ld");
         fs::write(&script, layout(&fs::read_to_string(LAYOUT)?)?)?;
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
     }
     Ok(())
 }
