@@ -16,6 +16,7 @@ mod facts;
 mod level;
 mod message_limit;
 mod newborn;
+mod old;
 mod opening;
 mod reasoning;
 mod rewriting;
@@ -27,12 +28,12 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Marks, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind};
 use crate::plan::{Op, Plan, takes};
 use crate::shape::Settings;
 use crate::strategy::ladder::Rung;
 use crate::strategy::marks::{self, Chosen};
-use crate::strategy::system::{Expected, Stable};
+use crate::strategy::system::Stable;
 use crate::strategy::{clear, ladder, window};
 
 pub use action::written as written_files;
@@ -282,117 +283,12 @@ pub fn plan(
     if let Some(text) = past.opening.filter(|_| past.sent == 0) {
         outcome.applied.extend(opening::decide(conversation, text).inspect(|_| outcome.fresh += 1));
     }
-    old_parts(conversation, past, policy, facts, recall, &mut outcome);
+    old::decide(conversation, past, policy, facts, recall, &mut outcome);
     if !facts.caches_without_marks {
         split::mark(conversation, known, (policy, facts), &mut outcome);
     }
     outcome.operate();
     outcome
-}
-
-/// Asks whether an event is due, and puts its decisions into the outcome.
-fn old_parts(
-    conversation: &Conversation,
-    past: Past<'_>,
-    policy: &Policy,
-    facts: &Facts,
-    recall: Recall<'_>,
-    outcome: &mut Outcome,
-) {
-    // What the client does not send cannot be cleared.
-    if conversation.continues.is_some() {
-        return;
-    }
-    let is_marked = conversation.is_marked();
-    let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
-    let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
-    let rates = facts.rates(cached);
-    let mut standing = past.standing.unwrap_or_default();
-    let terms = standing::Terms { rates, settings: &policy.clear };
-    let known = standing::Known { applied: &outcome.applied, sent: past.sent };
-    let (is_first, is_forgotten) = (!standing.is_departed(), standing.messages() == 0);
-    standing.advance(conversation, known, (facts.hidden_bytes, facts.prelude), terms);
-    if past.ending == Ending::Branches && is_first {
-        standing.branch(rates, is_forgotten);
-    }
-    if let Some(splice) = outcome.splice.as_deref() {
-        standing.take_out(splice);
-    }
-    let bound = reasoning::bound(conversation, past.bound);
-    let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
-    let has_frame = outcome.split.is_some() || marks.is_none_or(Marks::are_before_messages);
-    let before = event::Before {
-        conversation,
-        standing: &standing,
-        applied: &outcome.applied,
-        splice: outcome.splice.as_deref(),
-        sent: past.sent,
-        bound,
-        facts,
-        rates,
-        anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
-        // Where nothing is marked nothing is lost.
-        keeps_frame: !is_marked
-            || has_frame
-            || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
-    };
-    let mut level = before.level(&policy.window);
-    level.clearable_bytes = before.clearable_bytes(policy, &level);
-    let may_change = !facts.compacting || facts.overflow.is_some();
-    let ready = past.ready.as_ref();
-    let room = before.make_room(ready, policy, &level, recall);
-    let room = room.or_else(|| before.thin_out(ready, policy, &level, recall));
-    let (mut change, next) = match room.filter(|_| may_change) {
-        Some(change) => (Some(change), None),
-        None if may_change && !level.defers => before.clearing(policy, recall),
-        None => (None, None),
-    };
-    outcome.needs_summary = may_change && before.needs_summary(change.as_ref(), policy, &level);
-    let cut = change.as_ref().map_or(next, |change| Some(change.first()));
-    let kept = change.as_mut().map(|change| before.read_until(change));
-    level.reading = standing.read(level.prompt_tokens);
-    level.growth = standing.growth();
-    outcome.recalls = standing.recalls();
-    if let Some((change, kept)) = change.zip(kept) {
-        let price = if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * rates.rewrite() };
-        standing.book(change.event.freed_bytes, price, rates);
-        standing.cut(kept);
-        if let Some(splice) = &change.splice {
-            standing.splice(splice);
-        }
-        let cuts = change.event.cut > 0;
-        outcome.put(change);
-        if cuts {
-            let known = standing::Known { applied: &outcome.applied, sent: past.sent };
-            standing.refold(conversation, known, outcome.splice.as_deref(), terms);
-        }
-    }
-    // What is written to the cache costs more than what is not. A client that marks nothing of the history may well
-    // send another one each time (the newest messages alone, a transcript to be judged), and never read what was
-    // written.
-    let is_due = if is_marked {
-        past.sent > 0 || conversation.messages.iter().any(|message| message.index.has_results())
-    } else {
-        goes_on(conversation, past.sent)
-    };
-    let after_pause = standing.was_paused(facts.now_ms, facts.ttl_ms);
-    if is_due && !facts.caches_without_marks && facts.may_be_kept(conversation.body.len()) {
-        let (sent, ending) = (past.sent, past.ending);
-        let request =
-            anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut, after_pause };
-        outcome.marks = anchors::place(&request, outcome, &mut standing);
-    }
-    let gone = |message: usize| outcome.drops(message);
-    let added = outcome.marks.parts().iter().map(|(part, _)| *part);
-    standing.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
-    outcome.level = Some(level);
-    outcome.standing = Some(standing);
-}
-
-/// Whether all but the model's last answer, and what is new with this request, was sent before.
-fn goes_on(conversation: &Conversation, sent: usize) -> bool {
-    let unknown = conversation.messages.get(sent..conversation.tail());
-    sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))
 }
 
 /// A decision fits the part it names only if the part still says what it said then, in a form that it can be changed in.

@@ -1,0 +1,178 @@
+//! Old parts: what the thread has come to, the event that is due, if any, and the marks of what is sent.
+//!
+//! What the client does not send is no old part: of a request that continues what the provider holds, nothing is read here.
+
+use crate::conversation::{Conversation, Marks, PartId, Role};
+use crate::strategy::marks;
+use crate::strategy::system::Expected;
+
+use super::event::{Before, Change};
+use super::level::Level;
+use super::standing::{Known, Standing, Terms};
+use super::{Ending, Facts, Outcome, Past, Policy, Recall, Splice, anchors, reasoning};
+
+/// A request, and what is known of it.
+struct Request<'a> {
+    conversation: &'a Conversation,
+    policy: &'a Policy,
+    facts: &'a Facts,
+    /// What its client marks, where the provider keeps prompts by marks.
+    marks: Option<&'a Marks>,
+    terms: Terms<'a>,
+    /// The first so many messages were sent before.
+    sent: usize,
+    ending: Ending,
+}
+
+/// What is to happen to old parts.
+struct Due {
+    /// How the window stands before it.
+    level: Level,
+    /// The event, if one is due, and the part from which on it leaves nothing to be read from the provider's cache.
+    change: Option<(Change, PartId)>,
+    /// The part in front of which it cuts; without one, the part in front of which the next one would.
+    cut: Option<PartId>,
+    needs_summary: bool,
+}
+
+/// Asks whether an event is due, puts its decisions into the outcome, and chooses marks for what is sent then.
+pub(super) fn decide(
+    conversation: &Conversation,
+    mut past: Past<'_>,
+    policy: &Policy,
+    facts: &Facts,
+    recall: Recall<'_>,
+    outcome: &mut Outcome,
+) {
+    if conversation.continues.is_some() {
+        return;
+    }
+    let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
+    let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
+    let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
+    let terms = Terms { rates: facts.rates(cached), settings: &policy.clear };
+    let request = Request { conversation, policy, facts, marks, terms, sent: past.sent, ending: past.ending };
+    let mut standing = past.standing.take().unwrap_or_default();
+    request.take_in(outcome, &mut standing);
+    let due = request.before(&past, outcome, &standing).due(past.ready.as_ref(), policy, recall);
+    let Due { mut level, change, cut, needs_summary } = due;
+    level.reading = standing.read(level.prompt_tokens);
+    level.growth = standing.growth();
+    outcome.level = Some(level);
+    outcome.needs_summary = needs_summary;
+    outcome.recalls = standing.recalls();
+    if let Some((change, kept)) = change {
+        request.carry_out(change, kept, outcome, &mut standing);
+    }
+    request.mark(cut, outcome, &mut standing);
+    outcome.standing = Some(standing);
+}
+
+impl Request<'_> {
+    /// Brings what is known of the thread up to this request.
+    fn take_in(&self, outcome: &Outcome, standing: &mut Standing) {
+        let known = Known { applied: &outcome.applied, sent: self.sent };
+        let (is_first, is_forgotten) = (!standing.is_departed(), standing.messages() == 0);
+        standing.advance(self.conversation, known, (self.facts.hidden_bytes, self.facts.prelude), self.terms);
+        if self.ending == Ending::Branches && is_first {
+            standing.branch(self.terms.rates, is_forgotten);
+        }
+        if let Some(splice) = outcome.splice.as_deref() {
+            standing.take_out(splice);
+        }
+    }
+
+    fn before<'b>(&'b self, past: &Past<'_>, outcome: &'b Outcome, standing: &'b Standing) -> Before<'b> {
+        let Self { conversation, policy, facts, marks, terms, sent, .. } = *self;
+        let has_frame = outcome.split.is_some() || marks.is_none_or(Marks::are_before_messages);
+        Before {
+            conversation,
+            standing,
+            applied: &outcome.applied,
+            splice: outcome.splice.as_deref(),
+            sent,
+            bound: reasoning::bound(conversation, past.bound),
+            facts,
+            rates: terms.rates,
+            anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
+            // Where nothing is marked nothing is lost.
+            keeps_frame: !conversation.is_marked()
+                || has_frame
+                || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
+        }
+    }
+
+    /// Puts an event into the outcome, and books it.
+    fn carry_out(&self, change: Change, kept: PartId, outcome: &mut Outcome, standing: &mut Standing) {
+        let Self { conversation, facts, terms, sent, .. } = *self;
+        let price =
+            if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * terms.rates.rewrite() };
+        standing.book(change.event.freed_bytes, price, terms.rates);
+        standing.cut(kept);
+        if let Some(splice) = &change.splice {
+            standing.splice(splice);
+        }
+        let cuts = change.event.cut > 0;
+        outcome.put(change);
+        if cuts {
+            let known = Known { applied: &outcome.applied, sent };
+            standing.refold(conversation, known, outcome.splice.as_deref(), terms);
+        }
+    }
+
+    /// Chooses the marks, and notes what is marked.
+    fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
+        let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
+        let after_pause = standing.was_paused(facts.now_ms, facts.ttl_ms);
+        let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
+        if may_be_kept && self.is_worth_marks() {
+            let rates = terms.rates;
+            let request =
+                anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut, after_pause };
+            outcome.marks = anchors::place(&request, outcome, standing);
+        }
+        let gone = |message: usize| outcome.drops(message);
+        let added = outcome.marks.parts().iter().map(|(part, _)| *part);
+        standing.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
+    }
+
+    /// What is written to the cache costs more than what is not. A client that marks nothing of the history may well
+    /// send another one each time (the newest messages alone, a transcript to be judged), and never read what was
+    /// written.
+    fn is_worth_marks(&self) -> bool {
+        if self.conversation.is_marked() {
+            self.sent > 0 || self.conversation.messages.iter().any(|message| message.index.has_results())
+        } else {
+            goes_on(self.conversation, self.sent)
+        }
+    }
+}
+
+impl Before<'_> {
+    /// What is due: to make room, or else for the money's sake.
+    fn due(&self, ready: Option<&Splice>, policy: &Policy, recall: Recall<'_>) -> Due {
+        let mut level = self.level(&policy.window);
+        level.clearable_bytes = self.clearable_bytes(policy, &level);
+        let may_change = !self.facts.compacting || self.facts.overflow.is_some();
+        let room = self.make_room(ready, policy, &level, recall);
+        let room = room.or_else(|| self.thin_out(ready, policy, &level, recall));
+        let (change, next) = match room.filter(|_| may_change) {
+            Some(change) => (Some(change), None),
+            None if may_change && !level.defers => self.clearing(policy, recall),
+            None => (None, None),
+        };
+        let needs_summary = may_change && self.needs_summary(change.as_ref(), policy, &level);
+        let cut = change.as_ref().map_or(next, |change| Some(change.first()));
+        let change = change.map(|mut change| {
+            let kept = self.read_until(&mut change);
+            (change, kept)
+        });
+        Due { level, change, cut, needs_summary }
+    }
+}
+
+/// Whether all but the model's last answer, and what is new with this request, was sent before.
+fn goes_on(conversation: &Conversation, sent: usize) -> bool {
+    let unknown = conversation.messages.get(sent..conversation.tail());
+    sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))
+}
