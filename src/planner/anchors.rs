@@ -36,13 +36,13 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     if !is_marked && policy.marks.marks {
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
-        let entry = behind.and_then(|part| standing.entries().before(part, facts.now_ms, facts.ttl_ms));
+        let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
         let end = end.and_then(|end| within(request, (entry, end), standing));
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
     }
-    let entries = standing.entries();
+    let entries = standing.kept.entries();
     if is_marked && policy.marks.anchors && outcome.event.is_none() {
         let entry = out_of_reach(request, &gone, standing);
         chosen.add(conversation, entry, &gone);
@@ -74,7 +74,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
 fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
-    let entry = standing.entries().before(end, facts.now_ms, facts.ttl_ms)?;
+    let entry = standing.kept.entries().before(end, facts.now_ms, facts.ttl_ms)?;
     let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
     let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
     let behind: Vec<PartId> = parts.filter(|id| entry < *id && *id <= end).collect();
@@ -113,7 +113,7 @@ fn within(
         let before = items.take_while(|item| item.part <= entry);
         frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
     });
-    let mut before = *standing.stake();
+    let mut before = *standing.kept.stake();
     let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
     let wagered = before;
     if gone_on {
@@ -135,15 +135,15 @@ fn within(
     let prelude = facts.prelude.key;
     let is_whole = entry.is_none() && (waits || found.is_some());
     let tried = Tried { at_ms: facts.now_ms, prelude, after_pause, is_whole, held: waits };
-    let stake = standing.stake_mut();
+    let stake = standing.kept.stake_mut();
     *stake = before;
     stake.book(read, written, rates);
     if gone_on {
         stake.note(tried);
     }
     let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
-    standing.set_wager(wager);
-    standing.expect((1.0 - rates.read) * read);
+    standing.kept.set_wager(wager);
+    standing.kept.expect((1.0 - rates.read) * read);
     found
 }
 

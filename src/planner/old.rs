@@ -72,7 +72,7 @@ impl Request<'_> {
     /// Brings what is known of the thread up to this request.
     fn take_in(&self, outcome: &Outcome, standing: &mut Standing) {
         let known = Known { applied: &outcome.applied, sent: self.sent };
-        let (is_first, is_forgotten) = (!standing.is_departed(), standing.messages() == 0);
+        let (is_first, is_forgotten) = (!standing.kept.is_departed(), standing.messages() == 0);
         standing.advance(self.conversation, known, (self.facts.hidden_bytes, self.facts.prelude), self.terms);
         if self.ending == Ending::Branches && is_first {
             standing.branch(self.terms.rates, is_forgotten);
@@ -108,7 +108,7 @@ impl Request<'_> {
         let price =
             if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * terms.rates.rewrite() };
         standing.book(change.event.freed_bytes, price, terms.rates);
-        standing.cut(kept);
+        standing.kept.cut(kept);
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }
@@ -123,7 +123,7 @@ impl Request<'_> {
     /// Chooses the marks, and notes what is marked.
     fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
-        let after_pause = standing.was_paused(facts.now_ms, facts.ttl_ms);
+        let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
         if may_be_kept && self.is_worth_marks() {
             let rates = terms.rates;
@@ -133,7 +133,7 @@ impl Request<'_> {
         }
         let gone = |message: usize| outcome.drops(message);
         let added = outcome.marks.parts().iter().map(|(part, _)| *part);
-        standing.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
+        standing.kept.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
     }
 
     /// What is written to the cache costs more than what is not. A client that marks nothing of the history may well

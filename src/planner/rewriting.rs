@@ -23,7 +23,7 @@ impl Before<'_> {
         }
         let items = self.history().items();
         let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
-        let entry = self.standing.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
+        let entry = self.standing.kept.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
         let kept = entry.map(|entry| items.partition_point(|item| item.part <= entry));
         kept.or_else(|| self.keeps_frame.then_some(0))
     }

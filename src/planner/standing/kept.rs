@@ -1,12 +1,32 @@
 //! What marks hold of a thread in the provider's cache, and what they have cost: what of it holds depends on what becomes
 //! of each request.
 
-use super::{Fate, Standing};
+use super::Fate;
 use crate::conversation::PartId;
-use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Entries, Stake, Wager};
 
-impl Standing {
+/// What is known of that.
+#[derive(Debug, Clone, Default)]
+pub(in crate::planner) struct Kept {
+    /// What the provider's cache holds, where it needs marks.
+    entries: Entries,
+    stake: Stake,
+    /// When its last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
+    seen_ms: u64,
+    /// The same as of before the last request, until it is known what has become of that.
+    unread_ms: Option<u64>,
+    /// What has become of the first stake with this request.
+    wager: Option<Wager>,
+    /// What reading an entry should have saved with the last request, in bytes of plain input.
+    credit: f64,
+    /// Entries and stake as they were before the last request, as long as nobody knows that it was billed.
+    unbilled: Option<(Entries, Stake)>,
+    /// What the requests before this one would have cost as they came, where that is known from another history than
+    /// its own.
+    before: Option<f64>,
+}
+
+impl Kept {
     /// What the provider's cache holds of the thread.
     pub(in crate::planner) fn entries(&self) -> &Entries {
         &self.entries
@@ -31,14 +51,34 @@ impl Standing {
     }
 
     /// What has become of the thread's first stake with this request; told once.
-    pub fn take_wager(&mut self) -> Option<Wager> {
+    pub(super) fn take_wager(&mut self) -> Option<Wager> {
         self.wager.take()
     }
 
-    /// Another thread goes on from where this one did: of what was before, no more is known than that it was sent.
-    /// Where it `is_forgotten` what that one has spent, it may be as much as it may.
-    pub(in crate::planner) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
-        let plain = self.plain(rates);
+    /// A request begins with this prelude.
+    pub(super) fn begins(&mut self, prelude: u64) {
+        self.credit = 0.0;
+        self.entries.behind(prelude);
+    }
+
+    /// A request of the history, which would have cost so much as it came, was followed by another.
+    pub(super) fn was_followed(&mut self, plain: f64) {
+        self.stake.plain += plain;
+    }
+
+    /// The request is taken in: it would cost so much as it came. One that is made again is paid again. What was before the
+    /// thread was known, nobody knows.
+    pub(super) fn is_made(&mut self, plain: f64, is_first: bool) {
+        let before = if is_first { 0.0 } else { self.stake.plain };
+        self.stake.plain = self.before.take().unwrap_or(before);
+        self.unbilled = Some((self.entries.clone(), self.stake));
+        self.stake.plain += plain;
+    }
+
+    /// Another thread goes on from where this one did, with a request that would cost so much as it came: of what was
+    /// before, no more is known than that it was sent. Where it `is_forgotten` what that one has spent, it may be as much
+    /// as it may.
+    pub(super) fn branch(&mut self, plain: f64, is_forgotten: bool) {
         let most = if is_forgotten { 0.0 } else { plain };
         self.stake = self.stake.at_most(most + plain);
         if let Some((_, before)) = &mut self.unbilled {
@@ -48,7 +88,7 @@ impl Standing {
 
     /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
     /// cache; of one that may have been, what it may have spent counts.
-    pub fn ended(&mut self, fate: Fate) {
+    pub(super) fn ended(&mut self, fate: Fate) {
         let credit = std::mem::take(&mut self.credit);
         if let Some(before) = self.unread_ms.take()
             && fate == Fate::Refused
@@ -95,10 +135,8 @@ impl Standing {
         }
     }
 
-    /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
-    /// holds of these, and what marks have cost.
-    #[must_use]
-    pub fn departed(&self, messages: usize) -> Self {
+    /// What a request knows that goes a way of its own behind the first so many messages.
+    pub(super) fn departed(&self, messages: usize) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
         let mut departed = Self {
             entries,
@@ -116,5 +154,51 @@ impl Standing {
     /// Whether no more is known than what marks have left.
     pub(in crate::planner) fn is_departed(&self) -> bool {
         self.before.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
+    #[test]
+    fn what_is_refused_ends_no_pause() {
+        use Fate::{Billed, Refused, Uncached, Unknown};
+        for requests in [
+            &[
+                (1, Billed, false),
+                (3, Billed, false),
+                (10, Refused, true),
+                (11, Billed, true),
+                (12, Billed, false),
+            ][..],
+            &[
+                (1, Billed, false),
+                (10, Refused, true),
+                (11, Refused, true),
+                (20, Uncached, true),
+                (21, Billed, false),
+            ],
+            &[
+                (1, Billed, false),
+                (3, Refused, false),
+                (5, Refused, false),
+                (7, Billed, true),
+                (9, Billed, false),
+            ],
+            &[(1, Billed, false), (10, Unknown, true), (11, Billed, false)],
+            &[(1, Refused, false), (10, Billed, false), (19, Billed, true)],
+        ] {
+            let (mut kept, mut departed) = (Kept::default(), Kept::default());
+            for &(minute, fate, expected) in requests {
+                for kept in [&mut kept, &mut departed] {
+                    assert_eq!(kept.was_paused(minute * 60_000, 300_000), expected, "{requests:?}");
+                }
+                departed = departed.departed(0);
+                kept.ended(fate);
+                departed.ended(fate);
+            }
+        }
     }
 }

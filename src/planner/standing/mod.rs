@@ -13,7 +13,7 @@ use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, 
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::{Entries, Stake, Wager};
+use crate::strategy::marks::Wager;
 use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, Lines, history};
 
@@ -22,6 +22,7 @@ use super::action;
 use super::decision::{Applied, Decision};
 use super::splice::Splice;
 use super::transcript::lines;
+use kept::Kept;
 
 /// Bytes around what a result says, at most: its type, ids and names.
 const ENVELOPE: u32 = 512;
@@ -41,22 +42,8 @@ pub struct Standing {
     /// The request that ends here has been counted.
     counted: bool,
     account: Account,
-    /// What the provider's cache holds, where it needs marks.
-    entries: Entries,
-    stake: Stake,
-    /// When its last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
-    seen_ms: u64,
-    /// The same as of before the last request, until it is known what has become of that.
-    unread_ms: Option<u64>,
-    /// What has become of it with this request.
-    wager: Option<Wager>,
-    /// What reading an entry should have saved with the last request, in bytes of plain input.
-    credit: f64,
-    /// Both as they were before the last request, as long as nobody knows that it was billed.
-    unbilled: Option<(Entries, Stake)>,
-    /// What the requests before this one would have cost as they came, where that is known from another history than
-    /// its own.
-    before: Option<f64>,
+    /// What marks hold in the provider's cache.
+    pub(super) kept: Kept,
     /// Bytes around the messages that the client has cached itself.
     framed: u64,
     /// Bytes of the last request, as they came and as they were sent.
@@ -161,6 +148,29 @@ impl Standing {
         unmarked as f64 + rates.read * self.framed as f64
     }
 
+    /// Another thread goes on from where this one did. Where it `is_forgotten` what that one has spent, it may be as much as
+    /// it may.
+    pub(super) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
+        self.kept.branch(self.plain(rates), is_forgotten);
+    }
+
+    /// This has become of the last request.
+    pub fn ended(&mut self, fate: Fate) {
+        self.kept.ended(fate);
+    }
+
+    /// What has become of the thread's first stake with this request; told once.
+    pub fn take_wager(&mut self) -> Option<Wager> {
+        self.kept.take_wager()
+    }
+
+    /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
+    /// holds of these, and what marks have cost.
+    #[must_use]
+    pub fn departed(&self, messages: usize) -> Self {
+        Self { kept: self.kept.departed(messages), ..Self::default() }
+    }
+
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
     pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
         self.account.paid += price - freed as f64 * rates.read;
@@ -213,8 +223,8 @@ impl Standing {
         terms: Terms<'_>,
     ) {
         let Known { applied, sent } = known;
-        (self.recalls, self.credit) = (0, 0.0);
-        self.entries.behind(prelude.key);
+        self.recalls = 0;
+        self.kept.begins(prelude.key);
         let frame = conversation.frame_bytes() as u64;
         self.framed = conversation.kept_bytes(prelude) as u64;
         if self.messages == 0 {
@@ -232,11 +242,7 @@ impl Standing {
         }
         self.messages = conversation.messages.len();
         self.count(terms);
-        // One that is made again is paid again. What was before the thread was known, nobody knows.
-        let before = if sent == 0 { 0.0 } else { self.stake.plain };
-        self.stake.plain = self.before.take().unwrap_or(before);
-        self.unbilled = Some((self.entries.clone(), self.stake));
-        self.stake.plain += self.plain(terms.rates);
+        self.kept.is_made(self.plain(terms.rates), sent == 0);
         self.history.settle();
     }
 
@@ -250,7 +256,9 @@ impl Standing {
         let index = &conversation.messages[message].index;
         let is_answer = index.role == Role::Assistant;
         if is_answer && !self.answering {
-            self.stake.plain += if self.count(terms) { self.plain(terms.rates) } else { 0.0 };
+            if self.count(terms) {
+                self.kept.was_followed(self.plain(terms.rates));
+            }
             self.history.answered();
             self.counted = false;
         } else if index.starts_turn() {
@@ -398,47 +406,6 @@ mod tests {
     use super::*;
     use crate::conversation::NoMemo;
     use crate::protocol;
-
-    /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
-    #[test]
-    fn what_is_refused_ends_no_pause() {
-        use Fate::{Billed, Refused, Uncached, Unknown};
-        for requests in [
-            &[
-                (1, Billed, false),
-                (3, Billed, false),
-                (10, Refused, true),
-                (11, Billed, true),
-                (12, Billed, false),
-            ][..],
-            &[
-                (1, Billed, false),
-                (10, Refused, true),
-                (11, Refused, true),
-                (20, Uncached, true),
-                (21, Billed, false),
-            ],
-            &[
-                (1, Billed, false),
-                (3, Refused, false),
-                (5, Refused, false),
-                (7, Billed, true),
-                (9, Billed, false),
-            ],
-            &[(1, Billed, false), (10, Unknown, true), (11, Billed, false)],
-            &[(1, Refused, false), (10, Billed, false), (19, Billed, true)],
-        ] {
-            let (mut standing, mut departed) = (Standing::default(), Standing::default());
-            for &(minute, fate, expected) in requests {
-                for standing in [&mut standing, &mut departed] {
-                    assert_eq!(standing.was_paused(minute * 60_000, 300_000), expected, "{requests:?}");
-                }
-                departed = departed.departed(0);
-                standing.ended(fate);
-                departed.ended(fate);
-            }
-        }
-    }
 
     /// What comes of two results, by what was called and what came: whether the first stands again in the second. `FILE`
     /// stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is taken in at
