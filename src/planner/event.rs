@@ -1,5 +1,6 @@
 //! Changes to old parts: whether one is due, and what it is.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use crate::conversation::{Conversation, PartId};
@@ -75,6 +76,14 @@ pub(super) struct Before<'a> {
     pub(super) anchored: bool,
     /// What stands before the messages has an entry of its own there.
     pub(super) keeps_frame: bool,
+    pub(super) derived: Derived,
+}
+
+/// What follows from the rest and is asked for time and again: made when it is first.
+#[derive(Default)]
+pub(super) struct Derived {
+    cleared: OnceCell<HashSet<PartId>>,
+    sizes: OnceCell<Vec<u64>>,
 }
 
 /// What an event does.
@@ -249,7 +258,11 @@ impl Before<'_> {
     }
 
     /// Bytes of the messages before each message, as they are sent.
-    pub(super) fn sizes(&self) -> Vec<u64> {
+    pub(super) fn sizes(&self) -> &[u64] {
+        self.derived.sizes.get_or_init(|| self.count_sizes())
+    }
+
+    fn count_sizes(&self) -> Vec<u64> {
         let mut sizes = vec![0_u64; self.conversation.messages.len() + 1];
         let cleared = self.cleared();
         for (at, item) in self.history().items().iter().enumerate() {
@@ -267,8 +280,10 @@ impl Before<'_> {
 
     /// Tells what was cleared already, or left out.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
-        let cleared: HashSet<PartId> =
-            self.applied.iter().filter(|a| a.decision.is_of_old()).map(|a| a.part).collect();
+        let cleared = self
+            .derived
+            .cleared
+            .get_or_init(|| self.applied.iter().filter(|a| a.decision.is_of_old()).map(|a| a.part).collect());
         let items = self.history().items();
         move |at: usize| cleared.contains(&items[at].part)
     }

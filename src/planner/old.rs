@@ -6,7 +6,7 @@ use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::marks;
 use crate::strategy::system::Expected;
 
-use super::event::{Before, Change};
+use super::event::{Before, Change, Derived};
 use super::level::Level;
 use super::standing::{Known, Standing, Terms};
 use super::{Ending, Facts, Outcome, Past, Policy, Recall, Splice, anchors, reasoning};
@@ -99,6 +99,7 @@ impl Request<'_> {
             keeps_frame: !conversation.is_marked()
                 || has_frame
                 || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
+            derived: Derived::default(),
         }
     }
 

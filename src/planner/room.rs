@@ -273,13 +273,15 @@ impl Before<'_> {
         recall: Recall<'_>,
     ) -> Option<(Splice, Option<Save>)> {
         let mut cuts = self.cuts(policy);
+        let mut places = self.places(&cuts);
         for _ in 0..TRIES {
-            let at = ladder::cut(&self.places(&cuts), rung, need, &policy.ladder)?;
+            let at = ladder::cut(&places, rung, need, &policy.ladder)?;
             let noted = self.note(&cuts[at], recall);
             if noted.is_some() {
                 return noted;
             }
             cuts.remove(at);
+            places.remove(at);
         }
         None
     }
@@ -317,8 +319,7 @@ impl Before<'_> {
 
     fn places(&self, cuts: &[Cut]) -> Vec<Place> {
         let (sizes, turns) = (self.sizes(), turns_from(self.conversation));
-        let place =
-            |cut: &Cut| Place { frees: cut.total(&sizes), turns: cut.is_turn.then(|| turns[cut.end]) };
+        let place = |cut: &Cut| Place { frees: cut.total(sizes), turns: cut.is_turn.then(|| turns[cut.end]) };
         cuts.iter().map(place).collect()
     }
 
