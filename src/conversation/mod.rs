@@ -4,6 +4,7 @@
 //! identities, and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
 
 mod arguments;
+pub mod boundary;
 mod code;
 pub mod encodings;
 pub mod files;

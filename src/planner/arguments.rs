@@ -3,7 +3,7 @@
 //! A file that was written, a patch, a script: all but the beginning of such a text goes, and its full text is saved. The
 //! call keeps its tool, its id, its result and everything else that it says. What something is signed over stays.
 
-use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts};
+use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
@@ -177,8 +177,7 @@ pub(super) fn full(conversation: &Conversation, decision: &Decision, id: PartId)
 
 /// The beginning of a text, and a line for the rest.
 fn abridged(text: &str, recall: &str) -> String {
-    let end = (0..=HEAD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let head = &text[..end];
+    let head = &text[..boundary::floor(text, HEAD)];
     let (removed, total) = (text.len() - head.len(), text.len());
     format!("{head}\n\n[plimsoll: {removed} of {total} bytes of this argument removed here; {recall}]")
 }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::Lines;
 use crate::strategy::summary::text::{is_binding, says_a_decision};
@@ -193,7 +193,7 @@ fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
             continue;
         }
         let most = if word.len() > SAID_EACH / 2 { room } else { 0 };
-        let end = (0..=most).rev().find(|at| word.is_char_boundary(*at)).unwrap_or(0);
+        let end = boundary::floor(word, most);
         if end > 0 {
             said.extend([space, &word[..end]]);
         }

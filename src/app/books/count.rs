@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiktoken_rs::CoreBPE;
 
+use crate::conversation::boundary;
 use crate::protocol::Prompt;
 
 /// The longest piece that is counted at once, in bytes.
@@ -101,7 +102,7 @@ fn end_of_piece(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_end = |at: &usize| bytes[*at].is_ascii_whitespace() && !bytes[at - 1].is_ascii_whitespace();
     let space = (PIECE - NEAR..PIECE).rev().find(is_end);
-    space.unwrap_or_else(|| (1..=PIECE).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(text.len()))
+    space.unwrap_or_else(|| boundary::floor(text, PIECE))
 }
 
 /// JSON as a model reads it: the commonest escapes undone, wherever they stand.

@@ -23,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::prompt::{Counter, Prompt};
 use super::session::{Session, Step};
+use crate::conversation::boundary;
 use crate::usage::Tokens;
 use crate::usage::cache_model::{CacheKind, CacheModel};
 
@@ -167,8 +168,7 @@ fn stream_block(index: usize, block: &Value, events: &mut VecDeque<Bytes>) {
     events.push_back(event("content_block_start", json!({ "index": index, "content_block": start })));
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let end = (CHUNK..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(end);
+        let (piece, after) = rest.split_at(boundary::ceil(rest, CHUNK));
         let delta = json!({ "type": kind, field: piece });
         events.push_back(event("content_block_delta", json!({ "index": index, "delta": delta })));
         rest = after;

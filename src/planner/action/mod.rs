@@ -12,7 +12,7 @@ use std::hash::Hasher as _;
 
 use serde_json::{Map, Value};
 
-use crate::conversation::files;
+use crate::conversation::{boundary, files};
 use crate::shape::tools;
 use crate::strategy::{Action, Class, View};
 
@@ -27,11 +27,7 @@ const AROUND: u32 = 50;
 /// What the call of `tool` with these arguments does.
 pub(super) fn of(tool: &str, arguments: &str) -> Action {
     let call = digest(tool, arguments);
-    let mut end = arguments.len().min(MAX_ARGUMENTS);
-    while !arguments.is_char_boundary(end) {
-        end -= 1;
-    }
-    let text = &arguments[..end];
+    let text = &arguments[..boundary::floor(arguments, MAX_ARGUMENTS)];
     let map = match serde_json::from_str(text) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),

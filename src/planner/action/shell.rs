@@ -1,6 +1,7 @@
 //! What a script for a shell does. No shell: it is split into commands and words, and the commands are known
 //! by their first words.
 
+use crate::conversation::boundary;
 use crate::shape::command::{self, NEUTRAL, Script, VIEWERS};
 use crate::strategy::{Action, Class, View};
 
@@ -43,11 +44,7 @@ pub(super) fn action(script: &str) -> Action {
             ..Action::default()
         };
     }
-    let mut end = script.len().min(MAX_SCRIPT);
-    while !script.is_char_boundary(end) {
-        end -= 1;
-    }
-    let script = &script[..end];
+    let script = &script[..boundary::floor(script, MAX_SCRIPT)];
     // What follows belongs to a file or a program, not to the command line.
     let (line, has_document) = script.split_once("<<").map_or((script, false), |(line, _)| (line, true));
     let pipelines = Script::read(line).pipelines;

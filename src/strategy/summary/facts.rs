@@ -1,5 +1,7 @@
 //! What can be found in a text and looked for in another: paths, identifiers, numbers, messages of errors.
 
+use crate::conversation::boundary;
+
 /// What kind of fact it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -39,8 +41,7 @@ pub(super) fn errors_in(text: &str, found: &mut dyn FnMut(Kind, &str)) {
     for line in text.lines().map(str::trim).filter(|line| (8..=4 * LINE).contains(&line.len())) {
         let lower = line.to_ascii_lowercase();
         if WORDS.iter().any(|word| lower.contains(word)) {
-            let end = (0..=LINE.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
-            found(Kind::Error, &line[..end]);
+            found(Kind::Error, &line[..boundary::floor(line, LINE)]);
         }
     }
 }

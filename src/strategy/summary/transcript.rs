@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 
 /// Bytes of a call's arguments that are shown.
@@ -118,17 +118,9 @@ pub(super) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
     }
-    let head = floor(text, most / 3 * 2);
-    let tail = ceil(text, text.len() - most / 3);
+    let head = boundary::floor(text, most / 3 * 2);
+    let tail = boundary::ceil(text, text.len() - most / 3);
     Cow::Owned(format!("{}\n[… {} bytes …]\n{}", &text[..head], tail - head, &text[tail..]))
-}
-
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-fn ceil(text: &str, at: usize) -> usize {
-    (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
 /// Puts entries together into texts of at most `most` bytes each, in order. An entry that is longer than that is
@@ -165,7 +157,7 @@ pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
 
 /// The first `most` bytes, or up to the end of the last line in their second half.
 fn divide(text: &str, most: usize) -> (&str, &str) {
-    let end = floor(text, most).max(ceil(text, 1));
+    let end = boundary::floor(text, most).max(boundary::ceil(text, 1));
     let line = text[..end].rfind('\n').map(|at| at + 1).filter(|at| *at > end / 2);
     text.split_at(line.unwrap_or(end))
 }

@@ -1,0 +1,32 @@
+//! Where a text may be cut: between two characters, never within one.
+
+/// The last place between characters at or before `at`.
+pub fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The first place between characters at or after `at`; the text's end where that is behind it.
+pub fn ceil(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_between_characters() {
+        for (text, at, expected) in [
+            ("", 0, (0, 0)),
+            ("", 3, (0, 0)),
+            ("ab", 1, (1, 1)),
+            ("ab", 2, (2, 2)),
+            ("ab", 9, (2, 2)),
+            ("aüb", 2, (1, 3)),
+            ("🦀", 1, (0, 4)),
+            ("🦀", 3, (0, 4)),
+        ] {
+            assert_eq!((floor(text, at), ceil(text, at)), expected, "{text} {at}");
+        }
+    }
+}
