@@ -8,9 +8,8 @@ mod paths;
 mod ranges;
 mod shell;
 
-use std::hash::Hasher as _;
-
 use serde_json::{Map, Value};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::conversation::{boundary, files};
 use crate::shape::tools;
@@ -83,34 +82,14 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
     files::left_by(&map)
 }
 
-/// A hash that is the same in every run and on every machine.
+/// A hash that is the same in every run and on every machine. It is not stored.
 fn digest(tool: &str, arguments: &str) -> u64 {
-    let mut hasher = Fnv::default();
-    hasher.write(tool.as_bytes());
-    hasher.write_u8(0xff);
-    hasher.write(arguments.as_bytes());
-    hasher.finish()
-}
-
-/// FNV-1a.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+    let mut hasher = Xxh3::new();
+    // No text holds the byte between them.
+    for piece in [tool.as_bytes(), &[0xff], arguments.as_bytes()] {
+        hasher.update(piece);
     }
-}
-
-impl std::hash::Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+    hasher.digest()
 }
 
 /// The command that a shell is given: a string, a list of words, or code that holds it in a literal.
