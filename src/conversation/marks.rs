@@ -2,6 +2,16 @@
 
 use super::model::{Conversation, Message, PartId, Role};
 
+/// How long a mark asks the provider to keep what is marked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hold {
+    /// As long as it does without being asked: for minutes.
+    #[default]
+    Short,
+    /// For long: an hour.
+    Long,
+}
+
 /// The cache marks of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
@@ -9,21 +19,24 @@ pub struct Marks {
     pub frame: usize,
     /// Whether any of these that stands before the messages may be one that does not last for long.
     pub frame_short: bool,
-    /// Those on parts, in order, each with whether it is to last for long.
-    pub parts: Vec<(PartId, bool)>,
+    /// Those on parts, in order.
+    pub parts: Vec<(PartId, Hold)>,
     /// Whether any of them, wherever it stands, is to last for long.
     pub long: bool,
-    /// Whether the provider itself marks the end of the prompt, and if so, whether for long.
-    pub end: Option<bool>,
-    /// A mark as a member of a block.
-    pub member: &'static str,
-    /// The same for one that lasts for long.
-    pub long_member: &'static str,
+    /// The mark that the provider itself sets at the end of the prompt, if it does.
+    pub end: Option<Hold>,
+    /// A mark as a member of a block: one that does not last for long, and one that does.
+    pub members: [&'static str; 2],
 }
 
 impl Marks {
     /// The most that a request may have.
     pub const MOST: usize = 4;
+
+    /// A mark as a member of a block.
+    pub fn member(&self, hold: Hold) -> &'static str {
+        self.members[hold as usize]
+    }
 
     /// How many more a request may have.
     pub fn free(&self) -> usize {
@@ -42,7 +55,7 @@ impl Marks {
 
     /// Whether any of the messages is kept for long because of them: those before the messages say nothing of that.
     pub fn are_long_in_history(&self) -> bool {
-        self.end == Some(true) || self.parts.iter().any(|(_, long)| *long)
+        self.end == Some(Hold::Long) || self.parts.iter().any(|(_, hold)| *hold == Hold::Long)
     }
 }
 
@@ -82,8 +95,8 @@ impl Conversation {
     /// Whether whatever the provider is asked to keep of the prompt is to last for long.
     pub fn is_kept_long(&self) -> bool {
         self.marks.as_ref().is_some_and(|marks| {
-            let mut ends = marks.parts.iter().map(|(_, long)| *long).chain(marks.end);
-            marks.long && !marks.frame_short && ends.all(|long| long)
+            let mut ends = marks.parts.iter().map(|(_, hold)| *hold).chain(marks.end);
+            marks.long && !marks.frame_short && ends.all(|hold| hold == Hold::Long)
         })
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::arguments::LONG;
-use super::marks::{Marks, Shows};
+use super::marks::{Hold, Marks, Shows};
 use super::media::{MEDIA, Media};
 use super::{Digest, Fingerprint};
 use crate::json::scan::Member;
@@ -184,8 +184,8 @@ pub struct BlockKey {
     pub key: u128,
     /// What it weighs in a prompt, in bytes of ordinary text.
     pub weight: u32,
-    /// Whether the part carries a cache mark; `true`: one that lasts for long.
-    pub mark: Option<bool>,
+    /// The cache mark that the part carries, if any.
+    pub mark: Option<Hold>,
 }
 
 impl PartialEq for MessageIndex {

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Hold, Part, PartId, PartKind, Role};
 
 use super::{LeafEdit, Op, Plan};
 
@@ -84,12 +84,12 @@ struct Changes {
     edited: HashSet<PartId>,
     /// Reasoning that is left out.
     omitted: HashSet<PartId>,
-    /// Parts that get a mark, and whether it lasts for long.
-    marked: Vec<(PartId, bool)>,
+    /// Parts that get a mark.
+    marked: Vec<(PartId, Hold)>,
     /// The instructions are sent as two texts.
     is_split: bool,
-    /// The first of them gets a mark, and whether it lasts for long.
-    split_mark: Option<bool>,
+    /// The mark that the first of them gets, if any.
+    split_mark: Option<Hold>,
     /// A message follows another one than before.
     moves: bool,
 }
@@ -111,9 +111,9 @@ impl Changes {
                 check_omit(conversation, *part)?;
                 !is_dropped(part) && self.omitted.insert(*part)
             }
-            Op::Mark { part, long } => {
+            Op::Mark { part, hold } => {
                 check_mark(conversation, *part)?;
-                self.marked.push((*part, *long));
+                self.marked.push((*part, *hold));
                 !is_dropped(part)
             }
             Op::Insert { before, text, role } => {
@@ -126,9 +126,9 @@ impl Changes {
                 self.split_mark = *mark;
                 !std::mem::replace(&mut self.is_split, true)
             }
-            Op::MarkFrame { long } => {
+            Op::MarkFrame { hold } => {
                 conversation.frame_end.ok_or(Refusal::Missing)?;
-                self.split_mark = Some(*long);
+                self.split_mark = Some(*hold);
                 !std::mem::replace(&mut self.is_split, true)
             }
         };
@@ -215,32 +215,32 @@ fn check_split(conversation: &Conversation, bytes: u32) -> Result<(), Refusal> {
 /// last for long come first. `split` is the one on the instructions.
 fn check_marks(
     conversation: &Conversation,
-    marked: &[(PartId, bool)],
-    split: Option<bool>,
+    marked: &[(PartId, Hold)],
+    split: Option<Hold>,
 ) -> Result<(), Refusal> {
     let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
     if marked.len() + usize::from(split.is_some()) > own.free() {
         return Err(Refusal::Conflict);
     }
-    let is_long = |(_, long): &(PartId, bool)| *long;
-    let ends_long = own.end == Some(true);
+    let is_long = |(_, hold): &(PartId, Hold)| *hold == Hold::Long;
+    let ends_long = own.end == Some(Hold::Long);
     let fits_split = match split {
         None => true,
-        Some(true) => !own.frame_short,
-        Some(false) => !ends_long && !own.parts.iter().chain(marked).any(is_long),
+        Some(Hold::Long) => !own.frame_short,
+        Some(Hold::Short) => !ends_long && !own.parts.iter().chain(marked).any(is_long),
     };
-    let fits_frame = |long: bool| if long { !own.frame_short } else { !ends_long };
-    if !fits_split || !marked.iter().all(|(_, long)| fits_frame(*long)) {
+    let fits_frame = |mark: &(PartId, Hold)| if is_long(mark) { !own.frame_short } else { !ends_long };
+    if !fits_split || !marked.iter().all(fits_frame) {
         return Err(Refusal::Conflict);
     }
     // Those that last for long come first. How the client's own stand to each other is the client's: one part may have
     // several, in blocks within it.
     let fits = |at: usize| {
-        let (part, long) = marked[at];
-        own.parts.iter().chain(&marked[..at]).all(|(other, other_long)| match other.cmp(&part) {
-            Ordering::Less => *other_long || !long,
+        let (part, hold) = marked[at];
+        own.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {
+            Ordering::Less => *other_hold >= hold,
             Ordering::Equal => false,
-            Ordering::Greater => long || !other_long,
+            Ordering::Greater => *other_hold <= hold,
         })
     };
     if (0..marked.len()).all(fits) { Ok(()) } else { Err(Refusal::Conflict) }

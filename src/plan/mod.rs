@@ -9,7 +9,7 @@ pub mod model;
 
 use std::sync::Arc;
 
-use crate::conversation::{PartId, Role};
+use crate::conversation::{Hold, PartId, Role};
 
 pub use check::{Refusal, check, takes};
 pub use model::{Mismatch, verify};
@@ -38,8 +38,8 @@ pub enum Op {
     Mark {
         /// The part.
         part: PartId,
-        /// The mark is to last for long.
-        long: bool,
+        /// How long it is to last.
+        hold: Hold,
     },
     /// Leaves out reasoning. All reasoning before it goes too: what is left must not stand behind a gap.
     Omit {
@@ -50,13 +50,13 @@ pub enum Op {
     Split {
         /// Bytes of the first.
         bytes: u32,
-        /// Mark the prompt for the provider's cache behind the first, and whether that is to last for long.
-        mark: Option<bool>,
+        /// The mark for the provider's cache behind the first, if there is to be one.
+        mark: Option<Hold>,
     },
     /// Marks the prompt for the provider's cache behind all that stands before the messages.
     MarkFrame {
-        /// The mark is to last for long.
-        long: bool,
+        /// How long it is to last.
+        hold: Hold,
     },
     /// Drops messages `first..end`.
     Drop {

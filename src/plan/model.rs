@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::conversation::{Conversation, Message, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Hold, Message, Part, PartId, PartKind, Role};
 use crate::json;
 
 use super::{LeafEdit, Op, Plan};
@@ -160,7 +160,7 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         return before.marks.is_none() && after.marks.is_none();
     };
     let planned = plan.ops.iter().filter_map(|op| match op {
-        Op::Mark { part, long } => Some((*part, *long)),
+        Op::Mark { part, hold } => Some((*part, *hold)),
         _ => None,
     });
     let omitted: Vec<PartId> = plan
@@ -169,10 +169,10 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         .filter_map(|op| if let Op::Omit { part } = op { Some(*part) } else { None })
         .collect();
     let places = places(before, plan);
-    let moved = |(id, long): (PartId, bool)| {
+    let moved = |(id, hold): (PartId, Hold)| {
         let message = places.get(id.message as usize).copied().flatten()?;
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
-        Some((PartId { message, part: id.part - before }, long))
+        Some((PartId { message, part: id.part - before }, hold))
     };
     // A part may have several, as blocks within a result do: their order is the bytes'.
     let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).filter_map(moved).collect();
@@ -180,9 +180,10 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     expected.sort_unstable();
     found.sort_unstable();
     // One that stands in a block that goes, goes too.
-    let fewer: Vec<PartId> = losing(before, plan).filter_map(|part| Some(moved((part, false))?.0)).collect();
+    let fewer: Vec<PartId> =
+        losing(before, plan).filter_map(|part| Some(moved((part, Hold::Short))?.0)).collect();
     if !fewer.is_empty() && found.len() <= expected.len() {
-        let is_whole = |(part, _): &(PartId, bool)| !fewer.contains(part);
+        let is_whole = |(part, _): &(PartId, Hold)| !fewer.contains(part);
         expected.retain(is_whole);
         found.retain(is_whole);
     }
@@ -314,7 +315,7 @@ fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     let ((head, tail), (new_head, new_tail)) = (ends(before), ends(after));
     let change = plan.ops.iter().find_map(|op| match op {
         Op::Split { bytes, mark } => Some((before.system, two_texts(before, *bytes, *mark))),
-        Op::MarkFrame { long } => Some((before.frame_end, marked(before, *long))),
+        Op::MarkFrame { hold } => Some((before.frame_end, marked(before, *hold))),
         _ => None,
     });
     let (old, new) = (&before.body, &after.body);
@@ -333,10 +334,10 @@ fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
 }
 
 /// What the frame ends with, with a mark.
-fn marked(before: &Conversation, long: bool) -> Option<String> {
+fn marked(before: &Conversation, hold: Hold) -> Option<String> {
     let (end, marks) =
         (std::str::from_utf8(before.frame_end?.of(&before.body)).ok()?, before.marks.as_ref()?);
-    let member = if long { marks.long_member } else { marks.member };
+    let member = marks.member(hold);
     Some(match end.strip_suffix('}') {
         Some(block) => format!("{block},{member}}}"),
         None => format!(r#"[{{"type":"text","text":{end},{member}}}]"#),
@@ -344,11 +345,10 @@ fn marked(before: &Conversation, long: bool) -> Option<String> {
 }
 
 /// The instructions as two texts.
-fn two_texts(before: &Conversation, bytes: u32, mark: Option<bool>) -> Option<String> {
+fn two_texts(before: &Conversation, bytes: u32, mark: Option<Hold>) -> Option<String> {
     let (literal, marks) = (before.system?.of(&before.body), before.marks.as_ref()?);
     let (first, second) = literal.split_at_checked(json::string::offset(literal, bytes as usize)?)?;
     let (first, second) = (std::str::from_utf8(first).ok()?, std::str::from_utf8(second).ok()?);
-    let mark = mark.map(|long| if long { marks.long_member } else { marks.member });
-    let mark = mark.map(|member| format!(",{member}")).unwrap_or_default();
+    let mark = mark.map(|hold| format!(",{}", marks.member(hold))).unwrap_or_default();
     Some(format!(r#"[{{"type":"text","text":{first}"{mark}}},{{"type":"text","text":"{second}}}]"#))
 }

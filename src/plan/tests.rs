@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{LeafEdit, Mismatch, Op, Plan, Refusal, check, verify};
-use crate::conversation::{Conversation, NoMemo, PartId, Role};
+use crate::conversation::{Conversation, Hold, NoMemo, PartId, Role};
 use crate::protocol;
 
 /// A conversation of the dialect in which results are blocks.
@@ -316,7 +316,7 @@ fn messages_that_stay() {
 fn marks_around_the_messages_are_in_order_too() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
-    let mark = |long| [Op::Mark { part: PartId { message: 0, part: 0 }, long }];
+    let mark = |hold| [Op::Mark { part: PartId { message: 0, part: 0 }, hold }];
     let (good, bad) = (Ok(()), Err(Refusal::Conflict));
     for (tools, automatic, short, long) in [
         ("", "", good, good),
@@ -329,7 +329,7 @@ fn marks_around_the_messages_are_in_order_too() {
         let body = format!(
             r#"{{"tools":[{{"name":"t"{tools}}}],"messages":[{{"role":"user","content":"goal"}}]{automatic}}}"#
         );
-        refusals("anthropic", &body, &[(&mark(false), short), (&mark(true), long)]);
+        refusals("anthropic", &body, &[(&mark(Hold::Short), short), (&mark(Hold::Long), long)]);
     }
 }
 
@@ -338,22 +338,22 @@ fn marks_around_the_messages_are_in_order_too() {
 fn marks_stand_where_providers_take_them() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
-    let mark = |message, long| Op::Mark { part: PartId { message, part: 0 }, long };
+    let mark = |message, hold| Op::Mark { part: PartId { message, part: 0 }, hold };
     let (good, bad) = (Ok(()), Err(Refusal::Conflict));
     for (first, block, result, last, plan, expected) in [
-        ("", "", "", "", &[mark(0, false), mark(2, false)][..], good),
-        ("", "", "", "", &[mark(2, false), mark(0, true)], good),
-        ("", "", "", "", &[mark(0, false), mark(2, true)], bad),
-        ("", "", "", "", &[mark(2, true), mark(0, false)], bad),
-        ("", "", "", "", &[mark(2, false), mark(2, false)], bad),
-        ("", "", "", "", &[mark(2, false), mark(2, true)], bad),
-        ("", LONG, SHORT, "", &[mark(0, true), mark(4, false)], good),
-        ("", LONG, SHORT, "", &[mark(0, false)], bad),
-        ("", LONG, SHORT, "", &[mark(4, true)], bad),
-        ("", LONG, SHORT, "", &[mark(2, true)], bad),
-        ("", SHORT, LONG, "", &[mark(0, true), mark(4, false)], good),
-        (SHORT, SHORT, SHORT, SHORT, &[mark(3, false)], bad),
-        (SHORT, SHORT, SHORT, "", &[mark(3, false)], good),
+        ("", "", "", "", &[mark(0, Hold::Short), mark(2, Hold::Short)][..], good),
+        ("", "", "", "", &[mark(2, Hold::Short), mark(0, Hold::Long)], good),
+        ("", "", "", "", &[mark(0, Hold::Short), mark(2, Hold::Long)], bad),
+        ("", "", "", "", &[mark(2, Hold::Long), mark(0, Hold::Short)], bad),
+        ("", "", "", "", &[mark(2, Hold::Short), mark(2, Hold::Short)], bad),
+        ("", "", "", "", &[mark(2, Hold::Short), mark(2, Hold::Long)], bad),
+        ("", LONG, SHORT, "", &[mark(0, Hold::Long), mark(4, Hold::Short)], good),
+        ("", LONG, SHORT, "", &[mark(0, Hold::Short)], bad),
+        ("", LONG, SHORT, "", &[mark(4, Hold::Long)], bad),
+        ("", LONG, SHORT, "", &[mark(2, Hold::Long)], bad),
+        ("", SHORT, LONG, "", &[mark(0, Hold::Long), mark(4, Hold::Short)], good),
+        (SHORT, SHORT, SHORT, SHORT, &[mark(3, Hold::Short)], bad),
+        (SHORT, SHORT, SHORT, "", &[mark(3, Hold::Short)], good),
     ] {
         let body = format!(
             r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"goal"{first}}}]}},{{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"x","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":[{{"type":"text","text":"one"{block}}}]{result}}}]}},{{"role":"assistant","content":"hm"}},{{"role":"user","content":[{{"type":"text","text":"last"{last}}}]}}]}}"#
@@ -485,7 +485,7 @@ fn marks_are_verified_where_messages_move() {
         ops: vec![
             drop(1, 3),
             insert(1, Role::User, "so far"),
-            Op::Mark { part: PartId { message: 4, part: 0 }, long: false },
+            Op::Mark { part: PartId { message: 4, part: 0 }, hold: Hold::Short },
         ],
     };
     let note = r#"{"role":"user","content":"so far"}"#.to_owned();

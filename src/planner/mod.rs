@@ -202,7 +202,7 @@ impl Outcome {
 
     /// Makes the plan of the decisions and marks.
     fn operate(&mut self) {
-        let marks = self.marks.parts().iter().map(|(part, long)| Op::Mark { part: *part, long: *long });
+        let marks = self.marks.parts().iter().map(|(part, hold)| Op::Mark { part: *part, hold: *hold });
         let spliced = self.splice.iter().flat_map(|splice| splice.operations());
         let decided = self.applied.iter().filter(|applied| !applied.decision.is_split()).map(operation);
         let split = split::operation(self.split.as_deref(), self.marks.frame);

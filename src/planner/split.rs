@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Digest, Marks, PartId};
+use crate::conversation::{Conversation, Digest, Hold, Marks, PartId};
 use crate::plan::Op;
 use crate::strategy::system::Expected;
 
@@ -86,18 +86,18 @@ pub(super) fn mark(
     let is_free = marks.free() > outcome.marks.parts().len();
     if policy.marks.marks && has_place && is_worth_it && is_free {
         // Marks that last for long come first: tools before it, messages behind it.
-        let mut behind = marks.parts.iter().chain(outcome.marks.parts());
-        let long = marks.end == Some(true) || behind.any(|(_, long)| *long);
-        outcome.marks.frame = (!long || !marks.frame_short).then_some(long);
+        let behind = marks.parts.iter().chain(outcome.marks.parts()).map(|(_, hold)| *hold);
+        let hold = behind.chain(marks.end).max().unwrap_or_default();
+        outcome.marks.frame = (hold == Hold::Short || !marks.frame_short).then_some(hold);
     }
 }
 
 /// What is done with what stands before the messages.
-pub(super) fn operation(decision: Option<&Decision>, mark: Option<bool>) -> Option<Op> {
+pub(super) fn operation(decision: Option<&Decision>, mark: Option<Hold>) -> Option<Op> {
     let bytes = |decision: &Decision| u32::try_from(decision.bytes_before).unwrap_or(u32::MAX);
     match decision {
         Some(decision) => Some(Op::Split { bytes: bytes(decision), mark }),
-        None => mark.map(|long| Op::MarkFrame { long }),
+        None => mark.map(|hold| Op::MarkFrame { hold }),
     }
 }
 
@@ -119,18 +119,18 @@ mod tests {
     #[test]
     fn the_mark_lasts_as_long_as_what_is_marked_behind_it() {
         for (tools, message, automatic, expected) in [
-            ("", "", "", Some(false)),
-            ("", SHORT, "", Some(false)),
-            ("", LONG, "", Some(true)),
-            ("", "", SHORT, Some(false)),
-            ("", "", LONG, Some(true)),
-            (SHORT, "", "", Some(false)),
-            (SHORT, SHORT, SHORT, Some(false)),
+            ("", "", "", Some(Hold::Short)),
+            ("", SHORT, "", Some(Hold::Short)),
+            ("", LONG, "", Some(Hold::Long)),
+            ("", "", SHORT, Some(Hold::Short)),
+            ("", "", LONG, Some(Hold::Long)),
+            (SHORT, "", "", Some(Hold::Short)),
+            (SHORT, SHORT, SHORT, Some(Hold::Short)),
             (SHORT, LONG, "", None),
             (SHORT, "", LONG, None),
-            (LONG, "", "", Some(false)),
-            (LONG, SHORT, "", Some(false)),
-            (LONG, LONG, SHORT, Some(true)),
+            (LONG, "", "", Some(Hold::Short)),
+            (LONG, SHORT, "", Some(Hold::Short)),
+            (LONG, LONG, SHORT, Some(Hold::Long)),
         ] {
             let body = format!(
                 r#"{{"tools":[{{"name":"t"{tools}}}],"system":"same other","messages":[{{"role":"user","content":[{{"type":"text","text":"a"{message}}}]}}]{automatic}}}"#
@@ -142,10 +142,11 @@ mod tests {
             let stable = Some(Stable { bytes: Some(5), mark: Expected::Reads });
             mark(&talk, (1, stable), (&Policy::default(), &Facts::default()), &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{body}");
-            for mark in [None, Some(false), Some(true)] {
+            for mark in [None, Some(Hold::Short), Some(Hold::Long)] {
                 let op = Op::Split { bytes: 5, mark };
                 let is_fine = plan::check(&talk, &Plan { ops: vec![op] }).is_ok();
-                let is_short_again = mark == Some(true) && expected == Some(false) && !tools.contains(SHORT);
+                let is_short_again =
+                    mark == Some(Hold::Long) && expected == Some(Hold::Short) && !tools.contains(SHORT);
                 assert_eq!(is_fine, mark.is_none() || mark == expected || is_short_again, "{body} {mark:?}");
             }
         }
@@ -155,10 +156,10 @@ mod tests {
     #[test]
     fn texts_are_sent_as_they_came_to_models_that_bind() {
         for (system, bound, expected) in [
-            (r#""same""#, None, Some(false)),
+            (r#""same""#, None, Some(Hold::Short)),
             (r#""same""#, Some(Binding::Dropped), None),
             (r#""same""#, Some(Binding::Refused), None),
-            (r#"[{"type":"text","text":"same"}]"#, Some(Binding::Refused), Some(false)),
+            (r#"[{"type":"text","text":"same"}]"#, Some(Binding::Refused), Some(Hold::Short)),
         ] {
             let body = format!(r#"{{"system":{system},"messages":[{{"role":"user","content":"a"}}]}}"#);
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::marked::{is_mark, marks_in, ttl};
 use super::prompt::{Block, Layout, Share};
 use super::weight;
-use crate::conversation::{BlockKey, Conversation, MEDIA, Part, PartId, PartKind, Role};
+use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartId, PartKind, Role};
 use crate::json::Span;
 use crate::json::scan::{self, Value};
 use crate::usage::cache_model::Ttl;
@@ -48,7 +48,11 @@ pub(super) fn part_key(
     };
     let weight =
         if is_text { said.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
-    BlockKey { key: said.key(), weight, mark: mark.map(|ttl| ttl == Ttl::OneHour) }
+    let hold = |ttl| match ttl {
+        Ttl::FiveMinutes => Hold::Short,
+        Ttl::OneHour => Hold::Long,
+    };
+    BlockKey { key: said.key(), weight, mark: mark.map(hold) }
 }
 
 /// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.
@@ -118,7 +122,11 @@ pub(super) fn part_block(
         (_, Role::Tool) => Share::Results,
     };
     let span = conversation.absolute(id.message, part.span);
-    let mark = known.mark.map(|long| if long { Ttl::OneHour } else { Ttl::FiveMinutes });
+    let ttl = |hold| match hold {
+        Hold::Short => Ttl::FiveMinutes,
+        Hold::Long => Ttl::OneHour,
+    };
+    let mark = known.mark.map(ttl);
     let BlockKey { key, weight, .. } = *known;
     Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }

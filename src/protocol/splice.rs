@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::conversation::{Arguments, Conversation, Leaf, Part, PartId, PartKind, Role, Slots};
+use crate::conversation::{Arguments, Conversation, Hold, Leaf, Part, PartId, PartKind, Role, Slots};
 use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
 use crate::plan::{LeafEdit, Op, Plan, Refusal};
@@ -33,11 +33,11 @@ pub(crate) fn lower(
         match op {
             Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
-            Op::Mark { part, long } => mark(conversation, *part, *long, &mut edits)?,
+            Op::Mark { part, hold } => mark(conversation, *part, *hold, &mut edits)?,
             Op::Split { bytes, mark } => split(conversation, *bytes, *mark, &mut edits)?,
-            Op::MarkFrame { long } => {
+            Op::MarkFrame { hold } => {
                 let at = conversation.frame_end.ok_or(Refusal::Missing)?;
-                mark_block(conversation, at, *long, &mut edits)?;
+                mark_block(conversation, at, *hold, &mut edits)?;
             }
             Op::Omit { part } => omitted.entry(part.message).or_default().push(*part),
             Op::Drop { first, end } => list.drop.extend(*first..*end),
@@ -74,14 +74,13 @@ fn append(
 fn split(
     conversation: &Conversation,
     bytes: u32,
-    mark: Option<bool>,
+    mark: Option<Hold>,
     edits: &mut Vec<Edit>,
 ) -> Result<(), Lowering> {
     let marks = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
     let at = conversation.system.ok_or(Refusal::Missing)?;
     let place = string::offset(at.of(&conversation.body), bytes as usize).ok_or(Refusal::Missing)?;
-    let member = mark.map(|long| if long { marks.long_member } else { marks.member });
-    let member = member.map(|member| format!(",{member}")).unwrap_or_default();
+    let member = mark.map(|hold| format!(",{}", marks.member(hold))).unwrap_or_default();
     edits.push(Edit::insert(at.start, r#"[{"type":"text","text":"#));
     let between = format!(r#""{member}}},{{"type":"text","text":""#);
     edits.push(Edit::insert(at.start + place as u32, between));
@@ -118,20 +117,20 @@ fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) 
     edits.collect()
 }
 
-fn mark(conversation: &Conversation, id: PartId, long: bool, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
+fn mark(conversation: &Conversation, id: PartId, hold: Hold, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    mark_block(conversation, conversation.absolute(id.message, part.span), long, edits)
+    mark_block(conversation, conversation.absolute(id.message, part.span), hold, edits)
 }
 
 /// A mark is the last member of its block. What is a string becomes a list with one block.
 fn mark_block(
     conversation: &Conversation,
     at: Span,
-    long: bool,
+    hold: Hold,
     edits: &mut Vec<Edit>,
 ) -> Result<(), Lowering> {
     let marks = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
-    let member = if long { marks.long_member } else { marks.member };
+    let member = marks.member(hold);
     if at.of(&conversation.body).starts_with(b"{") {
         edits.push(Edit::insert(at.end - 1, format!(",{member}")));
     } else {

@@ -4,7 +4,7 @@
 //! marks the end of the prompt; a cut further up would then fall back to the instructions. An anchor, a mark where
 //! the next event would cut, keeps an entry alive there, and costs nothing: what it marks is read anyway.
 
-use crate::conversation::{Conversation, PartId, PartKind};
+use crate::conversation::{Conversation, Hold, PartId, PartKind};
 
 use super::gate::Rates;
 
@@ -231,14 +231,14 @@ impl Stake {
 /// Marks to add to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
-    parts: Vec<(PartId, bool)>,
-    /// One behind what stands before the messages, or between its two texts, and whether it is to last for long.
-    pub frame: Option<bool>,
+    parts: Vec<(PartId, Hold)>,
+    /// One behind what stands before the messages, or between its two texts.
+    pub frame: Option<Hold>,
 }
 
 impl Chosen {
-    /// The parts, and whether a mark is to last for long.
-    pub fn parts(&self) -> &[(PartId, bool)] {
+    /// The parts that are marked.
+    pub fn parts(&self) -> &[(PartId, Hold)] {
         &self.parts
     }
 
@@ -250,11 +250,13 @@ impl Chosen {
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
         // Marks that last for long come first: one before such a mark must be one itself, and none can be that behind
         // another.
-        let long = marks.end == Some(true) || marks.parts.iter().any(|(other, long)| *other > part && *long);
+        let behind = marks.parts.iter().filter(|(other, _)| *other > part).map(|(_, hold)| *hold);
+        let hold = behind.chain(marks.end).max().unwrap_or_default();
+        let is_long = |hold: Hold| hold == Hold::Long;
         let may_be_long =
-            !marks.frame_short && marks.parts.iter().all(|(other, long)| *other > part || *long);
-        if !taken && self.parts.len() < marks.free() && (!long || may_be_long) {
-            self.parts.push((part, long));
+            !marks.frame_short && marks.parts.iter().all(|(other, hold)| *other > part || is_long(*hold));
+        if !taken && self.parts.len() < marks.free() && (!is_long(hold) || may_be_long) {
+            self.parts.push((part, hold));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::conversation::{Marks, Message, PartId};
+use crate::conversation::{Hold, Marks, Message, PartId};
 use crate::json::Span;
 
 /// Made once, since that costs more than to look.
@@ -20,16 +20,18 @@ const NEAR: usize = 80;
 /// behind all others.
 pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &[Message]) -> Marks {
     let mut marks = Marks {
-        member: r#""cache_control":{"type":"ephemeral"}"#,
-        long_member: r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
-        end: automatic.map(|mark| is_long(mark.of(body))),
+        members: [
+            r#""cache_control":{"type":"ephemeral"}"#,
+            r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        ],
+        end: automatic.map(|mark| hold(mark.of(body))),
         ..Marks::default()
     };
     for (start, bytes) in [(0, &body[..list.range().start]), (list.range().end, &body[list.range().end..])] {
         for at in NAME.find_iter(bytes) {
             let mark = near(bytes, at);
             marks.frame += 1;
-            marks.long |= is_long(mark);
+            marks.long |= hold(mark) == Hold::Long;
             let is_last = automatic.is_some_and(|value| names(body, start + at, value));
             marks.frame_short |= !is_last && may_be_short(mark);
         }
@@ -40,9 +42,9 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
             // A mark of a block within a result counts as the result's own.
             let part = parts.partition_point(|part| part.span.range().end <= at);
             let part = part.min(parts.len().saturating_sub(1)) as u32;
-            let long = is_long(near(raw, at));
-            marks.long |= long;
-            marks.parts.push((PartId { message: message as u32, part }, long));
+            let hold = hold(near(raw, at));
+            marks.long |= hold == Hold::Long;
+            marks.parts.push((PartId { message: message as u32, part }, hold));
         }
     }
     marks
@@ -63,12 +65,14 @@ pub(super) fn may_stand_in(message: &[u8]) -> bool {
     NAME.find(message).is_some()
 }
 
-/// Whether the mark that begins here is to last for long. One that cannot be told is taken to be: a mark before
+/// How long the mark that begins here is to last. One of which that cannot be told is taken to last for long: a mark before
 /// it must then last as long, which is never wrong.
-fn is_long(near: &[u8]) -> bool {
-    let Some(end) = memchr::memchr(b'}', near) else { return true };
+fn hold(near: &[u8]) -> Hold {
+    let Some(end) = memchr::memchr(b'}', near) else { return Hold::Long };
     let value = &near[..end];
-    memchr::memchr(b'\\', value).is_some() || value.windows(LONG.len()).any(|word| word == LONG)
+    let is_short =
+        memchr::memchr(b'\\', value).is_none() && !value.windows(LONG.len()).any(|word| word == LONG);
+    if is_short { Hold::Short } else { Hold::Long }
 }
 
 /// Whether the mark that begins here may be one that does not last for long: one behind it must not last longer.
@@ -124,15 +128,15 @@ mod tests {
         const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
         const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
         for (system, last, automatic, expected) in [
-            ("", "", "", false),
-            ("", SHORT, "", false),
-            ("", LONG, "", true),
-            ("", "", SHORT, false),
-            ("", "", LONG, true),
-            ("", "", r#","cache_control":null"#, false),
-            (LONG, "", "", false),
-            (LONG, SHORT, "", false),
-            (LONG, LONG, "", true),
+            ("", "", "", Hold::Short),
+            ("", SHORT, "", Hold::Short),
+            ("", LONG, "", Hold::Long),
+            ("", "", SHORT, Hold::Short),
+            ("", "", LONG, Hold::Long),
+            ("", "", r#","cache_control":null"#, Hold::Short),
+            (LONG, "", "", Hold::Short),
+            (LONG, SHORT, "", Hold::Short),
+            (LONG, LONG, "", Hold::Long),
         ] {
             let body = format!(
                 r#"{{"system":[{{"type":"text","text":"s"{system}}}],"messages":[{{"role":"user","content":"a"}},{{"role":"user","content":[{{"type":"text","text":"b"{last}}}]}}]{automatic}}}"#

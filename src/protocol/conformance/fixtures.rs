@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::tree::{Tree, planned};
 use super::{SUBJECTS, Subject};
-use crate::conversation::{Arguments, Conversation, NoMemo, Part, PartId, Role};
+use crate::conversation::{Arguments, Conversation, Hold, NoMemo, Part, PartId, Role};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::protocol::{self, Answer, Framing, Protocol, Stop};
 
@@ -171,7 +171,8 @@ fn operation(op: &Value) -> Op {
     if !op["mark"].is_null() {
         let (message, part) = pair(&op["mark"]);
         let part = PartId { message: message as u32, part: part as u32 };
-        return Op::Mark { part, long: op["long"] == true };
+        let hold = if op["long"] == true { Hold::Long } else { Hold::Short };
+        return Op::Mark { part, hold };
     }
     if !op["drop"].is_null() {
         let (first, end) = pair(&op["drop"]);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Hold, PartId, PartKind, Role};
 use crate::plan::{LeafEdit, Op, Plan};
 
 /// A wish for an operation, made before the conversation is known.
@@ -22,9 +22,9 @@ pub(crate) enum Wish {
     /// The first blocks of reasoning go.
     Forget(u8),
     /// The instructions become two texts, with a mark or without.
-    Split(Index, Option<bool>),
+    Split(Index, Option<Hold>),
     /// What stands before the messages is marked at its end.
-    MarkFrame(bool),
+    MarkFrame(Hold),
     /// A step, with its calls and results, goes.
     DropStep(Index),
     /// Some messages go.
@@ -51,8 +51,8 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         2 => abridge("[a-z.]".boxed()),
         5 => (any::<Index>(), good_text()).prop_map(|(which, text)| Wish::Blind(which, text)),
         5 => (any::<Index>(), leaves(good_text())).prop_map(|(which, images)| Wish::Describe(which, images)),
-        1 => (any::<Index>(), any::<Option<bool>>()).prop_map(|(at, mark)| Wish::Split(at, mark)),
-        1 => any::<bool>().prop_map(Wish::MarkFrame),
+        1 => (any::<Index>(), prop::option::of(hold())).prop_map(|(at, mark)| Wish::Split(at, mark)),
+        1 => hold().prop_map(Wish::MarkFrame),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
     ];
@@ -103,6 +103,10 @@ fn insert(role: impl Strategy<Value = Role>, text: BoxedStrategy<String>) -> imp
 
 fn append(text: BoxedStrategy<String>) -> impl Strategy<Value = Wish> {
     (any::<Index>(), 0_u8..3, text).prop_map(|(which, part, text)| Wish::Append(which, part, text))
+}
+
+fn hold() -> impl Strategy<Value = Hold> {
+    any::<bool>().prop_map(|is_long| if is_long { Hold::Long } else { Hold::Short })
 }
 
 /// The plan that wishes make for a conversation.
@@ -170,7 +174,7 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             let bytes = at.index(text.len().max(1)) as u32;
             Some(Op::Split { bytes, mark: *mark })
         }
-        Wish::MarkFrame(long) => conversation.frame_end.map(|_| Op::MarkFrame { long: *long }),
+        Wish::MarkFrame(hold) => conversation.frame_end.map(|_| Op::MarkFrame { hold: *hold }),
         Wish::DropStep(which) => {
             let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
             let first = *(!calls.is_empty()).then(|| which.get(&calls))?;

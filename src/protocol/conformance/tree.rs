@@ -7,6 +7,7 @@
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::conversation::Hold;
 use crate::plan::{LeafEdit, Op, Plan};
 
 use super::Subject;
@@ -200,8 +201,8 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
         if let Op::Split { bytes, mark } = op {
             split(root.get_mut("system").expect("instructions"), *bytes as usize, *mark);
         }
-        if let Op::MarkFrame { long } = op {
-            mark_frame(&mut root, *long);
+        if let Op::MarkFrame { hold } = op {
+            mark_frame(&mut root, *hold);
         }
     }
     let list = root.get_mut(subject.list()).expect("messages");
@@ -225,7 +226,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             Op::Append { part, text, .. } => {
                 append(&mut messages[part.message as usize], part.part as usize, text);
             }
-            Op::Mark { part, long } => mark(&mut messages[part.message as usize], part.part as usize, *long),
+            Op::Mark { part, hold } => mark(&mut messages[part.message as usize], part.part as usize, *hold),
             Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
             Op::Split { .. } | Op::MarkFrame { .. } => {}
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
@@ -249,7 +250,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
 }
 
 /// Instructions are marked at their end, or, where there are none, tools.
-fn mark_frame(root: &mut Tree, long: bool) {
+fn mark_frame(root: &mut Tree, hold: Hold) {
     let named = if root.get("system").is_some() { "system" } else { "tools" };
     let end = root.get_mut(named).expect("something before the messages");
     if end.is_string() {
@@ -258,7 +259,7 @@ fn mark_frame(root: &mut Tree, long: bool) {
     }
     let Tree::List(blocks) = end else { panic!("neither a text nor a list") };
     let Some(Tree::Map(members)) = blocks.last_mut() else { panic!("no block") };
-    members.push(("cache_control".to_owned(), cache_control(long)));
+    members.push(("cache_control".to_owned(), cache_control(hold)));
 }
 
 /// Texts of a result get new words, and images, which are counted behind these, go or give way to a text.
@@ -278,7 +279,7 @@ fn result(subject: &dyn Subject, message: &mut Tree, part: usize, leaves: &[(u32
 }
 
 /// Instructions become two texts.
-fn split(system: &mut Tree, bytes: usize, mark: Option<bool>) {
+fn split(system: &mut Tree, bytes: usize, mark: Option<Hold>) {
     let text = system.text().expect("a text");
     let block = |text: &str| {
         Tree::Map(vec![
@@ -287,14 +288,17 @@ fn split(system: &mut Tree, bytes: usize, mark: Option<bool>) {
         ])
     };
     let mut first = block(&text[..bytes]);
-    if let (Some(long), Tree::Map(members)) = (mark, &mut first) {
-        members.push(("cache_control".to_owned(), cache_control(long)));
+    if let (Some(hold), Tree::Map(members)) = (mark, &mut first) {
+        members.push(("cache_control".to_owned(), cache_control(hold)));
     }
     *system = Tree::List(vec![first, block(&text[bytes..])]);
 }
 
-fn cache_control(long: bool) -> Tree {
-    Tree::parse(if long { r#"{"type":"ephemeral","ttl":"1h"}"# } else { r#"{"type":"ephemeral"}"# })
+fn cache_control(hold: Hold) -> Tree {
+    Tree::parse(match hold {
+        Hold::Short => r#"{"type":"ephemeral"}"#,
+        Hold::Long => r#"{"type":"ephemeral","ttl":"1h"}"#,
+    })
 }
 
 /// A prompt that is one string: all that a plan can do about it is to say more.
@@ -322,7 +326,7 @@ fn append(message: &mut Tree, part: usize, more: &str) {
 }
 
 /// Marks a block, the way of the only dialect that has marks.
-fn mark(message: &mut Tree, part: usize, long: bool) {
+fn mark(message: &mut Tree, part: usize, hold: Hold) {
     let content = message.get_mut("content").expect("marks stand in the content");
     if content.is_string() {
         let block =
@@ -331,7 +335,7 @@ fn mark(message: &mut Tree, part: usize, long: bool) {
     }
     let Tree::List(blocks) = content else { panic!("no blocks") };
     let Tree::Map(block) = &mut blocks[part] else { panic!("no block") };
-    block.push(("cache_control".to_owned(), cache_control(long)));
+    block.push(("cache_control".to_owned(), cache_control(hold)));
 }
 
 /// Gives texts of a call's arguments new words: in an object, in one that a string holds, or of a string as a whole.
