@@ -13,18 +13,37 @@ const THREADS: u64 = 4096;
 
 /// Figures of the past.
 pub(super) struct Meter {
-    /// `None`: the prompt was answered, and nothing was said of it.
-    prompts: Recent<Chain, Option<Figure>, Hashed>,
+    prompts: Recent<Chain, Said, Hashed>,
     ratios: Models<String, BytesPerToken>,
 }
 
 /// What a provider said of a prompt.
-#[derive(Clone)]
-struct Figure {
-    messages: usize,
-    tokens: u64,
-    /// The model that was asked.
-    model: Option<Arc<str>>,
+#[derive(Clone, Default)]
+pub(super) enum Said {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// It was answered, and nothing was said of it: the next answer is not likely to say more.
+    Nothing,
+    /// How many messages it had, its tokens, and the model that was asked.
+    Figure(usize, u64, Option<Arc<str>>),
+}
+
+impl Said {
+    /// Whether it was answered without a word on it.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// Its messages and tokens.
+    pub(super) fn figure(&self) -> Option<(usize, u64)> {
+        if let Self::Figure(messages, tokens, _) = self { Some((*messages, *tokens)) } else { None }
+    }
+
+    /// Whether the figure is of another model: its tokens are others.
+    pub(super) fn is_of_another(&self, model: Option<&str>) -> bool {
+        matches!(self, Self::Figure(.., asked) if asked.as_deref() != model)
+    }
 }
 
 impl Meter {
@@ -44,29 +63,19 @@ impl Meter {
         if tokens == 0 {
             return;
         }
-        self.prompts.insert(head, Some(Figure { messages, tokens, model: model.map(Arc::from) }));
+        self.prompts.insert(head, Said::Figure(messages, tokens, model.map(Arc::from)));
         let (Some(model), Some(bytes)) = (model, bytes) else { return };
         self.ratios.learn(model, |ratio| ratio.learn(bytes, tokens));
     }
 
-    /// The messages and tokens of the prompt that ended with `head`.
-    pub(super) fn measured(&self, head: Chain) -> Option<(usize, u64)> {
-        self.prompts.get(&head).flatten().map(|figure| (figure.messages, figure.tokens))
+    /// What was said of the prompt that ended with `head`.
+    pub(super) fn said(&self, head: Chain) -> Said {
+        self.prompts.get(&head).unwrap_or_default()
     }
 
     /// The request that ended with `head` was answered without a word on its prompt.
     pub(super) fn learn_nothing(&self, head: Chain) {
-        self.prompts.get_or_insert(head, None);
-    }
-
-    /// Whether that was so: the next answer is not likely to say more.
-    pub(super) fn is_untold(&self, head: Chain) -> bool {
-        self.prompts.get(&head).is_some_and(|figure| figure.is_none())
-    }
-
-    /// Whether that was the prompt of another model: its tokens are others.
-    pub(super) fn is_of_another(&self, head: Chain, model: Option<&str>) -> bool {
-        self.prompts.get(&head).flatten().is_some_and(|figure| figure.model.as_deref() != model)
+        self.prompts.get_or_insert(head, Said::Nothing);
     }
 
     /// Bytes of a request to a token.
@@ -98,16 +107,17 @@ mod tests {
             meter.learn(head, (model, 1), bytes, tokens);
             assert!((meter.bytes_per_token(model) - expected).abs() < 1e-9, "{bytes:?} {tokens}");
         }
-        assert_eq!(meter.measured(head), Some((1, 10)));
-        assert_eq!(meter.measured(head.then(head.0)), None);
-        let others = [Some("m"), Some("n"), None].map(|model| meter.is_of_another(head, model));
+        let (said, untold) = (meter.said(head), head.then(head.0));
+        assert_eq!(said.figure(), Some((1, 10)));
+        assert_eq!(meter.said(untold).figure(), None);
+        let others = [Some("m"), Some("n"), None].map(|model| said.is_of_another(model));
         assert_eq!(others, [false, true, true]);
-        assert!(!meter.is_of_another(head.then(head.0), Some("m")), "there is none");
-        let untold = head.then(head.0);
+        assert!(!meter.said(untold).is_of_another(Some("m")), "there is none");
         meter.learn_nothing(head);
-        assert_eq!([head, untold].map(|head| meter.is_untold(head)), [false, false]);
+        assert_eq!([head, untold].map(|head| meter.said(head).is_nothing()), [false, false]);
         meter.learn_nothing(untold);
-        assert_eq!((meter.is_untold(untold), meter.measured(untold)), (true, None));
+        let said = meter.said(untold);
+        assert_eq!((said.is_nothing(), said.figure()), (true, None));
     }
 
     #[test]

@@ -278,6 +278,7 @@ impl<'a> Request<'a> {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
         let (learned, head) = (self.core.windows.of(self.asked.upstream, model), place.chains[place.sent]);
+        let said = self.track.meter.said(head);
         // An answer that ended because the window was full is as good as a refusal.
         let filled =
             self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
@@ -285,7 +286,7 @@ impl<'a> Request<'a> {
         let refuses = self.core.recover.enabled
             && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
             && self.core.windows.is_clear(self.asked.upstream)
-            && !self.track.meter.is_untold(head);
+            && !said.is_nothing();
         let requested_ttl_ms = self.conversation.requested_ttl_ms;
         let ttl_ms = kind.ttl_ms(requested_ttl_ms);
         let last_ms = self.track.lineage.last_read_ms(place);
@@ -297,8 +298,8 @@ impl<'a> Request<'a> {
             cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
-            measured: self.track.meter.measured(head),
-            measured_elsewhere: self.track.meter.is_of_another(head, model),
+            measured: said.figure(),
+            measured_elsewhere: said.is_of_another(model),
             refuses,
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),
