@@ -135,6 +135,8 @@ impl Outline {
         let mut outline = Self::default();
         let mut open: Option<(Section, usize)> = None;
         let mut fence_end = 0;
+        // Up to which line no fence is closed, of so many backticks or more: by the level of the open section.
+        let mut unclosed = [(0, 0); DEEPEST + 1];
         for (at, line) in lines.iter().enumerate() {
             let mut deepened = false;
             if at >= fence_end {
@@ -151,8 +153,17 @@ impl Outline {
                     Heading::None => {}
                 }
                 if let Some(ticks) = fence(line) {
-                    let Some(closed) = closing(&lines[at + 1..], ticks, open) else { continue };
-                    fence_end = at + closed + 2;
+                    let level = open.map(|(_, level)| level);
+                    let (until, least) = &mut unclosed[level.unwrap_or(0)];
+                    if at < *until && ticks >= *least {
+                        continue;
+                    }
+                    let (end, is_closed) = closing(&lines, at + 1, ticks, level);
+                    if !is_closed {
+                        (*until, *least) = (end, ticks);
+                        continue;
+                    }
+                    fence_end = end + 1;
                 }
             }
             let Some((section, _)) = open else { continue };
@@ -242,19 +253,19 @@ fn fence(line: &str) -> Option<usize> {
     (ticks >= 3 && !rest.contains('`')).then_some(ticks)
 }
 
-/// Which of the lines closes a fence of so many backticks; `None` if a heading like that of the open section, or like those
-/// that are written, opens one before: then it was never closed.
-fn closing(lines: &[&str], ticks: usize, open: Option<(Section, usize)>) -> Option<usize> {
+/// Where a fence of so many backticks ends, of which the lines from `first` on are: the line, and whether it closes the fence.
+/// A fence is never closed if a heading like that of the open section, or like those that are written, opens one before.
+fn closing(lines: &[&str], first: usize, ticks: usize, open: Option<usize>) -> (usize, bool) {
     let opens = |line: &str| match heading(line) {
-        Heading::Of(_, level) => open.is_none_or(|(_, of)| [of, LEVEL].contains(&level)),
+        Heading::Of(_, level) => open.is_none_or(|of| [of, LEVEL].contains(&level)),
         Heading::Other(_) | Heading::None => false,
     };
     let closes = |line: &str| {
         let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '>').trim_end();
         line.len() >= ticks && line.bytes().all(|byte| byte == b'`')
     };
-    let end = lines.iter().position(|line| closes(line) || opens(line))?;
-    closes(lines[end]).then_some(end)
+    let end = (first..lines.len()).find(|at| closes(lines[*at]) || opens(lines[*at]));
+    end.map_or((lines.len(), false), |end| (end, closes(lines[end])))
 }
 
 /// What models write where there is nothing to say.
@@ -310,6 +321,8 @@ mod tests {
             ("## Facts\n```sh\na\n## Done\n- b\n```\n# c\n```", "Done: - b|```|# c|```; Facts: a"),
             ("### Facts\n```\na\n### Done\n- b", "Done: - b; Facts: a"),
             ("## Facts\n```sh\na\n# b\nc", "Facts: a"),
+            ("## Facts\n````\n```a\n```\n- b\n```c\n- d", "Facts: ```a|```|- b|- d"),
+            ("## Facts\n```a\n### Done\n```b\n- c\n## Next\n```d\n```", "Next: ```d|```; Done: - c"),
             ("```markdown\n### Done\n- a\n### Next\n- b\n```", "Next: - b; Done: - a"),
         ] {
             let outline = Outline::read(text);
