@@ -129,9 +129,9 @@ impl Past<'_> {
 pub struct Outcome {
     /// The operations: stored and new decisions alike.
     pub plan: Plan,
-    /// All decisions in force, old and new, in order of their parts.
+    /// All decisions in force: old ones, and behind them the new ones.
     pub applied: Vec<Applied>,
-    /// How many of them are new; these are the ones to store.
+    /// How many of them are new, the last ones; these are the ones to store.
     pub fresh: usize,
     /// Full texts that new decisions refer to.
     pub saves: Vec<Save>,

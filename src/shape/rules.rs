@@ -21,7 +21,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Every shaper, in the order in which they are applied.
+    /// Every shaper, in the order in which decisions and the books name them. They are applied in another.
     pub const ALL: [Self; 6] =
         [Self::Escapes, Self::Fold, Self::Minify, Self::Base64, Self::Truncate, Self::Repeat];
 
@@ -76,7 +76,7 @@ impl Rules {
         self.0 == 0
     }
 
-    /// The shapers in the set, in the order in which they are applied.
+    /// The shapers in the set, in the order of [`Rule::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Rule> {
         Rule::ALL.into_iter().filter(move |&rule| self.contains(rule))
     }

@@ -1,11 +1,12 @@
 //! What may be done with old parts, and when it pays.
 //!
 //! [`clear`] says which old tool results could go and what goes first; [`compaction`] what clients do of the kind
-//! themselves; [`doom`] whether they go round in circles; [`estimate`] how they guess tokens; [`gate`] says whether an event is due and how deep it cuts;
-//! [`ladder`] what else makes room; [`lines`] whether one text stands in another; [`marks`] where the prompt is marked for the provider's cache; [`window`] says how
-//! full the model's window is; [`system`] where instructions stop being the same; [`summary`] which messages a summary
-//! may stand for, and whether a text is one. All of it is arithmetic on a [`History`] or on the index of a request:
-//! nothing here knows a wire format, keeps a clock or changes anything.
+//! themselves; [`doom`] whether they go round in circles; [`estimate`] how they guess tokens; [`gate`] whether an event is
+//! due and how deep it cuts; [`ladder`] what else makes room; [`lines`] whether one text stands in another; [`marks`] where
+//! the prompt is marked for the provider's cache; [`window`] how full the model's window is; [`system`] where instructions
+//! stop being the same; [`summary`] which messages a summary may stand for, and whether a text is one. All of it is
+//! arithmetic on a [`History`], on the index of a request, or on texts: nothing here knows a wire format, asks a clock what
+//! time it is (whoever calls says so), or changes a request.
 
 pub mod clear;
 pub mod compaction;
