@@ -187,7 +187,7 @@ impl Before<'_> {
             reading: None,
             growth: None,
             clearable_bytes: 0,
-            messages: self.sent_messages(),
+            messages: self.messages_with(self.splice),
             defers: self.conversation.asks_for_edits,
             waits: false,
         };

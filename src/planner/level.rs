@@ -12,6 +12,7 @@ use crate::strategy::window::{self, Gauge, Growth, Reading};
 
 use super::arguments;
 use super::event::Before;
+use super::splice::Splice;
 
 /// How the window stands with this request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,9 +76,9 @@ impl Before<'_> {
         estimated > gauge.window / LITTLE && reaches(gauge.prompt) && !reaches(level.least_tokens)
     }
 
-    /// Messages of the request as it would be sent.
-    pub(super) fn sent_messages(&self) -> u32 {
-        let (gone, more) = self.splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
+    /// Messages of the request as it would be sent with a splice, or without any.
+    pub(super) fn messages_with(&self, splice: Option<&Splice>) -> u32 {
+        let (gone, more) = splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
         (self.conversation.messages.len() as u32).saturating_sub(gone) + more
     }
 

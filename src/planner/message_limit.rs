@@ -32,7 +32,7 @@ impl Before<'_> {
         }
         let most = policy.ladder.messages.filter(|most| policy.ladder.enabled && level.messages > *most);
         let ready = ready.filter(|_| most.is_some() || level.is_crowded(&policy.window));
-        let is_enough = |ready: &Splice| most.is_none_or(|most| self.left(ready) <= most);
+        let is_enough = |ready: &Splice| most.is_none_or(|most| self.messages_with(Some(ready)) <= most);
         let splicing = || self.splicing(ready?.clone());
         let dropping = || self.drop_oldest(most?, policy, recall);
         let change = if ready.is_some_and(is_enough) {
@@ -41,11 +41,6 @@ impl Before<'_> {
             dropping().or_else(splicing)
         };
         self.unbound(change?)
-    }
-
-    /// Messages that are sent with a splice.
-    fn left(&self, splice: &Splice) -> u32 {
-        (self.conversation.messages.len() as u32).saturating_sub(splice.dropped()) + splice.inserted()
     }
 
     /// Drops the oldest messages, as few as leave no more than `most`, else as many as may go.
