@@ -1,0 +1,145 @@
+//! Results that say what an earlier one says: what they point to, and when that is known again.
+
+use super::*;
+
+/// A pointer is known again where what it points to stands before it, and can be read.
+#[test]
+fn pointers_are_recovered_with_what_they_point_to() {
+    let request = talk("u c1 r1:even c2 r2:even");
+    let pointer = run(&request, 3, &[]);
+    assert_eq!(decided(&pointer), ["4 repeat"]);
+    let known = &pointer.applied[0].decision;
+    assert!(!known.stands_alone());
+    let known_decisions = knowing(known);
+    for (short, sent, expected) in [
+        ("u c2 r2:even a u", 0, &[][..]),
+        ("u c1 r1:even c2 r2:even a u", 3, &["4 repeat"]),
+        ("u c1 r1:even c2 r2:even a u", 0, &["4 repeat"]),
+        // Another one that says the same is not what it names, nor is one behind it.
+        ("u c3 r3:even c2 r2:even a u", 3, &[]),
+        ("u c2 r2:even c1 r1:even a u", 0, &[]),
+        ("u c1 r1:even c3 r3:even c2 r2:even a u", 3, &["6 repeat"]),
+        ("u c1 r1:big c2 r2:even a u", 3, &[]),
+        // An id that is used again names the newest call with it.
+        ("u c1 r1:even c1 r1:big c2 r2:even a u", 3, &[]),
+        ("u c1 r1:even c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
+        // The provider has summed up what it names.
+        ("u c1 r1:even s u c2 r2:even a u", 3, &[]),
+        ("u s u c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
+    ] {
+        let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
+        assert_eq!(decided(&plan_with(&talk(short), &past, &settings())), expected, "{short}");
+    }
+    // What has been cleared cannot be read.
+    let part = PartId { message: 2, part: 0 };
+    let cleared = Applied { part, decision: Decision { rules: "clear".into(), ..(**known).clone() }.into() };
+    let past = Past { sent: 3, applied: &[cleared], known_decisions: &known_decisions, ..Past::nothing() };
+    let outcome = plan_with(&talk("u c1 r1:even c2 r2:even a u"), &past, &settings());
+    assert_eq!(decided(&outcome), ["2 clear"]);
+}
+
+#[test]
+fn pointers_point_to_what_can_be_read() {
+    for (talk_in_short, sent, expected) in [
+        ("u c1 r1:even c2 r2:even", 3, &["t1"][..]),
+        // The newest that is untouched.
+        ("u c1 r1:even c2 r2:even c3 r3:even", 5, &["t2"]),
+        ("u c1 r1:image c2 r2:image", 3, &[]),
+        ("u c1 r1:pieces c2 r2:pieces", 3, &["t1"]),
+        ("u c1 r1:small c2 r2:small", 3, &[]),
+        ("u c1 r1:broken c2 r2:broken", 3, &[]),
+        // An id that is used again names the newest call with it.
+        ("u c1 r1:even c1 r1:even", 3, &["t1"]),
+        ("u c1 r1:even c1 r1:small c2 r2:even", 5, &[]),
+        ("u c1 r1:even c2 r2:small c3 r3:even", 5, &["t1"]),
+        // What the provider has summed up is out of view.
+        ("u c1 r1:even d2 r2:even", 3, &[]),
+        ("u c1 r1:even s u c2 r2:even", 5, &[]),
+        ("u c1 r1:even s u c2 r2:even c3 r3:even", 7, &["t2"]),
+        ("u d1 r1:even c2 r2:even", 3, &["t1"]),
+    ] {
+        let outcome = run(&talk(talk_in_short), sent, &[]);
+        let pointers: Vec<&str> = outcome
+            .applied
+            .iter()
+            .filter_map(|applied| match &applied.decision.leaves[0].1 {
+                LeafEdit::Replace(text) => text.split('(').nth(1)?.split(')').next(),
+                LeafEdit::Remove => None,
+            })
+            .collect();
+        assert_eq!(pointers, expected, "{talk_in_short}");
+    }
+    let chained = run(&talk("u c1 r1:even c2 r2:even"), 3, &[]);
+    let outcome = run(&talk("u c1 r1:even c2 r2:even c3 r3:even"), 5, &chained.applied);
+    assert_eq!(decided(&outcome), ["4 repeat", "6 repeat"]);
+    let LeafEdit::Replace(text) = &outcome.applied[1].decision.leaves[0].1 else {
+        panic!("a pointer is text")
+    };
+    assert!(text.contains("(t1)"), "{text}");
+    assert_eq!(outcome.saves.len(), 1);
+}
+
+/// Where the provider takes old results out of the prompt by itself, nobody knows which can be read.
+#[test]
+fn nothing_points_to_what_the_provider_may_hide() {
+    const TALK: &str = "u c1 r1:even c2 r2:even";
+    const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"},"#;
+    let pointer = run(&talk(TALK), 3, &[]);
+    let known_decisions = knowing(&pointer.applied[0].decision);
+    let answers = [(3, &[][..]), (3, &pointer.applied[..]), (0, &[])];
+    let edits = |edit: &str| format!(r#""context_management":{{"edits":[{{"type":"{edit}"}}]}}"#);
+    for (frame, expected) in [
+        (edits("clear_tool_uses_20250919"), false),
+        (edits("compact_20260112"), true),
+        (edits("clear_thinking_20251015"), true),
+    ] {
+        let body = format!("{{{frame},{}", &std::str::from_utf8(&talk(TALK).body).unwrap()[1..]);
+        let talk = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+        for (sent, applied) in answers {
+            let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
+            let found = plan_with(&talk, &past, &settings());
+            assert_eq!(decided(&found).len(), usize::from(expected), "{frame} {sent}");
+            // What was sent so before stays.
+            let past = Past { sent: 5, applied, ..past };
+            assert_eq!(decided(&plan_with(&talk, &past, &settings())).len(), applied.len(), "{frame}");
+        }
+    }
+    // So it is with the provider's own way of dropping messages, and before its summary.
+    for (truncation, between, expected) in [("auto", "", 0), ("disabled", "", 1), ("disabled", SUMMARY, 0)] {
+        let made = |id: u8| {
+            let lines: Vec<String> = (0..20).map(|at| format!("line {at} of a file\\n")).collect();
+            let text = lines.concat();
+            format!(
+                r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{id}","output":"{text}"}}"#
+            )
+        };
+        let body = format!(
+            r#"{{"truncation":"{truncation}","input":[{{"role":"user","content":"x"}},{},{between}{}]}}"#,
+            made(1),
+            made(2)
+        );
+        let talk = protocol::named("openai-responses").unwrap().index(&body.into(), &NoMemo).unwrap();
+        assert_eq!(decided(&run(&talk, 3, &[])).len(), expected, "{truncation} {between}");
+    }
+}
+
+#[test]
+fn equal_results_of_one_step_point_to_the_first() {
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"x"}},{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}]}}"#,
+        [1, 2, 3]
+            .map(|id| format!(r#"{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{}}}}"#))
+            .join(","),
+        [1, 2, 3]
+            .map(|id| format!(
+                r#"{{"type":"tool_result","tool_use_id":"t{id}","content":{}}}"#,
+                content("even")
+            ))
+            .join(","),
+    );
+    let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+    let outcome = run(&conversation, 1, &[]);
+    assert_eq!(decided(&outcome), ["2 repeat", "2 repeat"]);
+    let parts: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.part).collect();
+    assert_eq!(parts, [1, 2]);
+}
