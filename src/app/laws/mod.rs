@@ -11,6 +11,7 @@ mod rig;
 mod room;
 mod stakes;
 mod thoughts;
+mod unchanged;
 mod unmark;
 mod witness;
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::thoughts::Thoughts;
+use super::unchanged::{frame_is_kept, only_results_change, pairs_are_kept, rules_are_kept, weight};
 use crate::conversation::{Conversation, NoMemo, PartId};
 use crate::planner::Event;
 use crate::protocol::conformance::openai_chat::THOUGHTS;
@@ -280,145 +281,6 @@ pub(super) fn longest<T>(
     (longest, if wholes.is_empty() { others.into_iter().take(1).collect() } else { wholes })
 }
 
-/// What stands outside of the messages stays as it is.
-pub(super) fn frame_is_kept(subject: &dyn Subject, body: &Bytes, bare: &Tree) -> Result<(), TestCaseError> {
-    let frame = |mut root: Tree| {
-        *root.get_mut(subject.list()).expect("a list of messages") = Tree::List(Vec::new());
-        root
-    };
-    prop_assert!(frame(Tree::parse(super::text(body))).same(&frame(bare.clone())));
-    Ok(())
-}
-
-/// What the provider would have accepted, it accepts.
-pub(super) fn rules_are_kept(
-    subject: &dyn Subject,
-    conversation: &Conversation,
-    wire: &Bytes,
-) -> Result<(), TestCaseError> {
-    let protocol = subject.protocol();
-    if protocol.valid(conversation).is_ok() {
-        let wire = protocol.index(wire, &NoMemo).expect("what is sent can be read");
-        prop_assert_eq!(protocol.valid(&wire), Ok(()));
-    }
-    Ok(())
-}
-
-/// The same, said by someone who does not know the gateway's own rules.
-pub(super) fn pairs_are_kept(
-    subject: &dyn Subject,
-    messages: &[Tree],
-    wire: &[Tree],
-) -> Result<(), TestCaseError> {
-    if subject.validate(messages).is_ok() {
-        prop_assert_eq!(subject.validate(wire), Ok(()));
-    }
-    Ok(())
-}
-
-/// Laws 6 and 8: nothing but the texts of results and of calls differs, and images of results that are cleared, and what
-/// differs is shorter.
-pub(super) fn only_results_change(
-    subject: &dyn Subject,
-    messages: &[Tree],
-    wire: &[Tree],
-) -> Result<(), TestCaseError> {
-    let mut thinks = false;
-    for (message, wired) in messages.iter().zip(wire) {
-        let (before, after) = (thoughts(message), thoughts(wired));
-        prop_assert!(after == before || (after == 0 && !thinks), "reasoning behind a gap: {:?}", wired);
-        thinks |= after > 0;
-        if message.same(wired) {
-            continue;
-        }
-        let mut message = message.clone();
-        let lost = lost_images(subject, &mut message, wired)?;
-        let (mut old_contents, mut new_contents) = (Vec::new(), Vec::new());
-        for (part, _, content) in subject.results(&message) {
-            let (_, _, after) = find(subject, wired, part);
-            let (old, new) = (texts(&content), texts(&after));
-            let lost = lost.get(&part).copied().unwrap_or_default();
-            if old != new {
-                let (old, new) = (old.concat(), new.concat());
-                prop_assert!(new.len() < old.len() + lost, "not shorter: {:?} {:?}", old, new);
-                prop_assert!(tokens(&new) <= tokens(&old) + lost / 4, "more tokens: {:?} {:?}", old, new);
-                prop_assert!(!new.trim().is_empty(), "nothing left of {:?}", old);
-            }
-            old_contents.push(content);
-            new_contents.push(after);
-        }
-        if after < before {
-            without_thoughts(&mut message);
-        }
-        let was = without(subject, &message, old_contents);
-        let is = without(subject, &with_whole_calls(subject, &message, wired)?, new_contents);
-        prop_assert!(was.same(&is), "{:?}\n{:?}", was, is);
-    }
-    Ok(())
-}
-
-/// Takes the images out of a message that it was sent without, and tells what those of each result weigh: all of one
-/// are gone, where a placeholder stands for it that says so.
-fn lost_images(
-    subject: &dyn Subject,
-    message: &mut Tree,
-    wired: &Tree,
-) -> Result<HashMap<usize, usize>, TestCaseError> {
-    let mut lost = HashMap::new();
-    for (part, ..) in subject.results(message) {
-        let left = subject.take_images(&mut wired.clone(), part, |_| true);
-        let came = subject.take_images(&mut message.clone(), part, |_| true);
-        if left.len() == came.len() {
-            continue;
-        }
-        let (_, _, after) = find(subject, wired, part);
-        let said = texts(&after).concat();
-        let is_told = said.contains(" cleared (") && said.contains(" not kept); ");
-        prop_assert!(left.is_empty() && is_told, "{:?} for {:?}", wired, message);
-        subject.take_images(message, part, |_| true);
-        lost.insert(part, came.iter().map(weight).sum());
-    }
-    Ok(lost)
-}
-
-/// What an image counts as: its bytes, and at most some 1,600 tokens.
-fn weight(image: &Tree) -> usize {
-    texts(image).concat().len().min(6400)
-}
-
-/// A message that was sent with the arguments that its calls came with: of theirs, at most the ends of long texts are gone.
-fn with_whole_calls(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Result<Tree, TestCaseError> {
-    const MOST: usize = 16;
-    let (mut message, mut wired) = (message.clone(), wired.clone());
-    let mut came = Vec::new();
-    came.extend((0..MOST).filter_map(|part| subject.arguments(&mut message, part).cloned()));
-    let mut came = came.into_iter();
-    for part in 0..MOST {
-        let Some(arguments) = subject.arguments(&mut wired, part) else { continue };
-        let Some(whole) = came.next().filter(|whole| !whole.same(arguments)) else { continue };
-        let (old, new) = (whole.argument_texts(), arguments.argument_texts());
-        let is_abridged = |(old, new): (&String, &String)| {
-            let head = new
-                .split_once("\n\n[plimsoll: ")
-                .filter(|(_, line)| line.contains(" of this argument removed here; "));
-            old == new || head.is_some_and(|(head, _)| old.starts_with(head) && new.len() < old.len())
-        };
-        prop_assert!(old.len() == new.len() && old.iter().zip(&new).all(is_abridged), "{:?} {:?}", old, new);
-        *arguments = whole;
-    }
-    Ok(wired)
-}
-
-/// A message without what its results say. One may say what is a piece of another: the largest goes first.
-fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tree {
-    let mut left = message.clone();
-    contents.sort_by_key(|content| std::cmp::Reverse(format!("{content:?}").len()));
-    for content in &contents {
-        blank(&mut left, content, &subject.blank(content));
-    }
-    left
-}
-
 /// How much reasoning stands in a message, in a list of blocks or beside it, or is one by itself.
 pub(super) fn thoughts(message: &Tree) -> usize {
     let blocks = match message.get("content") {
@@ -443,7 +305,7 @@ pub(super) fn without_thoughts(message: &mut Tree) {
 }
 
 /// All strings in some content.
-fn texts(content: &Tree) -> Vec<String> {
+pub(super) fn texts(content: &Tree) -> Vec<String> {
     match content {
         Tree::List(items) => items.iter().flat_map(texts).collect(),
         Tree::Map(members) => members.iter().flat_map(|(_, value)| texts(value)).collect(),
@@ -461,7 +323,7 @@ fn results(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Vec<(ResultKe
     found.collect()
 }
 
-fn find(subject: &dyn Subject, message: &Tree, part: usize) -> (usize, Option<String>, Tree) {
+pub(super) fn find(subject: &dyn Subject, message: &Tree, part: usize) -> (usize, Option<String>, Tree) {
     let all = subject.results(message);
     all.into_iter().find(|(at, _, _)| *at == part).expect("a result stays a result")
 }
@@ -490,26 +352,8 @@ fn flatten(tree: &mut Tree) {
     }
 }
 
-/// Puts what is left of some content in its place, wherever that is.
-fn blank(tree: &mut Tree, content: &Tree, left: &Tree) {
-    if tree == content {
-        *tree = left.clone();
-        return;
-    }
-    match tree {
-        Tree::List(items) => items.iter_mut().for_each(|item| blank(item, content, left)),
-        Tree::Map(members) => members.iter_mut().for_each(|(_, value)| blank(value, content, left)),
-        Tree::Raw(_) | Tree::Text(_) | Tree::Json(_) => {}
-    }
-}
-
 pub(super) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
-}
-
-/// A simple estimate: four bytes to a token.
-fn tokens(text: &str) -> usize {
-    text.len().div_ceil(4)
 }

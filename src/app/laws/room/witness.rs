@@ -6,10 +6,9 @@ use proptest::prelude::*;
 use super::view::View;
 use crate::app::laws::text;
 use crate::app::laws::thoughts::{Thoughts, turn};
+use crate::app::laws::unchanged::{frame_is_kept, only_results_change, pairs_are_kept, rules_are_kept};
 use crate::app::laws::unmark::{judge, unmark};
-use crate::app::laws::witness::{
-    frame_is_kept, hash, longest, only_results_change, pairs_are_kept, plain, rules_are_kept,
-};
+use crate::app::laws::witness::{hash, longest, plain};
 use crate::app::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Fingerprint, NoMemo, Part, PartKind, Role};
 use crate::planner::cuts::cuts;
