@@ -1,16 +1,18 @@
 //! A summary stands for one history and no other.
 
+mod bills;
+
+use std::path::Path;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
 use crate::app::clock;
-use crate::app::tally::Tally;
 use crate::conversation::NoMemo;
-use crate::ledger::words::Used;
 use crate::lineage::Relation;
 use crate::planner::Cut;
-use crate::store::Thread;
+use crate::store::{Batch, Outputs, Sqlite, Thread};
 
 /// A history in few letters (`u` the user, `c` a call and its result), each message saying its number and what
 /// `said` has for it.
@@ -137,26 +139,24 @@ fn free(store: Arc<dyn Store>) -> Arc<Budget> {
     Arc::new(Budget::new(crate::config::Budget::default(), store))
 }
 
+/// The store of a home.
+fn open(home: &Path) -> Arc<dyn Store> {
+    let outputs = Outputs::new(home.join("outputs"));
+    Arc::new(Sqlite::open(&home.join("db"), outputs, home.join("logs"), 16).unwrap())
+}
+
 /// A store of its own.
 fn on_disk() -> (tempfile::TempDir, Arc<dyn Store>) {
-    use crate::store::{Outputs, Sqlite};
-
     let home = tempfile::tempdir().unwrap();
-    let outputs = Outputs::new(home.path().join("outputs"));
-    let store = Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap();
-    (home, Arc::new(store))
+    let store = open(home.path());
+    (home, store)
 }
 
 /// What is ready survives a restart, and is used by the instructions that it was written by only.
 #[test]
 fn a_restart_finds_what_was_ready() {
-    use crate::store::{Batch, Outputs, Sqlite};
-
     let home = tempfile::tempdir().unwrap();
-    let store = || -> Arc<dyn Store> {
-        let outputs = Outputs::new(home.path().join("outputs"));
-        Arc::new(Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap())
-    };
+    let store = || open(home.path());
     let conversation = talk("ucccc", &[]);
     let ours = place(&conversation, Chain::root("x", b""));
     let settings = summary::Settings::default();
@@ -387,126 +387,5 @@ fn the_writer_takes_what_is_known_of_it() {
         let window = call(Some("/v1/messages".to_owned())).map(|call| call.window);
         assert_eq!(window, Some(expected), "{own} {writer:?} {size:?}");
         assert!(call(None).is_none(), "what a client's own request is not like");
-    }
-}
-
-/// What a summary costs counts towards the limits at once, and once after a restart.
-#[test]
-fn summaries_are_paid_from_the_budget() {
-    use crate::config::BudgetLimits;
-    use crate::store::{Outputs, Sqlite};
-    use crate::summarizer::{Called, Done, Failure};
-    use crate::usage::{Catalogue, Charge, Money, Tokens, Usage, bill};
-
-    let home = tempfile::tempdir().unwrap();
-    let store = || -> Arc<dyn Store> {
-        let outputs = Outputs::new(home.path().join("outputs"));
-        Arc::new(Sqlite::open(&home.path().join("db"), outputs, home.path().join("logs"), 16).unwrap())
-    };
-    let limits = BudgetLimits { usd: Money::from_usd_str("2").ok(), tokens: None };
-    let settings = crate::config::Budget { conversation: limits, day: limits, ..Default::default() };
-    let budget = |store| Arc::new(Budget::new(settings.clone(), store));
-    let tokens = Tokens { input: 1_000_000, ..Tokens::default() };
-    let usage = Usage { tokens, unpriced: vec![Charge::Grounding], ..Usage::default() };
-    let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-    let call = Called {
-        model: None,
-        status: Some(200),
-        lost: None,
-        bill: bill(&prices, &usage, "claude-haiku-4-5", None),
-        usage: Some(usage),
-        took: Duration::ZERO,
-        bytes: 9,
-    };
-    let job = Arc::new(job(talk("ucc", &[])));
-    let done = Done { job, calls: vec![call.clone(), call], outcome: Err(Failure::NoGain) };
-    let used = |budget: &Budget| {
-        let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
-        reached.map(|record| (record.state, record.used))
-    };
-    let expected = Some((Used::Spent.into(), "$2.00 of $2.00".to_owned()));
-    let tally = Arc::new(Tally::default());
-    {
-        let store = store();
-        let budget = budget(Arc::clone(&store));
-        let report = bill::report(store, Arc::clone(&tally), Arc::clone(&budget));
-        assert_eq!(used(&budget), None);
-        report(&done);
-        assert_eq!(used(&budget), expected);
-    }
-    assert_eq!(used(&budget(store())), expected);
-    assert_eq!(tally.sums().totals.own_calls, 2);
-    let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
-    assert_eq!(log.lines().count(), 2);
-    assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
-}
-
-/// A call that brought no answer is of unknown cost, and nobody else is blamed for what the gateway itself gave up.
-#[test]
-fn calls_without_an_answer_are_booked() {
-    use crate::ledger::Record;
-    use crate::ledger::words::Outcome;
-    use crate::store::{Outputs, Sqlite};
-    use crate::summarizer::{Called, Done, Failure};
-
-    for (lost, outcome, error) in [
-        (Failure::Stopped, Outcome::Stopped, "the gateway was stopped"),
-        (Failure::TimedOut, Outcome::ClientGone, "not done in time"),
-        (Failure::Call("the answer broke off".to_owned()), Outcome::UpstreamBroke, "the answer broke off"),
-    ] {
-        let home = tempfile::tempdir().unwrap();
-        let (outputs, logs) = (Outputs::new(home.path().join("outputs")), home.path().join("logs"));
-        let store: Arc<dyn Store> =
-            Arc::new(Sqlite::open(&home.path().join("db"), outputs, logs, 16).unwrap());
-        let (tally, budget) =
-            (Arc::new(Tally::default()), Budget::new(crate::config::Budget::default(), Arc::clone(&store)));
-        let call = Called {
-            model: None,
-            status: None,
-            lost: Some(lost.clone()),
-            usage: None,
-            bill: None,
-            took: Duration::ZERO,
-            bytes: 9,
-        };
-        let job = Arc::new(job(talk("ucc", &[])));
-        let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget));
-        report(&Done { job, calls: vec![call], outcome: Err(lost) });
-        drop((report, store));
-        let totals = tally.sums().totals;
-        assert_eq!(
-            (totals.own_calls, totals.own_unknown, totals.unknown_usage, totals.cost),
-            (1, 1, 1, None)
-        );
-        let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
-        let record: Record = serde_json::from_str(log.trim_end()).unwrap();
-        assert_eq!((record.outcome, record.error.as_deref()), (outcome.into(), Some(error)));
-    }
-}
-
-fn job(conversation: Conversation) -> Job {
-    let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
-    Job {
-        thread: "t".to_owned(),
-        conversation_id: "c".to_owned(),
-        chain: Chain::root("x", b""),
-        end: 1,
-        conversation,
-        messages: Vec::new(),
-        sent: HashMap::new(),
-        previous: None,
-        generation: 1,
-        bytes: 0,
-        bytes_per_token: 4.0,
-        settings: Arc::default(),
-        call: Call {
-            upstream: Arc::new(Upstream::new(upstream)),
-            protocol: protocol::named("openai-chat").unwrap(),
-            model: "m".to_owned(),
-            like: None,
-            headers: HeaderMap::new(),
-            window: WINDOW,
-        },
-        now_ms: 0,
     }
 }
