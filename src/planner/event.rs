@@ -88,7 +88,7 @@ pub(super) struct Derived {
 
 /// What an event does.
 pub(super) struct Change {
-    /// Results that are sent otherwise.
+    /// Parts that are sent otherwise: results, calls, reasoning.
     pub(super) decided: Vec<Applied>,
     /// Full texts that this refers to.
     pub(super) saves: Vec<Save>,
@@ -127,7 +127,7 @@ impl Change {
 /// What to clear, and why.
 pub(super) struct Choice {
     reason: Reason,
-    /// The results, and the bytes that each is sent shorter.
+    /// What goes, and the bytes that each part is sent shorter: results, calls, and the first block of reasoning for all.
     parts: Vec<(PartId, u32)>,
     freed: u64,
     rewritten: u64,
@@ -278,7 +278,7 @@ impl Before<'_> {
         sizes
     }
 
-    /// Tells what was cleared already, or left out.
+    /// Tells which items were cleared already, left out, or abridged.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared = self
             .derived
