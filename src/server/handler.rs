@@ -3,13 +3,12 @@
 //! Route it; read its body if that is of interest; let the gateway prepare it; send it; pass the answer on.
 //! Each step that fails on our side falls back to sending what the client sent.
 
-use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
@@ -22,13 +21,13 @@ use super::boxed::boxed;
 use super::client::Upload;
 use super::decode::{self, Coding};
 use super::exchange::{
-    End, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection, Remedy, Route,
-    Target,
+    End, Fault, Filter, Form, Gateway, Inbound, Opening, Prepared, Rejection, Remedy, Route, Target,
 };
 use super::filtered::{self, Filtered};
 use super::guard::guard;
 use super::headers::{self, Framing};
 use super::preparing::Beside;
+use super::refusing::describe;
 use super::relay::{Answer, Relay};
 use super::stats::Stats;
 use super::tap::{Endings, Tap};
@@ -37,8 +36,6 @@ use super::tap::{Endings, Tap};
 pub const REJECTION_LIMIT: usize = 256 * 1024;
 /// How long a rejection, or the beginning of an answer, may be held back to be looked at.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the rest of a refused request is read.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a worker needs to serve requests.
 pub(super) struct Handler<G> {
@@ -392,51 +389,6 @@ impl<G: Gateway> Handler<G> {
         tap.end(end(fault.clone()));
         Ok(self.refuse(head, &fault))
     }
-
-    /// Answers in place of an upstream.
-    fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
-        let refusal = self.word(head, fault);
-        let mut response = Response::new(Answer::own(refusal.body));
-        *response.status_mut() = fault.status;
-        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
-        response
-    }
-
-    /// Answers a request whose body cannot be read to its end. Nothing on its connection can be read any more.
-    fn refuse_unframed(&self, head: &Parts, fault: &io::Error) -> Response<Answer> {
-        let why = format!("the body of the request is framed wrongly: {fault}");
-        self.refuse_unfinished(head, &Fault::client(StatusCode::BAD_REQUEST, why))
-    }
-
-    /// The same for any fault.
-    fn refuse_unfinished(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
-        let mut response = self.refuse(head, fault);
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        response
-    }
-
-    /// What such an answer says.
-    pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
-        self.stats.refusals.increment();
-        let (status, why) = (fault.status.as_u16(), &fault.message);
-        match fault.at_fault {
-            Party::Client => tracing::debug!(status, %why, "refused"),
-            Party::Upstream | Party::Gateway => tracing::warn!(status, %why, "not answered"),
-        }
-        let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
-        worded.unwrap_or_else(|| Refusal {
-            content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
-            body: Bytes::from(fault.message.clone().into_owned()),
-        })
-    }
-
-    /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
-    async fn discard(&self, body: Upload) {
-        if !body.is_end_stream() {
-            let reading = body::discard(body, self.settings.max_body);
-            drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
-        }
-    }
 }
 
 /// Whether a request and its original were refused in the same way.
@@ -480,21 +432,4 @@ impl Outgoing {
         let framing = Framing::Edited { length: body.len(), encoded: is_encoded };
         Self { form: Form::Edited, framing, body: Replay::whole(body), spelling, plain_answer: false }
     }
-}
-
-fn describe(error: &SendError, target: &Target) -> Fault {
-    let upstream = &target.upstream;
-    let (status, at_fault) = match error {
-        SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
-        SendError::Loop | SendError::ProxyLoop(_) => (StatusCode::LOOP_DETECTED, Party::Gateway),
-        SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
-        SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
-        SendError::Stalled => (StatusCode::REQUEST_TIMEOUT, Party::Client),
-        SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
-        SendError::Connect(_) | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
-            (StatusCode::BAD_GATEWAY, Party::Upstream)
-        }
-    };
-    let message = format!("upstream `{}` ({}): {error}", upstream.name(), upstream.base_url());
-    Fault { status, at_fault, message: message.into() }
 }

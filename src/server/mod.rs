@@ -24,6 +24,7 @@ mod headers;
 mod listener;
 mod preparing;
 mod redirect;
+mod refusing;
 mod relay;
 mod room;
 mod run_to_end;

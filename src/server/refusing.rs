@@ -1,0 +1,87 @@
+//! What the gateway answers by itself, in place of an upstream.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use http_body::Body;
+
+use crate::upstream::SendError;
+
+use super::body;
+use super::client::Upload;
+use super::exchange::{Fault, Gateway, Party, Refusal, Target};
+use super::guard::guard;
+use super::handler::Handler;
+use super::relay::Answer;
+
+/// How long the rest of a refused request is read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl<G: Gateway> Handler<G> {
+    /// Answers in place of an upstream.
+    pub(super) fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        let refusal = self.word(head, fault);
+        let mut response = Response::new(Answer::own(refusal.body));
+        *response.status_mut() = fault.status;
+        response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        response
+    }
+
+    /// Answers a request whose body cannot be read to its end. Nothing on its connection can be read any more.
+    pub(super) fn refuse_unframed(&self, head: &Parts, fault: &io::Error) -> Response<Answer> {
+        let why = format!("the body of the request is framed wrongly: {fault}");
+        self.refuse_unfinished(head, &Fault::client(StatusCode::BAD_REQUEST, why))
+    }
+
+    /// The same for any fault.
+    pub(super) fn refuse_unfinished(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
+        let mut response = self.refuse(head, fault);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
+    /// What such an answer says.
+    pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
+        self.stats.refusals.increment();
+        let (status, why) = (fault.status.as_u16(), &fault.message);
+        match fault.at_fault {
+            Party::Client => tracing::debug!(status, %why, "refused"),
+            Party::Upstream | Party::Gateway => tracing::warn!(status, %why, "not answered"),
+        }
+        let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
+        worded.unwrap_or_else(|| Refusal {
+            content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
+            body: Bytes::from(fault.message.clone().into_owned()),
+        })
+    }
+
+    /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
+    pub(super) async fn discard(&self, body: Upload) {
+        if !body.is_end_stream() {
+            let reading = body::discard(body, self.settings.max_body);
+            drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
+        }
+    }
+}
+
+/// Whose fault it is that there is no answer, and what the caller is told of it.
+pub(super) fn describe(error: &SendError, target: &Target) -> Fault {
+    let upstream = &target.upstream;
+    let (status, at_fault) = match error {
+        SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
+        SendError::Loop | SendError::ProxyLoop(_) => (StatusCode::LOOP_DETECTED, Party::Gateway),
+        SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
+        SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
+        SendError::Stalled => (StatusCode::REQUEST_TIMEOUT, Party::Client),
+        SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
+        SendError::Connect(_) | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
+            (StatusCode::BAD_GATEWAY, Party::Upstream)
+        }
+    };
+    let message = format!("upstream `{}` ({}): {error}", upstream.name(), upstream.base_url());
+    Fault { status, at_fault, message: message.into() }
+}
