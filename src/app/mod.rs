@@ -15,6 +15,7 @@ mod frame;
 mod histogram;
 mod housekeeping;
 mod last_use;
+mod later;
 #[cfg(test)]
 mod laws;
 mod memo;
@@ -53,7 +54,7 @@ use crate::lineage::Lineage;
 use crate::planner::Overflow;
 use crate::protocol::{self, Added, EventFilter, Protocol, Purpose, Refused, Wanted};
 use crate::server::{
-    Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route,
+    Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Target,
     Unprepared,
 };
 use crate::store::{Checkpoints, Outputs, Store};
@@ -72,6 +73,7 @@ use context::RequestContext;
 use enveloped::Enveloped;
 use follow::Attempt;
 use last_use::LastUse;
+use later::LaterAnswer;
 use memo::Indexes;
 use meter::Meter;
 use origin_policy::OriginPolicy;
@@ -209,6 +211,11 @@ impl Gateway for Sidecar {
                 self.generate(protocol, Enveloped::open(protocol, purpose, inbound), until).await
             }
         }
+    }
+
+    fn follow(&self, head: &Arc<Parts>, target: &Target) -> Option<Box<dyn Exchange>> {
+        let (protocol, _) = route::later(head.uri.path())?;
+        Some(Box::new(LaterAnswer::new(Arc::clone(&self.core), protocol, head, target)))
     }
 
     fn unprepared(&self, inbound: Inbound, why: Unprepared) -> Option<Box<dyn Exchange>> {

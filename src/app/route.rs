@@ -43,6 +43,13 @@ fn entry(path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
     protocol::ALL.iter().find_map(|protocol| Some((*protocol, purpose(*protocol)?)))
 }
 
+/// The dialect of a path on which an answer is asked for that another request has begun, and the answer's id.
+pub(super) fn later(path: &str) -> Option<(&'static dyn Protocol, &str)> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let id = |protocol: &dyn Protocol| protocol.dialect().later.iter().find_map(|row| row.id(path));
+    protocol::ALL.iter().find_map(|protocol| Some((*protocol, id(*protocol)?)))
+}
+
 /// An upstream and the dialects it answers.
 #[derive(Debug, Clone)]
 pub(super) struct Served {

@@ -192,6 +192,12 @@ impl Tally {
         }
     }
 
+    /// Counts the figures of a record that was counted without, as nobody had told them.
+    pub(super) fn book_late(&self, record: &Record) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.sums.add_late(record);
+    }
+
     /// Whether something was stored: if not, it is lost. The log tells of every doubling: whatever fills the queue has
     /// better use for the time that a line for each would take.
     pub(super) fn stored(&self, stored: bool) {
@@ -285,11 +291,7 @@ impl Sums {
 
     fn add(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         self.totals.add(record);
-        let Caching { read, prompt, .. } = Caching::of(record);
-        if prompt > 0 {
-            self.prompts.push_back((read, prompt));
-            self.prompts.drain(..self.prompts.len().saturating_sub(PROMPTS));
-        }
+        self.read(record);
         if let Some(own) = &record.own {
             self.own.summaries += u64::from(own.messages > 0);
             self.own.millis += record.timing.total_ms;
@@ -312,6 +314,21 @@ impl Sums {
             }
         }
         self.sizes.add(record);
+    }
+
+    fn add_late(&mut self, record: &Record) {
+        self.totals.add_late(record);
+        self.read(record);
+        self.sizes.add_tokens(record);
+    }
+
+    /// How much of a prompt was read from the provider's cache.
+    fn read(&mut self, record: &Record) {
+        let Caching { read, prompt, .. } = Caching::of(record);
+        if prompt > 0 {
+            self.prompts.push_back((read, prompt));
+            self.prompts.drain(..self.prompts.len().saturating_sub(PROMPTS));
+        }
     }
 
     fn made_of(&mut self, record: &Record) {
@@ -356,12 +373,16 @@ impl Changes {
 }
 
 impl Sizes {
-    fn add(&mut self, record: &Record) {
+    fn add_tokens(&mut self, record: &Record) {
         if let (Some(prompt), Some(tokens)) = (record.prompt_tokens(), &record.tokens) {
             self.input.add(prompt as f64);
             self.output.add(tokens.output as f64);
             self.total.add((prompt + tokens.output) as f64);
         }
+    }
+
+    fn add(&mut self, record: &Record) {
+        self.add_tokens(record);
         if record.messages > 0 {
             self.messages.add(record.messages.into());
         }

@@ -10,7 +10,7 @@ use super::cost::{Cost, Counterfactual};
 use super::line::forms;
 use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
-use crate::usage::Tokens;
+use crate::usage::{self, Bill, Tokens, Usage};
 
 /// One of a few words of the gateway's own: borrowed, but where it was read from a store or has a date in it.
 pub type Word = Cow<'static, str>;
@@ -58,7 +58,8 @@ pub struct Record {
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`, `pending` (the
-    /// provider goes on with it, and tells its usage to a later request alone). The client of a call of the gateway's own
+    /// provider goes on with it, and tells its usage to a later request alone: once that has passed by, the record is booked
+    /// again with the figures, under the same id, and this one no longer counts). The client of a call of the gateway's own
     /// is the gateway: it is `client_gone` where `summarize.timeout` has passed.
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
@@ -428,6 +429,16 @@ impl Record {
         self.prompt_is_unknown || self.output_is_unknown
     }
 
+    /// Puts a provider's figures into it, with the bill for them; `complete`: the answer came to its end.
+    pub fn put_usage(&mut self, usage: &Usage, bill: Option<&Bill>, complete: bool) {
+        self.tokens = Some(usage.billed_tokens());
+        self.output_is_lower_bound = !complete;
+        self.prompt_is_unknown = usage.prompt_is_unknown;
+        self.output_is_unknown = usage.output_is_unknown;
+        self.unpriced_charges = usage::unpriced_names(usage, bill);
+        self.cost = bill.map(Cost::of);
+    }
+
     /// The row that the store keeps of it.
     pub fn into_row(self: Box<Self>, at_ms: i64) -> LedgerRow {
         let forms = forms(&*self);
@@ -447,8 +458,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::{Bill, Money};
-    use crate::usage::{CostBreakdown, Source};
+    use crate::usage::{CostBreakdown, Money, Source};
 
     fn splice() -> Splice {
         Splice {

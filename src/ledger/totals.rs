@@ -112,19 +112,12 @@ impl Totals {
         self.requests += 1;
         self.edited += u64::from(record.edits.were_sent());
         self.observed += u64::from(record.edits.state == State::Observed);
-        self.broken_off += u64::from(record.output_is_lower_bound);
-        self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());
         self.failed += u64::from(has_failed(record));
-        if let Some(cost) = &record.cost {
-            *self.cost.get_or_insert_default() += cost.into();
-        }
-        self.add_unknown(record);
-        self.tokens += record.tokens.unwrap_or_default();
+        self.add_figures(record);
         self.saved += Saved {
             bytes: record.bytes.saved,
             tokens_estimate: record.bytes.saved_tokens_estimate,
-            net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
-            net_of: u64::from(record.net_saved.is_some()),
+            ..Saved::default()
         };
         let would = record.would_have_saved_estimate;
         self.would_have_saved += Saved {
@@ -132,6 +125,28 @@ impl Totals {
             tokens_estimate: record.bytes.would_have_saved_tokens_estimate,
             net: would.map(|net| Money::from_picodollars(net.into())),
             net_of: u64::from(would.is_some()),
+        };
+    }
+
+    /// Adds the figures of a request that was added before, when nobody had told them.
+    pub fn add_late(&mut self, record: &Record) {
+        self.unknown_usage = self.unknown_usage.saturating_sub(1);
+        self.cache += Caching::of(record);
+        self.add_figures(record);
+    }
+
+    fn add_figures(&mut self, record: &Record) {
+        self.broken_off += u64::from(record.output_is_lower_bound);
+        self.unpriced_charges += u64::from(!record.unpriced_charges.is_empty());
+        if let Some(cost) = &record.cost {
+            *self.cost.get_or_insert_default() += cost.into();
+        }
+        self.add_unknown(record);
+        self.tokens += record.tokens.unwrap_or_default();
+        self.saved += Saved {
+            net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
+            net_of: u64::from(record.net_saved.is_some()),
+            ..Saved::default()
         };
     }
 
@@ -359,6 +374,22 @@ mod tests {
             assert_eq!(totals.cost, None);
             let rest = Totals { tokens: Tokens::default(), cache: Caching::default(), ..totals };
             assert_eq!(rest, expected, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_late_is_counted_as_if_it_had_been_told_at_once() {
+        let edits = Edits { state: State::Edited.into(), ..Edits::default() };
+        let bytes = Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() };
+        let pending = Record { bytes, edits, ..record(Outcome::Pending, Some(200), None, None) };
+        let told = Record { net_saved: Some(4), ..record(Outcome::Complete, Some(200), Some(7), Some(3)) };
+        for told in [told, record(Outcome::Complete, Some(200), None, None)] {
+            let told = Record { edits: pending.edits.clone(), bytes, ..told };
+            let (mut late, mut once) = (Totals::default(), Totals::default());
+            late.add(&pending);
+            late.add_late(&told);
+            once.add(&told);
+            assert_eq!(late, once, "{told:?}");
         }
     }
 

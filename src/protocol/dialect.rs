@@ -18,6 +18,8 @@ pub struct Dialect {
     pub paths: &'static [Path],
     /// What its other paths begin with: they are not read, but have to find their way.
     pub places: &'static [Place],
+    /// The paths on which an answer is asked for that another request has begun.
+    pub later: &'static [Later],
     /// What first segments its paths have: an upstream of that name would swallow them.
     pub segments: &'static [&'static str],
     /// What tells its clients where the path does not.
@@ -91,6 +93,23 @@ pub struct Place {
     pub server: Option<&'static str>,
 }
 
+/// A kind of paths on which an answer is asked for that another request has begun. Its id stands in them.
+#[derive(Debug)]
+pub struct Later {
+    /// What stands before the id.
+    pub(super) before: &'static str,
+    /// What stands behind it, to the end.
+    pub(super) behind: &'static str,
+}
+
+impl Later {
+    /// The id of the answer that a path asks for; `None` for other paths. It has no slash at its end.
+    pub fn id<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let id = path.strip_suffix(self.behind)?.rsplit_once(self.before)?.1;
+        (!id.is_empty() && !id.contains('/')).then_some(id)
+    }
+}
+
 /// A header that tells whose client it is.
 #[derive(Debug)]
 pub struct Sign {
@@ -157,6 +176,23 @@ mod tests {
             let path = protocol.ask(&ask).path;
             let row = protocol.dialect().paths.iter().find(|row| row.fits(&path));
             assert_eq!(row.map(|row| row.purpose), Some(Purpose::Generate), "{path}");
+        }
+    }
+
+    #[test]
+    fn answers_are_asked_for_by_their_ids() {
+        for (path, expected) in [
+            ("/v1/responses/resp_1", Some("resp_1")),
+            ("/openai/v1/responses/resp_1", Some("resp_1")),
+            ("/responses/resp_1/cancel", Some("resp_1")),
+            ("/v1/responses/resp_1/input_items", None),
+            ("/v1/responses", None),
+            ("/v1/responses/", None),
+            ("/v1/responses//cancel", None),
+            ("/v1/chat/completions/chatcmpl-1", None),
+        ] {
+            let mut rows = protocol::ALL.iter().flat_map(|protocol| protocol.dialect().later);
+            assert_eq!(rows.find_map(|row| row.id(path)), expected, "{path}");
         }
     }
 

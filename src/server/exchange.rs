@@ -31,6 +31,11 @@ pub trait Gateway: Send + Sync + 'static {
     /// nothing is sent, and the exchange is told why.
     fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
+    /// Called for what [`Route::Forward`] lets through unread: whoever is to follow its answer. A pure look at the head.
+    fn follow(&self, _head: &Arc<Parts>, _target: &Target) -> Option<Box<dyn Exchange>> {
+        None
+    }
+
     /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.
     fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Option<Box<dyn Exchange>> {
         None

@@ -92,7 +92,9 @@ impl<G: Gateway> Handler<G> {
         match self.route(&head) {
             Route::Forward(target) => {
                 // What happens on the way is kept in one place: the futures around it are moved several times.
-                let answer = boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling)).await;
+                let tap = self.follow(&head, &target);
+                let answer =
+                    boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling, tap)).await;
                 answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Read(target) => {
@@ -123,12 +125,19 @@ impl<G: Gateway> Handler<G> {
         })
     }
 
+    /// Whoever follows what is streamed through.
+    fn follow(&self, head: &Arc<Parts>, target: &Target) -> Tap {
+        let follower = guard(&self.stats, || self.gateway.follow(head, target)).flatten();
+        Tap::new(follower, &self.endings, &self.stats)
+    }
+
     /// Reads the body, and has it prepared if that is possible.
     async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
         let Unread { head, spelling, body, at } = unread;
         let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
-            return Box::pin(self.forward(&head, target, Replay::streaming(body), spelling)).await;
+            return Box::pin(self.forward(&head, target, Replay::streaming(body), spelling, Tap::none()))
+                .await;
         };
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
@@ -145,7 +154,7 @@ impl<G: Gateway> Handler<G> {
         }
         let Some((original, plain)) = self.decode(coding, &body).await else {
             self.stats.unread_bodies.increment();
-            return Box::pin(self.forward(&head, target, body, spelling)).await;
+            return Box::pin(self.forward(&head, target, body, spelling, Tap::none())).await;
         };
         drop(body);
         let upstream = Arc::clone(&target.upstream);
@@ -312,8 +321,9 @@ impl<G: Gateway> Handler<G> {
         target: &Target,
         body: Replay,
         spelling: Extensions,
+        mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
-        let (outgoing, mut tap) = (Outgoing::streamed(body, spelling), Tap::none());
+        let outgoing = Outgoing::streamed(body, spelling);
         match self.send(head, target, outgoing, &mut tap).await {
             Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap, None)),
             Err(error) => self.fail(head, target, &error, tap),

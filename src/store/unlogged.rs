@@ -157,7 +157,8 @@ fn keep(connection: &mut Connection, rows: &[&LedgerRow]) -> Result<(), StoreErr
     for row in rows {
         transaction
             .prepare_cached(
-                "INSERT OR IGNORE INTO unlogged (id, at_ms, conversation, line) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO unlogged (id, at_ms, conversation, line) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (id) DO UPDATE SET line = ?4",
             )?
             .execute(params![row.id, row.at_ms, row.conversation, row.line])?;
     }

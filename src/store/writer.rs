@@ -31,9 +31,10 @@ use crate::conversation::Digest;
 /// Batches that one transaction takes at most.
 const GROUP: usize = 256;
 
-/// Books a record, once.
-const BOOK: &str = "INSERT OR IGNORE INTO ledger (id, at_ms, conversation, model, client, cost, record)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// Books a record, once: what is booked under its id later is what is known by then.
+const BOOK: &str = "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                    ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7";
 
 struct Job {
     batch: Batch,

@@ -10,7 +10,7 @@ use plimsoll::store::bodies::Form;
 use serde_json::{Value, json};
 
 use crate::cli::{done, json as printed};
-use crate::support::{Answer, Gateway, Received, Upstream};
+use crate::support::{Answer, Gateway, Received, Upstream, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
@@ -421,6 +421,69 @@ fn what_is_about_a_kept_history_is_booked_with_it() {
     assert_eq!(of("outcome")[..2], [json!("pending"), json!("complete")]);
     assert_eq!((&records[0]["tokens"], &records[1]["compaction"]), (&Value::Null, &json!("asked")));
     assert_eq!(of("relation")[2..], [json!("new"), Value::Null, json!("continue")]);
+}
+
+/// Polled, streamed or cancelled: the figures are booked once, and the client's bytes are the provider's.
+#[test]
+fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
+    let response = |status: &str| {
+        let usage = json!({"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100});
+        let usage = if matches!(status, "queued" | "in_progress") { Value::Null } else { usage };
+        json!({"id": "resp_1", "model": "gpt-5", "status": status, "usage": usage})
+    };
+    let event = |status: &str| {
+        let kind = format!("response.{status}");
+        let data = json!({"type": kind, "response": response(status)});
+        format!("event: {kind}\ndata: {data}\n\n")
+    };
+    let streamed = |last: &str| event("in_progress") + &event(last);
+    let polled = |status: &str| ("GET", "/v1/responses/resp_1", response(status).to_string());
+    let stream = |events: String| ("GET", "/v1/responses/resp_1?stream=true&starting_after=3", events);
+    let cancel = ("POST", "/v1/responses/resp_1/cancel", response("cancelled").to_string());
+    let begun = response("queued").to_string();
+    for (begun, later, stop) in [
+        (&begun, vec![polled("in_progress"), polled("completed"), polled("completed")], Some("completed")),
+        (&begun, vec![polled("incomplete")], Some("incomplete")),
+        (&begun, vec![stream(streamed("completed")), polled("completed")], Some("completed")),
+        // A stream that breaks off is taken up again.
+        (
+            &event("in_progress"),
+            vec![stream(event("in_progress")), stream(event("completed"))],
+            Some("completed"),
+        ),
+        (&begun, vec![cancel, polled("cancelled")], Some("cancelled")),
+        (&begun, vec![stream(event("in_progress")), polled("queued")], None),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let answers: Vec<String> =
+            std::iter::once(begun.clone()).chain(later.iter().map(|row| row.2.clone())).collect();
+        let (given, at) = (answers.clone(), AtomicUsize::new(0));
+        let upstream = Upstream::start(move |_| (200, given[at.fetch_add(1, Ordering::Relaxed)].clone()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let body = r#"{"model":"gpt-5","input":"one","background":true}"#;
+        assert_eq!(gateway.post("/v1/responses", &[], body), (200, answers[0].clone().into_bytes()));
+        for (method, path, answer) in &later {
+            let got = send(gateway.address, method, path, &[], "");
+            assert_eq!(got, (200, answer.clone().into_bytes()), "{path}");
+        }
+        gateway.stop();
+        let state = format!("state.dir = '{}'\n", home.path().join("plimsoll").display());
+        fs::write(home.path().join("read.toml"), state).unwrap();
+        let report = printed(home.path(), &["report", "--json", "-c", "read.toml"]);
+        let totals = &report["total"];
+        let expected = stop.map(|_| 2_250_000_000_u64);
+        assert_eq!(totals["cost"]["total"].as_u64(), expected, "{report}");
+        assert_eq!(
+            (&totals["requests"], &totals["unknown_usage"], &totals["tokens"]["output"]),
+            (&json!(1), &json!(u8::from(stop.is_none())), &json!(if stop.is_some() { 100 } else { 0 })),
+        );
+        let records = records(home.path());
+        let (first, last) = (&records[0], &records[records.len() - 1]);
+        assert_eq!(records.len(), 1 + usize::from(stop.is_some()));
+        assert_eq!((&first["tokens"], &first["id"]), (&Value::Null, &last["id"]));
+        assert_eq!(last["stop"], json!(stop));
+        assert_eq!(last["net_saved"], stop.map_or(Value::Null, |_| json!(0)));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! it has ended. The queue is bounded in number and in bytes; what does not fit is recorded without the figures
 //! that are made here, and a failure in here costs these figures and nothing else.
 
+mod awaited;
 mod count;
 mod instructions;
 mod measure;
@@ -24,12 +25,13 @@ use super::tally::Tally;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::planner::{Applied, Splice};
-use crate::protocol::Protocol;
+use crate::protocol::{Answer, Protocol};
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Outage, Store};
 use crate::usage::{Catalogue, Usage, Vendor};
 
+use awaited::Awaited;
 use count::Counter;
 use instructions::Instructions;
 use measure::Measured;
@@ -87,6 +89,16 @@ pub(super) struct Ended {
     pub(super) asked_again: bool,
 }
 
+/// What was told of a request by the answer to a later one.
+pub(super) struct Told {
+    pub(super) upstream: String,
+    /// The id of the answer that the request has begun.
+    pub(super) id: String,
+    /// It has ended.
+    pub(super) answer: Answer,
+    pub(super) vendor: Option<Vendor>,
+}
+
 /// What the thread works with.
 pub(super) struct Means {
     pub(super) store: Arc<dyn Store>,
@@ -106,6 +118,7 @@ pub(super) struct Means {
 enum Job {
     Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot, held: Held },
     Ended(Box<Ended>),
+    Told(Box<Told>),
 }
 
 /// Bytes of a job that waits or is worked on; they count until this is dropped, however the job ends.
@@ -150,7 +163,8 @@ impl Books {
         let counter = means.counts.then(Counter::default);
         let (untouched, instructions) = (Untouched::new(means.observes), Instructions::default());
         let bodies = Outage::new("a request's body could not be saved", "bodies of requests are saved again");
-        let desk = Desk { means, counter, untouched, instructions, bodies };
+        let awaited = Awaited::default();
+        let desk = Desk { means, counter, untouched, instructions, awaited, bodies };
         let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
@@ -172,6 +186,12 @@ impl Books {
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
             store(&*self.store, &self.tally, *ended);
         }
+    }
+
+    /// Books what was told of a request that was booked before, if it is one that was waited for. What finds no room is not
+    /// booked: whoever asks again is told again.
+    pub(super) fn told(&self, told: Told) {
+        drop(self.hand_over(Job::Told(Box::new(told)), false));
     }
 
     fn hand_over(&self, job: Job, urgent: bool) -> Result<(), Job> {
@@ -207,8 +227,12 @@ impl Planned {
 
 fn store(store: &dyn Store, tally: &Tally, ended: Ended) {
     tally.book(&ended.record);
-    let ledger = vec![ended.record.into_row(ended.at_ms)];
-    tally.stored(store.later(Batch { ledger, at_ms: ended.at_ms, ..Batch::default() }));
+    put(store, tally, ended.record, ended.at_ms);
+}
+
+fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64) {
+    let ledger = vec![record.into_row(at_ms)];
+    tally.stored(store.later(Batch { ledger, at_ms, ..Batch::default() }));
 }
 
 struct Desk {
@@ -216,6 +240,7 @@ struct Desk {
     counter: Option<Counter>,
     untouched: Untouched,
     instructions: Instructions,
+    awaited: Awaited,
     bodies: Outage,
 }
 
@@ -241,7 +266,7 @@ impl Desk {
     /// Whatever becomes of one request, the others are booked.
     fn attempt(&mut self, job: Job) {
         let ended_ms = match &job {
-            Job::Left { .. } => None,
+            Job::Left { .. } | Job::Told(_) => None,
             Job::Ended(ended) => Some(ended.at_ms),
         };
         if catch_unwind(AssertUnwindSafe(|| self.work(job))).is_ok() {
@@ -265,6 +290,7 @@ impl Desk {
                 self.keep(&name, &reading, sent.as_ref());
             }
             Job::Ended(ended) => self.ended(ended),
+            Job::Told(told) => self.told(&told),
         }
     }
 
@@ -291,7 +317,16 @@ impl Desk {
     fn ended(&mut self, mut ended: Box<Ended>) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
         self.compare(&mut ended);
+        self.awaited.remember(&ended.record, ended.at_ms);
         store(&*self.means.store, &self.means.tally, *ended);
+    }
+
+    /// Counts what was not known of a record, and books the whole of it in its place.
+    fn told(&mut self, told: &Told) {
+        let Some((record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
+        self.means.budget.book(&record, at_ms);
+        self.means.tally.book_late(&record);
+        put(&*self.means.store, &self.means.tally, record, at_ms);
     }
 
     /// Tells where a request's instructions are other than those before it.

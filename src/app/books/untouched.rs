@@ -55,7 +55,7 @@ impl Untouched {
 
     /// Completes the record of a request.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
-        let Some(slot) = ended.slot.clone() else { return unread(ended) };
+        let Some(slot) = ended.slot.clone() else { return as_it_came(&mut ended.record) };
         let Some(measured) = slot.get() else { return };
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
@@ -115,7 +115,7 @@ impl Untouched {
             let cost = cost(ended, real, &untouched, prices);
             Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
         };
-        net(ended);
+        net(&mut ended.record);
     }
 
     /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
@@ -219,12 +219,12 @@ struct Uses {
     planned: Option<CacheUse>,
 }
 
-/// What was not read was sent as it came.
-fn unread(ended: &mut Ended) {
-    let cost = ended.record.cost.as_ref().map(|cost| cost.total);
-    let tokens = ended.record.tokens.filter(|_| !ended.record.prompt_is_unknown);
-    ended.record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
-    net(ended);
+/// What was sent as it came, as what was not read is.
+pub(super) fn as_it_came(record: &mut Record) {
+    let cost = record.cost.as_ref().map(|cost| cost.total);
+    let tokens = record.tokens.filter(|_| !record.prompt_is_unknown);
+    record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
+    net(record);
 }
 
 /// The usage as it would have been with these tokens.
@@ -288,10 +288,10 @@ fn doom_loop(found: &doom::DoomLoop) -> DoomLoop {
     DoomLoop { tool: found.tool.to_string(), calls: found.calls, same_results: found.same_results }
 }
 
-fn net(ended: &mut Ended) {
-    let untouched = ended.record.counterfactual.as_ref().and_then(|one| one.cost);
-    let cost = ended.record.cost.as_ref().map(|cost| cost.total);
-    ended.record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
+fn net(record: &mut Record) {
+    let untouched = record.counterfactual.as_ref().and_then(|one| one.cost);
+    let cost = record.cost.as_ref().map(|cost| cost.total);
+    record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
 }
 
 /// What is left of the window for the history, besides instructions, tools, a summary and the answer.

@@ -405,7 +405,7 @@ fn text(sent: u64, pictures: Option<u64>, is_unspliced: bool) -> Option<u64> {
 }
 
 /// How the body of an answer is framed, if it is one that is known.
-fn framing(headers: &HeaderMap) -> Option<Framing> {
+pub(super) fn framing(headers: &HeaderMap) -> Option<Framing> {
     Framing::of_type(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)
 }
 

@@ -9,7 +9,7 @@ use super::super::tuning::Tuning;
 use super::Follow;
 use crate::ledger::record::Word;
 use crate::ledger::words::{Outcome, Prefix, State};
-use crate::ledger::{Bytes, Cost, Edits, Event, Made, Record, Splice, Timing, Window, when};
+use crate::ledger::{Bytes, Edits, Event, Made, Record, Splice, Timing, Window, when};
 use crate::planner::{Fate, Level};
 use crate::protocol::Answer;
 use crate::server::End;
@@ -25,12 +25,11 @@ impl Follow {
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
         let billed = self.billed(answer);
         let bill = answer.usage.as_ref().and_then(|usage| self.bill(usage, billed.as_deref()));
-        let unpriced = answer.usage.as_ref().map(|usage| usage::unpriced_names(usage, bill.as_ref()));
         let place = self.facts.place.as_ref();
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
         // Made in its place: it is large, and the compiler would make it elsewhere first.
-        Box::write(
+        let mut record = Box::write(
             Box::new_uninit(),
             Record {
                 time: when::rfc3339(self.at_ms),
@@ -49,12 +48,6 @@ impl Follow {
                 status: self.status.map(|status| status.as_u16()),
                 outcome: outcome(how, answer).into(),
                 error: error(how, answer).map(|text| self.legible(text)),
-                tokens: answer.usage.as_ref().map(Usage::billed_tokens),
-                output_is_lower_bound: answer.usage.is_some() && !answer.complete,
-                prompt_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
-                output_is_unknown: answer.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-                unpriced_charges: unpriced.unwrap_or_default(),
-                cost: bill.as_ref().map(Cost::of),
                 bytes: self.bytes(answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
@@ -70,7 +63,11 @@ impl Follow {
                 id,
                 ..Record::default()
             },
-        )
+        );
+        if let Some(usage) = &answer.usage {
+            record.put_usage(usage, bill.as_ref(), answer.complete);
+        }
+        record
     }
 
     /// A provider's words as they may be written down.

@@ -66,6 +66,14 @@ impl Recording {
         recording.requests.sort_by(|one, other| {
             one.at_ms.cmp(&other.at_ms).then_with(|| one.record.id.cmp(&other.record.id))
         });
+        // A record that was completed later stands there twice.
+        recording.requests.dedup_by(|later, one| {
+            let is_same = later.record.id == one.record.id;
+            if is_same {
+                std::mem::swap(later, one);
+            }
+            is_same
+        });
         Some(recording)
     }
 }
@@ -97,6 +105,8 @@ mod tests {
         for (text, expected) in [
             (format!("{a}\n{b}\n"), Some(("ba", &[][..]))),
             (format!("{a}\n{}\n\n{b}\n{{}}\n", &a[..40]), Some(("ba", &[2, 5]))),
+            // One that was completed later.
+            (format!("{a}\n{b}\n{a}\n"), Some(("ba", &[]))),
             (format!("{}\n{a}", &b[..40]), Some(("a", &[1]))),
             (format!("{a}\n{}", &b[..40]), Some(("a", &[2]))),
             (format!("{a}\n{}\n", b.replace("2026-01", "20-01")), Some(("a", &[2]))),

@@ -22,6 +22,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/invoke-with-response-stream", Generate).within("/model/"),
     ],
     places: &[],
+    later: &[],
     segments: &["api", "messages", "model", "models"],
     signs: &[
         Sign { kind: SignKind::Login, header: "authorization", begins: "Bearer sk-ant-" },

@@ -26,6 +26,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Place { start: "/v1beta/", server: None },
         Place { start: "/v1internal", server: Some(CODE_ASSIST.name) },
     ],
+    later: &[],
     segments: &["models"],
     signs: &[
         Sign { kind: SignKind::Login, header: "authorization", begins: "Bearer ya29." },

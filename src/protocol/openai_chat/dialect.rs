@@ -19,6 +19,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/embeddings", Other),
     ],
     places: &[],
+    later: &[],
     segments: &["chat", "completions", "embeddings", "models"],
     signs: &[
         Sign { kind: SignKind::Common, header: "openai-organization", begins: "" },

@@ -81,7 +81,11 @@ fn records_are_booked_once_and_forgotten() {
     let book = |rows: Vec<LedgerRow>| wait(store.commit(Batch { ledger: rows, ..Batch::default() })).unwrap();
     book(vec![row("a", 1), row("b", 2)]);
     book(vec![row("a", 9)]);
+    // What is known later stands in its place.
+    book(vec![LedgerRow { cost: Some(7), record: "{}".to_owned(), ..row("b", 9) }]);
     wait(store.commit(Batch { forget_ledger: Some(2), ..Batch::default() })).unwrap();
-    let count: i64 = bench.database().query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
-    assert_eq!(count, 1);
+    let sums = "SELECT count(*), sum(at_ms), sum(cost), max(record) FROM ledger";
+    let columns = |row: &rusqlite::Row<'_>| row.try_into();
+    let left: (i64, i64, i64, String) = bench.database().query_row(sums, [], columns).unwrap();
+    assert_eq!(left, (1, 2, 7, "{}".to_owned()));
 }

@@ -1,0 +1,79 @@
+//! Follows a request for an answer that another one has begun: the books may still lack what that one took.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+
+use super::books::Told;
+use super::{Core, follow, route, secrets};
+use crate::protocol::{AnswerReader, Framing, Protocol};
+use crate::server::{End, Exchange, Form, Remedy, Target};
+use crate::upstream::Upstream;
+use crate::usage::{Usage, Vendor};
+
+/// Reads such an answer as it passes. All that comes of it is a line in the books.
+pub(super) struct LaterAnswer {
+    core: Arc<Core>,
+    protocol: &'static dyn Protocol,
+    upstream: Arc<Upstream>,
+    head: Arc<Parts>,
+    reader: Option<Box<dyn AnswerReader>>,
+}
+
+impl LaterAnswer {
+    pub(super) fn new(
+        core: Arc<Core>,
+        protocol: &'static dyn Protocol,
+        head: &Arc<Parts>,
+        target: &Target,
+    ) -> Self {
+        let (upstream, head) = (Arc::clone(&target.upstream), Arc::clone(head));
+        Self { core, protocol, upstream, head, reader: None }
+    }
+}
+
+impl Exchange for LaterAnswer {
+    fn sent(&mut self, _: Form) {}
+
+    fn rejected(&mut self, _: StatusCode, _: &HeaderMap, _: &[u8]) -> Remedy {
+        Remedy::Deliver
+    }
+
+    fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
+        let framing = || follow::framing(headers).unwrap_or(Framing::Document);
+        self.reader = status.is_success().then(|| self.protocol.answer(framing()));
+    }
+
+    fn is_over(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.is_over())
+    }
+
+    fn data(&mut self, decoded: &[u8]) {
+        if let Some(reader) = &mut self.reader {
+            reader.push(decoded);
+        }
+    }
+
+    fn end(mut self: Box<Self>, _: End) {
+        let Some(mut answer) = self.reader.take().map(|mut reader| reader.finish()) else { return };
+        let Some((_, id)) = route::later(self.head.uri.path()) else { return };
+        // Until it has ended there is nothing to book.
+        if answer.stop.is_none() {
+            return;
+        }
+        answer.usage = answer.usage.map(|usage| usage.at(self.head.uri.path()));
+        if !answer.complete {
+            answer.usage = answer.usage.map(Usage::at_least);
+        }
+        let legible =
+            |text| secrets::hidden(text, &self.head.uri, [&self.head.headers, self.upstream.headers()]);
+        answer.error = answer.error.map(legible);
+        self.core.books.told(Told {
+            upstream: self.upstream.name().to_owned(),
+            id: id.to_owned(),
+            answer,
+            vendor: Vendor::of_host(self.upstream.base_url().domain()),
+        });
+    }
+}
