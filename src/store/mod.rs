@@ -22,6 +22,7 @@ mod reader;
 mod recent;
 pub mod row;
 mod schema;
+mod spare;
 mod splices;
 pub mod sqlite;
 pub mod summaries;

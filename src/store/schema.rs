@@ -8,6 +8,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
+use super::spare;
+
 /// The version of the layout below. A store of a newer version is left alone.
 pub(super) const VERSION: i64 = 3;
 
@@ -125,6 +127,10 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(PATIENCE)?;
     // A store that is there keeps the size it was made with.
     connection.pragma_update(None, "page_size", PAGE)?;
+    // One that is there would be written to, and whoever is writing waited for.
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
+        connection.pragma_update(None, "auto_vacuum", spare::INCREMENTAL)?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
     let version = version(connection)?;

@@ -1,7 +1,8 @@
 //! Removing what is too old, a little at a time.
 //!
 //! It is the writing thread's work, in short turns: between two of them it writes what requests wait for. What cannot be
-//! removed stays and is tried again with the next sweep; it never keeps the rest.
+//! removed stays and is tried again with the next sweep; it never keeps the rest. At the end the database gives back what
+//! it has free, in steps that are as short.
 
 use std::fs::{self, DirEntry, ReadDir};
 use std::io;
@@ -13,12 +14,14 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use super::idle::Idle;
 use super::logs::{self, Logs};
 use super::outputs::{self, Outputs};
-use super::{Batch, StoreError};
+use super::{Batch, StoreError, spare};
 
 /// What one turn removes, or looks at in a folder, at most.
 const TURN: usize = 50;
 /// Records that one turn removes at most.
 const RECORDS: usize = 500;
+/// What lies between two steps of giving back.
+const REST: Duration = Duration::from_millis(5);
 
 /// What is left to remove.
 #[derive(Default)]
@@ -29,6 +32,8 @@ pub(super) struct Sweep {
     drafts: Option<OldFiles>,
     logs: Option<OldFiles>,
     idle: Option<Idle>,
+    /// What all that leaves free is still to be given back.
+    leaves_free: bool,
 }
 
 impl Sweep {
@@ -42,6 +47,7 @@ impl Sweep {
             self.records = Some(before);
             self.logs = Some(OldFiles::new(before, logs.dir().to_owned(), logs::remove_old));
         }
+        self.leaves_free |= batch.forget_ledger.is_some() || batch.forget_threads.is_some();
         // What takes long is not begun anew.
         if let Some(before) = batch.forget_threads {
             self.idle.get_or_insert_with(|| Idle::new(before, batch.at_ms));
@@ -49,8 +55,18 @@ impl Sweep {
     }
 
     pub(super) fn is_done(&self) -> bool {
+        self.has_removed() && !self.leaves_free
+    }
+
+    /// Whether all that is too old is gone.
+    fn has_removed(&self) -> bool {
         let files = self.outputs.is_none() && self.drafts.is_none() && self.logs.is_none();
         files && self.records.is_none() && self.idle.is_none()
+    }
+
+    /// How long others that write to the database have until the next turn: nobody waits for what is given back.
+    pub(super) fn rest(&self) -> Duration {
+        if self.leaves_free && self.has_removed() { REST } else { Duration::ZERO }
     }
 
     /// Takes a turn at one of them.
@@ -88,6 +104,12 @@ impl Sweep {
             if !goes_on {
                 self.idle = None;
             }
+        }
+        if self.leaves_free && self.has_removed() {
+            self.leaves_free = spare::give_back(connection).unwrap_or_else(|error| {
+                tracing::warn!(%error, "what the database has free could not be given back");
+                false
+            });
         }
     }
 }

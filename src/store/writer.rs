@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -183,7 +183,7 @@ impl Desk {
             self.sweep.go_on(&mut self.connection, &self.outputs);
             self.unlogged.go_on(&mut self.connection, &mut self.logs);
             let is_idle = self.sweep.is_done() && self.unlogged.is_done();
-            if !is_idle && !inbox.wait(Duration::ZERO) {
+            if !is_idle && !inbox.wait(self.sweep.rest()) {
                 continue;
             }
             if !inbox.take(&mut jobs) {

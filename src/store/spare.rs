@@ -1,0 +1,142 @@
+//! Giving what was freed of the database back to the file system, a little at a time.
+//!
+//! What is removed leaves pages behind that later writes use. Those that are many more than these would need go. A store
+//! that was made without a list of where its pages belong keeps them: to move them all takes the file anew, and nobody
+//! could write meanwhile.
+
+use rusqlite::Connection;
+
+/// `PRAGMA auto_vacuum` of a store whose pages can be moved.
+pub(super) const INCREMENTAL: i64 = 2;
+
+/// Pages that one step gives back at most: of each, two or three are written.
+const STEP: i64 = 50;
+/// As many free pages stay, and as many as this share of those in use: the next hours' records need them.
+const LEAST: i64 = 128;
+const SHARE: i64 = 8;
+
+/// Takes a step; whether there may be more. With the last one the file becomes shorter, unless somebody still reads what
+/// it was: then it does when that is over.
+pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
+    let pages = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let due = || -> rusqlite::Result<i64> {
+        let free = pages("freelist_count")?;
+        Ok(free - LEAST.max((pages("page_count")? - free) / SHARE))
+    };
+    let before = due()?;
+    if before <= 0 || pages("auto_vacuum")? != INCREMENTAL {
+        return Ok(false);
+    }
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({})", before.min(STEP)))?;
+    let mut steps = statement.query([])?;
+    while steps.next()?.is_some() {}
+    drop(steps);
+    let after = due()?;
+    let goes_on = 0 < after && after < before;
+    if !goes_on {
+        // Nobody is waited for.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    }
+    Ok(goes_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use rusqlite::params;
+
+    use super::*;
+    use crate::store::schema;
+
+    const ROWS: usize = 4000;
+
+    fn open(path: &Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        schema::prepare(&connection).unwrap();
+        connection
+    }
+
+    fn insert(connection: &Connection, id: usize) {
+        connection
+            .execute(
+                "INSERT INTO ledger (id, at_ms, conversation, record) VALUES (?1, 0, 'c', ?2)",
+                params![format!("{id:08}"), "x".repeat(1500)],
+            )
+            .unwrap();
+    }
+
+    fn fill(connection: &Connection) {
+        connection.execute_batch("BEGIN").unwrap();
+        (0..ROWS).for_each(|id| insert(connection, id));
+        connection.execute_batch("COMMIT").unwrap();
+    }
+
+    fn count(connection: &Connection) -> usize {
+        connection.query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap()
+    }
+
+    fn is_whole(connection: &Connection) -> bool {
+        connection
+            .query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))
+            .is_ok_and(|said| said == "ok")
+    }
+
+    /// Others read and write meanwhile, and whoever goes on after a crash takes up where it was.
+    #[test]
+    fn the_file_becomes_shorter_step_by_step() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("s.db");
+        let mut connection = open(&path);
+        fill(&connection);
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        let full = fs::metadata(&path).unwrap().len();
+        assert!(!give_back(&connection).unwrap(), "nothing is free");
+        connection.execute("DELETE FROM ledger WHERE id >= '00000100'", []).unwrap();
+        let other = open(&path);
+        let (mut steps, mut rows) = (0, 100);
+        while give_back(&connection).unwrap() {
+            steps += 1;
+            if steps % 5 == 0 {
+                insert(&other, ROWS + steps);
+                rows += 1;
+                assert_eq!((count(&connection), count(&other)), (rows, rows));
+            }
+            if steps == 7 {
+                connection = open(&path);
+            }
+        }
+        assert!(steps >= 10, "{steps}");
+        drop(connection);
+        assert!(is_whole(&other) && count(&other) == rows);
+        let left = fs::metadata(&path).unwrap().len();
+        assert!(left < full / 4 && left >= LEAST.unsigned_abs() * 8192, "{left} of {full}");
+    }
+
+    /// It is not made anew for that: what is free is used.
+    #[test]
+    fn a_store_of_an_older_version_keeps_its_pages() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("s.db");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (a)")
+            .unwrap();
+        let connection = open(&path);
+        fill(&connection);
+        connection.execute("DELETE FROM ledger", []).unwrap();
+        assert!(!give_back(&connection).unwrap());
+        assert!(is_whole(&connection));
+    }
+
+    /// What is freed and filled again every hour is not given back in between.
+    #[test]
+    fn what_is_soon_needed_again_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let connection = open(&home.path().join("s.db"));
+        fill(&connection);
+        connection.execute("DELETE FROM ledger WHERE id < '00000400'", []).unwrap();
+        assert!(!give_back(&connection).unwrap());
+    }
+}
