@@ -63,6 +63,11 @@ impl View {
         self.first > 1 || self.last < u32::MAX
     }
 
+    /// Whether it shows this file as it is when it is read.
+    pub fn is_of_now(&self, path: &str) -> bool {
+        self.revision.is_empty() && same_file(&self.path, path)
+    }
+
     /// Whether everything that `other` shows is shown here too, as far as lines and names tell.
     pub fn covers(&self, other: &Self) -> bool {
         let covers = match (self.last, other.last) {
@@ -85,6 +90,8 @@ pub struct Action {
     pub edits: Box<[Box<str>]>,
     /// Files it names.
     pub mentions: Box<[Box<str>]>,
+    /// Where the tool says that it failed it has changed nothing. A script may have, before it did.
+    pub all_or_nothing: bool,
     /// A digest of the tool's name and arguments: the same call made again has the same.
     pub call: u64,
 }
@@ -322,22 +329,32 @@ impl History {
         let earlier = earlier.map(|at| self.items[at].part);
         let (step, turn) = (self.step, self.turn);
         for path in action.mentions.iter().chain(&action.edits) {
-            let changes = action.edits.contains(path);
             self.showing(path, |result| {
                 result.references += u32::from(result.named < step);
                 (result.named, result.named_turn) = (step, turn);
-                if changes {
+            });
+        }
+        earlier
+    }
+
+    /// A tool has done what it was called for, or has failed: only now it is known what was changed. A revision of a file
+    /// stays what it was.
+    pub fn done(&mut self, action: &Action, is_error: bool) {
+        if is_error && action.all_or_nothing {
+            return;
+        }
+        let step = self.step;
+        for path in &action.edits {
+            self.showing(path, |result| {
+                if result.action.views.iter().any(|view| view.is_of_now(path)) {
                     (result.edited, result.changed) = (true, step);
                 }
             });
-        }
-        for path in &action.edits {
             let known = self.edited.entry(file_name(path).into()).or_default();
             if !known.iter().any(|other| same_file(other, path)) {
                 known.push(path.clone());
             }
         }
-        earlier
     }
 
     /// A tool answers what it answered before, and a pointer to the newest result with that text is sent.
@@ -373,8 +390,7 @@ impl History {
                     earlier.superseded |= covers && (earlier.edited || shows_the_same());
                 });
                 let changed = self.edited.get(file_name(&view.path));
-                result.of_edited |=
-                    changed.is_some_and(|all| all.iter().any(|path| same_file(path, &view.path)));
+                result.of_edited |= changed.is_some_and(|all| all.iter().any(|path| view.is_of_now(path)));
             }
             for view in &result.action.views {
                 let places = self.views.entry(file_name(&view.path).into()).or_default();
@@ -492,7 +508,9 @@ mod tests {
                 let part = |message| PartId { message, part: 0 };
                 history.result(part(0), 100, view(&format!("{FILE}\n"), &image(has_media)));
                 if let Some(class) = between {
-                    history.call(&action(class, "a.rs", View::ALL));
+                    let action = action(class, "a.rs", View::ALL);
+                    history.call(&action);
+                    history.done(&action, false);
                 }
                 history.result(part(1), 100, view(text, outcome));
                 let earlier = history.items()[0].result.as_deref().unwrap();
@@ -511,6 +529,7 @@ mod tests {
             views: if class == Class::View { views.into() } else { Box::default() },
             edits: if class == Class::Edit { [path.clone()].into() } else { Box::default() },
             mentions: [path].into(),
+            all_or_nothing: true,
             call: u64::from(lines.0) << 8 | class as u64,
         }
     }
@@ -522,6 +541,7 @@ mod tests {
             history.answered();
             let action = Arc::new(action(*class, path, *lines));
             history.call(&action);
+            history.done(&action, false);
             let part = PartId { message: at as u32, part: 0 };
             let result = Outcome { action, content: at as u128, clearable: true, ..Outcome::default() };
             history.result(part, 100, result);
@@ -541,6 +561,39 @@ mod tests {
             out.push(format!("{step}-{} x{} {}", result.named, result.references, flags.join(" ")));
         }
         out
+    }
+
+    /// An edit that fails leaves what was read as it is, and none changes a revision.
+    #[test]
+    fn what_was_not_changed_is_not_stale() {
+        for (all_or_nothing, is_error, revision, expected) in [
+            (true, false, "", true),
+            (true, true, "", false),
+            // Who knows how far a script came.
+            (false, true, "", true),
+            (false, false, "", true),
+            (true, false, "v1", false),
+        ] {
+            let mut history = History::default();
+            let read = || {
+                let view = View { revision: revision.into(), ..View::of("a.rs".into(), View::ALL) };
+                let action = Action { class: Class::View, views: [view].into(), ..Action::default() };
+                Outcome { action: action.into(), ..Outcome::default() }
+            };
+            let edit = Action { all_or_nothing, ..action(Class::Edit, "/w/a.rs", View::ALL) };
+            history.result(PartId { message: 0, part: 0 }, 100, read());
+            history.call(&edit);
+            history.done(&edit, is_error);
+            history.result(PartId { message: 2, part: 0 }, 100, read());
+            let results: Vec<_> = history.items().iter().filter_map(|item| item.result.as_deref()).collect();
+            let found = results.iter().map(|result| (result.edited, result.of_edited)).collect::<Vec<_>>();
+            assert_eq!(
+                found,
+                [(expected, false), (false, expected)],
+                "{all_or_nothing} {is_error} {revision}"
+            );
+            assert_eq!(results[0].references, 0);
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
         Kind::Of(Class::Edit) => Action {
             class: Class::Edit,
             edits: if named.is_empty() { paths::patched(text) } else { named.clone() }.into(),
+            all_or_nothing: true,
             ..Action::default()
         },
         Kind::Of(class) => Action { class, ..Action::default() },

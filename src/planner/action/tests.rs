@@ -16,6 +16,20 @@ fn told(action: &Action) -> String {
     format!("{:?}{}", action.class, views.chain(edits).collect::<String>())
 }
 
+/// A script that failed may have changed something before it did.
+#[test]
+fn edits_that_are_made_whole_or_not_at_all() {
+    for (tool, arguments, expected) in [
+        ("Edit", r#"{"file_path":"a.rs"}"#, true),
+        ("apply_patch", "*** Begin Patch\n*** Update File: src/a.rs\n@@\n", true),
+        ("Bash", r#"{"command":"sed -i s/a/b/ src/a.rs"}"#, false),
+        ("shell", r#"{"command":["apply_patch","*** Begin Patch\n*** Update File: a.rs\n"]}"#, false),
+    ] {
+        let action = of(tool, arguments);
+        assert_eq!((action.class, action.all_or_nothing), (Class::Edit, expected), "{tool} {arguments}");
+    }
+}
+
 #[test]
 fn files_that_are_written() {
     let long = format!(r#"{{"content":"{}","file_path":"/w/Long.rs"}}"#, "x".repeat(2 * MAX_ARGUMENTS));

@@ -274,6 +274,9 @@ impl Standing {
             let bytes = bytes.saturating_sub(spared);
             self.fresh += u64::from(bytes);
             self.spared += u64::from(spared);
+            if part.kind == PartKind::ToolResult {
+                self.history.done(&self.action_of(conversation, id), part.is_error);
+            }
             match part.kind {
                 PartKind::ToolResult if part.is_read_by_code() => self.history.part(id, bytes),
                 PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
@@ -325,6 +328,11 @@ impl Standing {
         earlier
     }
 
+    /// What the call of a result did.
+    fn action_of(&self, conversation: &Conversation, id: PartId) -> Arc<Action> {
+        conversation.call_of(id).and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default()
+    }
+
     fn result(
         &mut self,
         conversation: &Conversation,
@@ -335,7 +343,7 @@ impl Standing {
         let &Sent { decision, bytes, tokens, is_protected } = sent;
         let call = conversation.call_of(id);
         let known = call.is_some();
-        let action = call.and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default();
+        let action = self.action_of(conversation, id);
         let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
         let named = tool.unwrap_or_default();
         let clearable = known
@@ -471,6 +479,68 @@ mod tests {
             let steps: Vec<usize> = (2..=messages.len()).step_by(2).collect();
             assert_eq!(told(&steps), expected, "{first} {second} {answer}");
             assert_eq!(told(&[messages.len()]), expected, "{first} {second} {answer}");
+        }
+    }
+
+    /// A file is read, then an edit of it succeeds or fails, in the dialects that say so.
+    #[test]
+    fn an_edit_that_failed_leaves_what_was_read() {
+        const READ: &str = r#"{"file_path":"/w/a.rs"}"#;
+        let anthropic = |(tool, arguments): (&str, &str), failed: bool| {
+            let block = |id: u32, name: &str, input: &str, failed: bool| {
+                format!(
+                    r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{id}","name":"{name}","input":{input}}}]}},
+                    {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t{id}","is_error":{failed},"content":"said {id}"}}]}}"#
+                )
+            };
+            let (read, edit) = (block(0, "Read", READ, false), block(1, tool, arguments, failed));
+            ("anthropic", format!(r#"{{"messages":[{read},{edit}]}}"#))
+        };
+        let gemini = |(tool, arguments): (&str, &str), failed: bool| {
+            let step = |name: &str, args: &str, key: &str| {
+                format!(
+                    r#"{{"role":"model","parts":[{{"functionCall":{{"name":"{name}","args":{args}}}}}]}},
+                    {{"role":"user","parts":[{{"functionResponse":{{"name":"{name}","response":{{"{key}":"said by {name}"}}}}}}]}}"#
+                )
+            };
+            let key = if failed { "error" } else { "output" };
+            let (read, edit) = (step("read_file", READ, "output"), step(tool, arguments, key));
+            ("gemini", format!(r#"{{"contents":[{read},{edit}]}}"#))
+        };
+        let responses = |failed: bool| {
+            let status = if failed { "failed" } else { "completed" };
+            let read = format!(
+                r#"{{"type":"function_call","call_id":"a","name":"Read","arguments":{}}},
+                {{"type":"function_call_output","call_id":"a","output":"said"}}"#,
+                json::string::encode(READ)
+            );
+            let edit = format!(
+                r#"{{"type":"apply_patch_call","call_id":"b","status":"completed",
+                    "operation":{{"type":"update_file","path":"a.rs","diff":"@@"}}}},
+                {{"type":"apply_patch_call_output","call_id":"b","status":"{status}","output":"said b"}}"#
+            );
+            ("openai-responses", format!(r#"{{"input":[{read},{edit}]}}"#))
+        };
+        let (edit, script) = (r#"{"path":"a.rs"}"#, r#"{"command":"sed -i s/a/b/ a.rs && make"}"#);
+        for (case, (dialect, body), expected) in [
+            ("a", anthropic(("Edit", edit), false), true),
+            ("b", anthropic(("Edit", edit), true), false),
+            ("c", anthropic(("Write", edit), true), false),
+            ("d", anthropic(("Bash", script), true), true),
+            ("e", gemini(("replace", edit), false), true),
+            ("f", gemini(("replace", edit), true), false),
+            ("g", gemini(("run_shell_command", script), true), true),
+            ("h", responses(false), true),
+            ("i", responses(true), false),
+        ] {
+            let read = protocol::named(dialect).unwrap().index(&body.into(), &NoMemo).unwrap();
+            let mut standing = Standing::default();
+            let terms = Terms { rates: Rates::USUAL, settings: &Settings::default() };
+            let known = Known { applied: &[], sent: 0 };
+            standing.advance(&read, known, (0, Prelude::default()), terms);
+            let mut results = standing.history.items().iter().filter_map(|item| item.result.as_deref());
+            let first = results.next().unwrap();
+            assert_eq!((first.edited, first.action.views.len()), (expected, 1), "{case} {dialect}");
         }
     }
 

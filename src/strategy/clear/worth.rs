@@ -320,10 +320,12 @@ mod tests {
             views: shown.into_iter().collect(),
             edits: edited.into_iter().collect(),
             mentions: [what.path.into()].into(),
+            all_or_nothing: true,
             call: u64::from(what.first) << 8 | what.class as u64,
         };
         let action = Arc::new(action);
         history.call(&action);
+        history.done(&action, false);
         let part = crate::conversation::PartId { message: at as u32, part: 0 };
         if what.points {
             return history.pointer(part, 50, what.content);
