@@ -114,7 +114,13 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         recall: subject.recall,
         beside: 0,
     };
-    let cut = if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) };
+    let cut_with = |recall: &str| {
+        let truncation = Truncation { recall, ..truncation };
+        if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) }
+    };
+    // Whether it is cut must not hang on what came before: it may come back as it leaves.
+    let cut = condensed(subject, rules).and_then(|recall| cut_with(&recall));
+    let cut = cut.or_else(|| cut_with(subject.recall));
     let was_cut = || {
         if subject.members {
             members::was_applied(truncation, subject.leaves)
@@ -138,6 +144,13 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         return None;
     }
     shaped(subject, leaves, rules)
+}
+
+/// What a marker says of the full text where it was condensed before the cut: the other figures are of what that left, and
+/// the full text has other ones.
+fn condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
+    let bytes = || thousands(subject.leaves.iter().map(|leaf| leaf.len()).sum());
+    (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))
 }
 
 fn rule<'s>(subject: &Subject<'_>, settings: &'s Settings) -> &'s TruncateRule {

@@ -120,6 +120,53 @@ fn tails_are_kept() {
     );
 }
 
+/// The figures of a cut are of what was cut, and the full text is what came.
+#[test]
+fn a_cut_of_what_was_condensed_says_from_how_much() {
+    let (text, escapes) = (lines(1..=3000), "\u{1b}[0m".repeat(2500));
+    for keep in [Keep::Head, Keep::Tail, Keep::Both] {
+        for (settings, before, expected) in [
+            (limits(2000, 51_200, keep), "", RECALL.to_owned()),
+            (limits(2000, 51_200, keep), &*escapes, RECALL.to_owned()),
+            (Settings { escapes: true, ..limits(2000, 51_200, keep) }, "", RECALL.to_owned()),
+            (
+                Settings { escapes: true, ..limits(2000, 51_200, keep) },
+                &escapes,
+                format!("condensed from 70,000 bytes; {RECALL}"),
+            ),
+        ] {
+            let came = format!("{before}{text}");
+            let leaves = [came.as_str().into()];
+            let shaped = shape(&subject(&leaves), &settings).unwrap();
+            let sent = edited(&leaves, &shaped);
+            assert!(
+                sent[0].contains(&format!(" bytes removed here; {expected}]")),
+                "{}",
+                brief(Some(&shaped.leaves))
+            );
+            assert_eq!(shape(&subject(&sent), &settings), None, "not a fixed point");
+        }
+    }
+}
+
+/// Where that takes the room that the cut would make, the mark leaves it out: what comes back is cut no further.
+#[test]
+fn whether_it_is_cut_does_not_hang_on_what_came_before() {
+    let settings = Settings { fold: true, ..limits(1, 16, Keep::Head) };
+    let (mut told, mut untold) = (0, 0);
+    for words in 0..120 {
+        let came = format!("{}{}", "one and the same line of words\n".repeat(9), "word ".repeat(words));
+        let leaves = [came.as_str().into()];
+        let Some(shaped) = shape(&subject(&leaves), &settings) else { continue };
+        let sent = edited(&leaves, &shaped);
+        assert_eq!(shape(&subject(&sent), &settings), None, "not a fixed point: {sent:?}");
+        let is_told = sent[0].contains("condensed from");
+        told += u32::from(is_told);
+        untold += u32::from(!is_told && shaped.rules.contains(Rule::Truncate));
+    }
+    assert!(told > 0 && untold > 0, "{told} {untold}");
+}
+
 #[test]
 fn both_ends_are_kept() {
     let text = lines(1..=3000);
