@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body::Body;
@@ -28,6 +28,11 @@ impl<G: Gateway> Handler<G> {
         let mut response = Response::new(Answer::own(refusal.body));
         *response.status_mut() = fault.status;
         response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
+        if fault.status == StatusCode::UPGRADE_REQUIRED {
+            // What is spoken instead has to be named (RFC 9110, 15.5.22), for this connection alone (7.8).
+            response.headers_mut().insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        }
         response
     }
 
