@@ -228,6 +228,8 @@ const SUDDEN: f64 = 0.1;
 
 /// Readings that the velocity is taken over: the steps between them are one fewer.
 const READINGS: usize = 6;
+/// Steps that the growth is taken over.
+const STEPS: usize = READINGS - 1;
 /// The fewest readings that say anything.
 const FEWEST: usize = 3;
 /// A step this many times the usual is a spike.
@@ -239,6 +241,9 @@ const FOLLOW: f64 = 0.3;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Velocity {
     last: Vec<u64>,
+    /// The last steps that added anything, or nothing: where a prompt is shorter than the one before it, room was made, and
+    /// what that step has added is not known.
+    steps: Vec<u64>,
     usual: Option<f64>,
     count: usize,
     /// The largest step behind the second prompt, in tokens: the first one is only estimated, and a step from there on may
@@ -270,6 +275,12 @@ impl Velocity {
         if self.last.len() == READINGS {
             self.last.remove(0);
         }
+        if let Some(step) = self.last.last().and_then(|last| tokens.checked_sub(*last)) {
+            if self.steps.len() == STEPS {
+                self.steps.remove(0);
+            }
+            self.steps.push(step);
+        }
         if let Some(last) = self.last.last().filter(|_| self.count > 1) {
             self.largest = self.largest.max(tokens.saturating_sub(*last));
         }
@@ -284,11 +295,11 @@ impl Velocity {
         Reading { velocity, spike }
     }
 
-    /// How the thread grows; `None` before there are enough readings to tell, and where one of the last is less than the one
-    /// before it: room was made, and what came before says little.
+    /// How the thread grows; `None` before there are enough steps to tell. Those from before room was made count: the talk
+    /// is the same, only its level has fallen.
     pub fn growth(&self) -> Option<Growth> {
-        let is_known = self.last.len() == READINGS && self.last.is_sorted();
-        is_known.then(|| Growth { velocity: self.mean(), largest: self.largest })
+        let velocity = self.steps.iter().sum::<u64>() as f64 / STEPS as f64;
+        (self.steps.len() == STEPS).then_some(Growth { velocity, largest: self.largest })
     }
 
     /// Tokens a step, over the last readings.
@@ -473,7 +484,7 @@ mod tests {
         }
     }
 
-    /// Growth is known after six prompts in a row of which none is shorter than the one before it.
+    /// Growth is known after five steps of which none makes the prompt shorter; what does is none of them.
     #[test]
     fn how_a_thread_grows() {
         let known = |velocity, largest| Some(Growth { velocity, largest });
@@ -489,9 +500,12 @@ mod tests {
             // The first prompt is only estimated.
             (&[1_000, 21_000, 22_000, 23_000, 24_000, 25_000], known(4_800.0, 1_000)),
             // Room was made.
-            (&[1_000, 21_000, 22_000, 23_000, 24_000, 25_000, 9_000], None),
-            (&[1_000, 21_000, 9_000, 10_000, 11_000, 12_000, 13_000], None),
+            (&[1_000, 21_000, 22_000, 23_000, 24_000, 25_000, 9_000], known(4_800.0, 1_000)),
+            (&[1_000, 5_000, 9_000, 13_000, 17_000, 21_000, 25_000, 9_000, 13_000], known(4_000.0, 4_000)),
+            (&[1_000, 2_000, 22_000, 9_000, 10_000, 11_000], None),
+            (&[1_000, 2_000, 22_000, 9_000, 10_000, 11_000, 12_000], known(4_800.0, 20_000)),
             (&[1_000, 2_000, 22_000, 9_000, 10_000, 11_000, 12_000, 13_000, 14_000], known(1_000.0, 20_000)),
+            (&[9_000, 8_000, 7_000, 6_000, 5_000, 4_000, 3_000], None),
         ] {
             let mut velocity = Velocity::default();
             for tokens in prompts {
