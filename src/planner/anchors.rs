@@ -117,7 +117,7 @@ fn within(
     let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
     let wagered = before;
     if gone_on {
-        before.goes_on(facts.prelude.key, now);
+        before.goes_on(facts.prelude.key, now, rates);
     }
     let is_vain = (facts.seldom_goes_on && before.is_untouched()) || before.is_vain(after_pause);
     let waits = is_vain && rates.write > 1.0 && entry.is_none();

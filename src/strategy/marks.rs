@@ -118,9 +118,9 @@ pub struct Stake {
     pub spent: f64,
     /// What was done with the last requests, the newest first.
     pub tried: [Option<Tried>; TRIED],
-    /// Whether it was for nothing when the whole history was written last, or would have been: with a request that came
-    /// soon, and with one that came after a pause.
-    pub vain: [bool; 2],
+    /// What it has brought of late to write the whole history, or would have, in what that costs beyond plain input: with
+    /// requests that came soon, and with those that came after a pause.
+    pub brought: [f64; 2],
     /// How often in a row the provider has read nothing where it should have.
     pub missing: u32,
     /// With so many more requests nothing is written, because of that.
@@ -151,6 +151,16 @@ pub struct Tried {
 const MOST_MISSING: u32 = 2;
 /// The most times that count.
 const MOST_RESTS: u32 = 8;
+/// What was long ago counts no more than so many times that writing was for nothing, or less than so many times read: a
+/// client whose requests read it in turns with others that do not is to be told from one that has changed its ways.
+const MOST_BROUGHT: f64 = 2.0;
+
+/// What reading what was written saves once, in what writing it has cost beyond plain input. At least enough for one more
+/// time that is for nothing: what is read once is mostly read again.
+fn worth_of_reading(rates: Rates) -> f64 {
+    let premium = (rates.write - 1.0).max(f64::EPSILON);
+    ((1.0 - rates.read) / premium).max(2.0)
+}
 
 impl Stake {
     /// How many bytes may be written to the cache with this request, which reads so many, should it be the last one.
@@ -173,12 +183,17 @@ impl Stake {
 
     /// A request goes on from the last one, behind this prelude: it reads what one before wrote, or would have, or that was
     /// for nothing.
-    pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64)) {
+    pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64), rates: Rates) {
         let is_same = |tried: &Tried| tried.prelude == prelude && now_ms.saturating_sub(tried.at_ms) < ttl_ms;
         let read = self.tried.into_iter().flatten().find(is_same);
         let judged = read.or(self.tried[0]).filter(|tried| tried.is_whole);
         if let Some(judged) = judged {
-            self.vain[usize::from(judged.after_pause)] = read.is_none();
+            let brought = &mut self.brought[usize::from(judged.after_pause)];
+            let more = if read.is_some() { worth_of_reading(rates) } else { 0.0 };
+            // Pauses that are too long once mostly stay so, whatever was read before them.
+            let is_late = read.is_none() && judged.prelude == prelude;
+            let before = if is_late { brought.min(0.0) } else { *brought };
+            *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
         }
         self.rests = self.rests.saturating_sub(1);
     }
@@ -191,7 +206,7 @@ impl Stake {
 
     /// Whether it would most likely be for nothing to write the whole history now.
     pub fn is_vain(&self, after_pause: bool) -> bool {
-        self.rests > 0 || self.vain[usize::from(after_pause)]
+        self.rests > 0 || self.brought[usize::from(after_pause)] < 0.0
     }
 
     /// What was to be read was not there: it has saved nothing. Tells whether the provider may keep anything: drops by
@@ -200,7 +215,7 @@ impl Stake {
         self.spent += credit;
         self.missing = self.missing.saturating_add(1);
         if self.missing >= MOST_MISSING {
-            (self.vain, self.rests) = ([true; 2], 1 << self.missing.min(MOST_RESTS));
+            (self.brought, self.rests) = ([-MOST_BROUGHT; 2], 1 << self.missing.min(MOST_RESTS));
         }
         self.rests == 0
     }
@@ -352,6 +367,54 @@ mod tests {
         assert_eq!(entries.before(at(9), 290_000, 300_000), Some(at(1)));
         entries.cut(at(5));
         assert_eq!(entries.before(at(20), 290_000, 300_000), Some(at(1)));
+    }
+
+    /// Requests by what they have in front of their messages, each a second after the one before it, or ten minutes behind
+    /// a `.`; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was written is there
+    /// to be read (`r`).
+    #[test]
+    fn histories_are_written_where_that_was_for_something_of_late() {
+        for (requests, expected) in [
+            ("AAAAAA", "wrrrrr"),
+            ("ABCDEFGH", "w-------"),
+            // Tools that come with every other request are there with the next one, too.
+            ("AABBCCDDEEFF", "wrwrwrwrwrwr"),
+            ("ABBCCDDEEFF", "w-wwrwrwrwr"),
+            ("ABBBCCCDDD", "w-wrwrrwrr"),
+            // With every third request it pays, too, if it was for nothing at first.
+            ("ABCCDEEFGGHIIJKKLMMNOO", "w--w--ww-ww-wwwrwwrwwr"),
+            ("ABABABAB", "w-rwrrrr"),
+            // One that has changed its ways.
+            ("AABBCCDEFGHI", "wrwrwrwww---"),
+            ("ABCDEFFFFF", "w-----wrrr"),
+            ("AA.AA.AA", "wrwrwr"),
+            ("AA.A.A.A", "wrw--"),
+            ("AA.AA.A.A.A.AA.A", "wrwrw---ww"),
+        ] {
+            let (mut stake, mut found, mut written) = (Stake::default(), String::new(), Vec::new());
+            let (mut now_ms, mut after_pause) = (0, false);
+            for prelude in requests.bytes().map(u64::from) {
+                if prelude == u64::from(b'.') {
+                    after_pause = true;
+                    continue;
+                }
+                now_ms += if after_pause { 600_000 } else { 1_000 };
+                stake.goes_on(prelude, (now_ms, 300_000), Rates::USUAL);
+                let reads = written.iter().any(|(other, at)| *other == prelude && now_ms - at < 300_000);
+                let held = stake.is_vain(after_pause) && !reads;
+                stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads, held });
+                found.push(if reads {
+                    'r'
+                } else if held {
+                    '-'
+                } else {
+                    'w'
+                });
+                written.extend((!held).then_some((prelude, now_ms)));
+                after_pause = false;
+            }
+            assert_eq!(found, expected, "{requests}");
+        }
     }
 
     /// A clock in the instructions leaves nothing of what stood behind the last hour's.
