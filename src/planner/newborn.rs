@@ -26,6 +26,10 @@ pub(super) fn decide(
     let arguments = call.and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
     let recall = recall(&output);
+    // What was cut is read on purpose: cut again, or pointed to where it was cut, nobody ever could.
+    if arguments.as_deref().is_some_and(|arguments| reads_back(arguments, &recall, &output)) {
+        return;
+    }
     let subject = Subject {
         leaves: &texts,
         members: part.slots.is_none() && texts.len() > 1,
@@ -60,6 +64,14 @@ pub(super) fn decide(
     }
     outcome.applied.push(Applied { part: id, decision: decision.into() });
     outcome.fresh += 1;
+}
+
+/// Whether a call reads where full texts are kept, by the place that such a sentence names for one of them.
+fn reads_back(arguments: &str, recall: &str, output: &str) -> bool {
+    let before = recall.split_once(output).map_or("", |(before, _)| before);
+    let is_outside = |letter: char| letter.is_whitespace() || "<>()[]\"'`=".contains(letter);
+    let folder = before.rsplit(is_outside).next().unwrap_or_default();
+    folder.contains('/') && arguments.contains(folder)
 }
 
 /// Whether a result is nothing but text: a pointer would hide an image.

@@ -143,3 +143,28 @@ fn equal_results_of_one_step_point_to_the_first() {
     let parts: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.part).collect();
     assert_eq!(parts, [1, 2]);
 }
+
+/// What was cut, or would be, comes whole where it is read from where full texts are kept.
+#[test]
+fn what_is_read_back_stays_whole() {
+    let policy = Policy { shape: settings(), ..Policy::default() };
+    let text: String = serde_json::from_str(&content("huge")).unwrap();
+    let id = decision::output_id(&[text.into()]);
+    for (command, recall, expected) in [
+        ("cat /home/me/outputs/ID.txt", "full output: /home/me/outputs/ID.txt", &[][..]),
+        ("sed -n 5,9p /home/me/outputs/another.txt", "full output: /home/me/outputs/ID.txt", &[]),
+        ("cat '/home/the user/outputs/ID.txt'", "full output: /home/the user/outputs/ID.txt", &[]),
+        ("curl http://localhost:1/outputs/ID", "<http://localhost:1/outputs/ID>", &[]),
+        ("cat /home/me/other/ID.txt", "full output: /home/me/outputs/ID.txt", &["4 repeat"]),
+        ("cat ID", "kept as ID", &["4 repeat"]),
+    ] {
+        let request = talk("u c1 r1:huge c2 r2:huge");
+        let body = std::str::from_utf8(&request.body).unwrap();
+        let (before, after) = body.rsplit_once("make").unwrap();
+        let body = format!("{before}{}{after}", command.replace("ID", &id));
+        let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+        let past = Past { sent: 3, ..Past::nothing() };
+        let outcome = plan(&request, past, &policy, &Facts::default(), &|id| recall.replace("ID", id));
+        assert_eq!(decided(&outcome), expected, "{command}");
+    }
+}
