@@ -23,8 +23,8 @@ pub(super) struct Anchored<'a> {
 }
 
 /// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; where its
-/// own would not find what it wrote before, the end of that; and an anchor in front of the cut that was made, or is to be
-/// expected.
+/// own would not find what it wrote before, the end of that; an anchor in front of the cut that was made, or is to be
+/// expected; and the end of what was sent before, where that is written anew.
 pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
     let Anchored { conversation, policy, facts, sent, ending, cut, .. } = *request;
     let stays = standing.stays(conversation.messages.len(), sent, ending);
@@ -58,6 +58,9 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         // An event can only fall back to an entry that is there, and no anchor is worth being written for itself.
         let before = before.filter(|before| written.is_some_and(|end| *before <= end));
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
+        if is_marked && outcome.event.is_some() {
+            chosen.add(conversation, forked(conversation, sent, cut), &gone);
+        }
     }
     // A client that marks its history and nothing in front of it has nothing else to fall back to either.
     let is_bare = conversation.marks.as_ref().is_some_and(|marks| !marks.are_before_messages());
@@ -67,6 +70,12 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         chosen.add(conversation, end.and_then(|end| base(request, end)), &gone);
     }
     chosen
+}
+
+/// The end of what an event writes anew and others may go on from as well: who asks the same history something else has the
+/// same event, and would write all of that again. It is written anyway, in front of the client's own mark.
+fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartId> {
+    marks::end_of(conversation, sent.checked_sub(1)?).filter(|end| *end > cut)
 }
 
 /// The entry that the client's last mark would read if it were not too many blocks in front of it, and of its other ones:
@@ -155,6 +164,7 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::planner::{Past, plan};
     use crate::protocol;
+    use crate::strategy::gate::Reason;
 
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
@@ -262,6 +272,50 @@ mod tests {
             (15, 4, vec![]),
         ] {
             assert_eq!(ends(calls, middle), expected, "{calls} {middle}");
+        }
+    }
+
+    /// Who asks a history something else that was changed finds what is the same.
+    #[test]
+    fn what_an_event_writes_is_marked_where_others_go_on() {
+        let step = |at: usize| {
+            let output = format!("{at} ").repeat(4_000);
+            format!(
+                r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"c{at}","name":"t","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"c{at}","content":"{output}"}}]}}"#
+            )
+        };
+        let said = |role: &str, mark: &str| {
+            format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"go on"{mark}}}]}}"#)
+        };
+        for (top, mark, also, expected) in [
+            ("", SHORT, "", vec![8]),
+            (SHORT, "", "", vec![8]),
+            // It is marked by the client, or nobody else's mark has room.
+            ("", SHORT, SHORT, vec![]),
+        ] {
+            let mut standing = None;
+            let added = [9, 11].map(|count| {
+                let steps = [step(1), step(2), step(3)].join(",");
+                let mut messages = vec![said("user", ""), steps, said("assistant", ""), said("user", also)];
+                if count == 11 {
+                    messages.extend([said("assistant", ""), said("user", mark)]);
+                }
+                let body = format!(
+                    r#"{{"model":"m","system":[{{"type":"text","text":"s"{SHORT}}}],"messages":[{}]{top}}}"#,
+                    messages.join(",")
+                );
+                let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+                assert_eq!(talk.messages.len(), count);
+                let sent = if count == 11 { 9 } else { 0 };
+                let past = Past { sent, standing: standing.take(), ..Past::nothing() };
+                let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, cold: count == 11, ..Facts::default() };
+                let policy = crate::planner::tests::events::policy(Reason::Cold);
+                let outcome = plan(&talk, past, &policy, &facts, &|_| String::new());
+                standing = outcome.standing.clone();
+                let added: Vec<u32> = outcome.marks.parts().iter().map(|(part, _)| part.message).collect();
+                (outcome.event.is_some(), added)
+            });
+            assert_eq!(added[1], (true, expected), "{top} {mark} {also}");
         }
     }
 
