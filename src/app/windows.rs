@@ -37,6 +37,8 @@ struct Learned {
     limit: Option<u64>,
     /// The longest prompt that was answered.
     answered: u64,
+    /// A prompt was said to be too long, within its answer, that was taken to be far from it.
+    surprises: bool,
 }
 
 impl Windows {
@@ -57,6 +59,22 @@ impl Windows {
                 learned.limit = Some(limit);
             }
         });
+    }
+
+    /// A prompt that was taken to be far from the window was too long, as its answer said.
+    pub(super) fn surprise(&self, upstream: &str, model: Option<&str>, limit: Option<u64>) {
+        self.with(upstream, model, |learned| learned.surprises = true);
+        if let Some(limit) = limit {
+            self.learn(upstream, model, limit);
+        }
+    }
+
+    /// Whether any answer may say so.
+    pub(super) fn surprises(&self, upstream: &str, model: Option<&str>) -> bool {
+        let is_here = |places: &Vec<(String, Learned)>| {
+            places.iter().any(|(name, learned)| name == upstream && learned.surprises)
+        };
+        model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
 
     /// A prompt of so many tokens was answered: a smaller window is not true any more.
@@ -148,6 +166,22 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), None);
         windows.learn("a", Some("m"), 500);
         assert_eq!(windows.of("a", Some("m")), Some(500));
+    }
+
+    #[test]
+    fn what_surprises_is_known_by_model_and_upstream() {
+        let windows = Windows::new();
+        windows.surprise("a", Some("m"), None);
+        windows.surprise("a", Some("n"), Some(1000));
+        for (upstream, model, expected) in [
+            ("a", Some("m"), (true, None)),
+            ("a", Some("n"), (true, Some(1000))),
+            ("b", Some("m"), (false, None)),
+            ("a", None, (false, None)),
+        ] {
+            let found = (windows.surprises(upstream, model), windows.of(upstream, model));
+            assert_eq!(found, expected, "{upstream} {model:?}");
+        }
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     }
 }
 
+/// What an error means that stood within an answer, by its words.
+pub fn refused_within(words: &str) -> Refused {
+    overflow(&own_words(words))
+}
+
 /// Whether an error, in small letters, says that the prompt is too long.
 fn overflow(error: &str) -> Refused {
     let Some(wording) = OVERFLOW.iter().find(|wording| error.contains(wording.says)) else {

@@ -226,6 +226,27 @@ fn clients_never_see_an_overflow() {
     }
 }
 
+/// A window may be smaller than everybody knows, and an answer say so that nobody waited for: whoever asks again is
+/// answered, and who goes on is.
+#[test]
+fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
+    let dialect = &DIALECTS[2];
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider(dialect);
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let answers = [14, 30, 30, 31].map(|steps| {
+        let mut request = (dialect.request)(steps);
+        request["model"] = json!("gpt-5");
+        let (status, body) = gateway.post(dialect.path, &[], &request.to_string());
+        (status, String::from_utf8(body).unwrap().contains("exceeds"))
+    });
+    assert_eq!(answers, [(200, false), (200, true), (200, false), (200, false)]);
+    gateway.stop();
+    let records = records(home.path());
+    let overflows = records.iter().filter(|record| record["overflow"] == true).count();
+    assert_eq!((overflows, records.len()), (too_long(&upstream.received()), upstream.received().len()));
+}
+
 /// Servers say it in many ways, and some take it for a fault of their own.
 #[test]
 fn overflows_of_compatible_servers_are_not_seen_either() {

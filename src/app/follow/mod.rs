@@ -196,6 +196,11 @@ impl Follow {
         }
     }
 
+    /// Whether the window has turned out to be smaller than it is taken for, nobody knows by how much.
+    fn may_be_less(&self) -> bool {
+        self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref())
+    }
+
     /// Whether an answer has ended because the window was full: most of it is the prompt, and both together
     /// fill the share `full`.
     fn is_cut_off(&self, answer: &Answer, full: f64) -> bool {
@@ -232,6 +237,15 @@ impl Follow {
         let waits = self.facts.level.is_some_and(|level| level.waits);
         if waits && !is_answered && !self.overflow {
             self.core.windows.refuse_unclearly(self.upstream.name());
+        }
+    }
+
+    /// Its prompt was too long, as an answer says that went on to the client: it will have room when it is made again.
+    fn overflowed_within(&mut self, answer: &Answer) {
+        let said = answer.error.as_deref().filter(|_| !self.overflow).map(protocol::refused_within);
+        if let Some(Refused::Overflow { limit, .. }) = said {
+            self.overflow = true;
+            self.core.windows.surprise(self.upstream.name(), self.facts.model.as_deref(), limit);
         }
     }
 
@@ -278,7 +292,8 @@ impl Exchange for Follow {
     /// Only where the window may be full, other messages follow each other now, or the edited form was refused: nothing is
     /// held back without need.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        let is_doubtful = || self.recovers() && (self.is_nearly_full() || self.facts.spliced);
+        let is_doubtful =
+            || self.recovers() && (self.is_nearly_full() || self.facts.spliced || self.may_be_less());
         status == StatusCode::OK
             && (self.is_original || is_doubtful())
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
@@ -366,6 +381,7 @@ impl Exchange for Follow {
             // What an answer that broke off put out is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
+        self.overflowed_within(&answer);
         self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
