@@ -71,7 +71,9 @@ const ASKED: &[&str] = &[
     "generate a new <state_snapshot>",
     "Provide a detailed prompt for continuing our conversation above",
     "anchored summary",
-    "create a detailed summary of the conversation so far",
+    "detailed summary of the conversation so far",
+    "detailed summary of our conversation above",
+    "Generate a detailed summary of this conversation",
 ];
 
 /// Words that summaries begin with.
@@ -138,6 +140,32 @@ mod tests {
                     user("hello"),
                     answer.to_owned(),
                     user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user(
+                        "Your urgent task is to create a comprehensive detailed summary of the conversation so far, paying",
+                    ),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("Provide a detailed summary of our conversation above."),
+                ],
+                Some(Compaction::Asked),
+            ),
+            (
+                vec![
+                    user("hello"),
+                    answer.to_owned(),
+                    user("Generate a detailed summary of this conversation. Include:"),
                 ],
                 Some(Compaction::Asked),
             ),
