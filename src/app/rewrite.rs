@@ -102,6 +102,7 @@ impl Core {
                 conversation: request.conversation,
                 edited: rewritten.edited.take(),
                 applied: Arc::clone(&rewritten.facts.applied),
+                fresh: rewritten.facts.fresh,
                 splice: rewritten.facts.splice.clone(),
                 planned: rewritten.planned.take(),
             },

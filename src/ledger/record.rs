@@ -279,7 +279,7 @@ pub struct Made {
     pub message: u32,
     /// The part in it, counted from 0.
     pub part: u32,
-    /// The tool whose result it is, where that came with this request; null: not known.
+    /// The tool whose result it is, or whose call; null: not known.
     pub tool: Option<String>,
     /// What made it, joined by `+`.
     pub rules: String,

@@ -483,6 +483,7 @@ fn assert_inspected(home: &Path, records: &[Value], total: &Value) {
         for made in record["edits"]["made"].as_array().expect("decisions") {
             let is_it = |change: &&Value| ["message", "part"].iter().all(|key| change[key] == made[key]);
             let change = changes.iter().find(is_it).expect("what is decided is shown");
+            assert!(made["tool"].is_string(), "{made}");
             assert_eq!((&change["rules"], &change["decided_in"].to_string()), (&made["rules"], &number));
             let lengths = ["before", "after"].map(|text| change[text].as_str().map(str::len));
             assert_eq!(lengths[1].map(|length| length as u64), made["after"].as_u64(), "{change}");

@@ -45,7 +45,7 @@ pub(in crate::app) struct Measured {
     pub(super) doom_loop: Option<DoomLoop>,
     /// The name of its instructions, if it has any.
     pub(super) instructions: Option<u128>,
-    /// The tools whose results came with it.
+    /// The tools whose results came with it, or whose results or calls were decided about with it.
     pub(super) tools: Vec<(PartId, Box<str>)>,
     /// How its calls stand, as it came.
     pub(super) calls: Calls,
@@ -80,8 +80,9 @@ pub(super) fn measure(
         }
     }
     let planned = would.or_else(|| planned.as_ref().map(|_| original.clone()));
-    let tools = tools(conversation);
     let paired = conversation.calls();
+    let mut tools = tools(conversation);
+    tools.extend(tools_of(conversation, &paired, &decided(reading)));
     let files = files(conversation, &paired, prior);
     let calls = states(conversation, &paired, |_| true, &HashSet::new());
     let calls_sent = edited.as_ref().map(|_| states_sent(reading, &paired));
@@ -180,6 +181,28 @@ fn tools(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
     results.filter_map(|(id, _)| Some((id, conversation.tool_of(id)?.into()))).collect()
 }
 
+/// The older results and calls that were decided about with a request.
+fn decided(reading: &Reading) -> HashSet<PartId> {
+    let Reading { conversation, applied, fresh, .. } = reading;
+    let tail = conversation.tail();
+    let parts = applied.iter().rev().take(*fresh).map(|applied| applied.part);
+    parts.filter(|part| (part.message as usize) < tail).collect()
+}
+
+/// The tools of some results and calls.
+fn tools_of(
+    conversation: &Conversation,
+    paired: &Paired,
+    parts: &HashSet<PartId>,
+) -> Vec<(PartId, Box<str>)> {
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let halves = paired.iter().flat_map(|(call, result)| [(*call, Some(*call)), (*call, *result)]);
+    let wanted = halves.filter_map(|(call, half)| Some((half.filter(|half| parts.contains(half))?, call)));
+    wanted.filter_map(|(half, call)| Some((half, conversation.part(call)?.tool.as_deref()?.into()))).collect()
+}
+
 /// The turn and the step in it that a request is. What the model said at a stretch is one step.
 fn place(conversation: &Conversation) -> (u32, u32) {
     let (mut turn, mut step, mut answering) = (0, 1, false);
@@ -249,6 +272,21 @@ mod tests {
         ] {
             let conversation = conversation(&paths);
             assert_eq!(files(&conversation, &conversation.calls(), prior), expected, "{paths:?} {prior}");
+        }
+    }
+
+    #[test]
+    fn results_and_calls_have_tools() {
+        let conversation = conversation(&["a", "b"].map(str::to_owned));
+        let calls = conversation.calls();
+        let (call, result) = (calls[0].0, calls[0].1.unwrap());
+        for (parts, expected) in
+            [(vec![], 0), (vec![result], 1), (vec![call], 1), (vec![call, result, calls[1].0], 3)]
+        {
+            let parts: HashSet<PartId> = parts.into_iter().collect();
+            let named = tools_of(&conversation, &calls, &parts);
+            assert!(named.iter().all(|(part, tool)| parts.contains(part) && &**tool == "write_file"));
+            assert_eq!(named.len(), expected);
         }
     }
 

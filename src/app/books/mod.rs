@@ -48,8 +48,9 @@ pub(super) struct Reading {
     pub(super) conversation: Conversation,
     /// What it was rewritten to, if it was.
     pub(super) edited: Option<Conversation>,
-    /// The decisions and the splice that it was rewritten by.
+    /// The decisions and the splice that it was rewritten by; the last so many are new with it.
     pub(super) applied: Arc<[Applied]>,
+    pub(super) fresh: usize,
     pub(super) splice: Option<Arc<Splice>>,
     /// The empty history of whoever sends it: providers share no cache between accounts.
     pub(super) root: Chain,
