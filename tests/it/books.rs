@@ -260,6 +260,7 @@ fn what_is_not_read_is_booked_together() {
 #[test]
 fn what_is_answered_while_nothing_can_be_written_is_booked() {
     const MEANWHILE: usize = 1200;
+    const CLIENTS: usize = 8;
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -268,7 +269,12 @@ fn what_is_answered_while_nothing_can_be_written_is_booked() {
     let other = rusqlite::Connection::open(home.path().join("plimsoll/plimsoll.db")).unwrap();
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    (0..MEANWHILE).for_each(|_| post());
+    // Several at a time, so that it is over before the store gives the wait up.
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| (0..MEANWHILE / CLIENTS).for_each(|_| post()));
+        }
+    });
     other.execute_batch("COMMIT").unwrap();
     gateway.stop();
     assert_eq!(records(home.path()).len(), MEANWHILE + 1);

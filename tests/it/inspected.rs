@@ -123,12 +123,11 @@ fn what_another_conversation_was_sent_is_not_shown() {
             sent.push(content.as_str().or_else(|| content[0]["text"].as_str()).unwrap().to_owned());
         }
         assert_ne!(sent[0], sent[1], "{what}");
-        for (id, sent) in ["one", "two"].iter().zip(&sent) {
+        for ((id, sent), (tool, _)) in ["one", "two"].iter().zip(&sent).zip(begun) {
             let diff = printed(home.path(), &[&["diff", id, "5", "--json"], &CONFIG[..]].concat());
             let change = diff["changes"].as_array().unwrap().iter().find(|one| one["message"] == 2).unwrap();
             assert_eq!((&change["after"], &change["rules"]), (&json!(sent), &json!(rules)), "{what} {id}");
-            let kind = if rules == "clear" { "tool result" } else { "result of Bash" };
-            assert_eq!(change["what"], kind, "{what} {id}");
+            assert_eq!(change["what"], format!("result of {tool}"), "{what} {id}");
         }
     }
 }

@@ -58,7 +58,7 @@ fn what_is_always_the_same_is_marked() {
     let text = |tail: &str| json!(system(tail));
     let whole = |tail: &str| vec![system(tail)];
     let split = |tail: &str| vec![format!("{}<env>\n", rules()), format!("{tail}\n</env>")];
-    let [other, unlike] = ["!", "?"].map(|mark| format!("{mark}{}", system("4")));
+    let [other, unlike, unheard] = ["!", "?", "#"].map(|mark| format!("{mark}{}", system("4")));
     for (goal, system, answers, restart, expected, marked) in [
         ("one", text("1"), 0, false, whole("1"), false),
         // Where they differ is known now; what has begun otherwise stays so.
@@ -74,8 +74,9 @@ fn what_is_always_the_same_is_marked() {
         ("four", text("5"), 2, false, split("5"), true),
         ("four", json!(other), 3, false, vec![other.clone()], true),
         ("four", text("4"), 4, false, split("4"), true),
-        // The history that was written behind the other ones was not read: it is not written again.
-        ("four", json!(unlike), 5, false, vec![unlike.clone()], false),
+        ("four", json!(unlike), 5, false, vec![unlike.clone()], true),
+        // The histories that were written behind the last ones were not read: by now that is more than reading has brought.
+        ("four", json!(unheard), 6, false, vec![unheard.clone()], false),
         // Clients that mark are left alone, and other models are others.
         ("six", blocks, 0, false, whole("6"), true),
     ] {
