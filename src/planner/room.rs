@@ -296,7 +296,13 @@ impl Before<'_> {
             .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
         let sent = self.sent_sizes();
-        for results in self.newborn(&sent) {
+        let drops =
+            |message: u32| change.splice.as_ref().is_some_and(|splice| splice.drops(message as usize));
+        let stays = self.newborn(&sent).map(|mut results| {
+            results.retain(|(part, _)| !drops(part.message));
+            results
+        });
+        for results in stays {
             let missing = need.wanted.saturating_sub(change.event.freed_bytes);
             self.shorten_all(results, missing, policy, recall, &mut change);
         }

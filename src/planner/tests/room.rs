@@ -50,6 +50,7 @@ fn rungs() {
         (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
         // So is what came with it of steps that went another way and cannot be dropped, before what the step in progress
         // says.
+        (Reason::Cold, "u 100", "40000 a ? 40000 a u", 8_000, Some((Rung::Cut, 0, 6, 1))),
         (Reason::Cold, "u 100", "? 40000 a u", 8_000, Some((Rung::Cut, 0, 3, 1))),
         (Reason::Cold, "u 100", "? 40000 a u 4000", 8_000, Some((Rung::Cut, 0, 3, 1))),
         (Reason::Cold, "u 100", "? 4000 a u 40000", 8_000, Some((Rung::Cut, 0, 3, 2))),
