@@ -128,6 +128,21 @@ mod tests {
     use crate::protocol;
 
     #[test]
+    fn summaries_are_asked_for_in_many_words() {
+        for asked in [
+            "Your urgent task is to create a comprehensive detailed summary of the conversation so far, paying",
+            "Provide a detailed summary of our conversation above.",
+            "Generate a detailed summary of this conversation. Include:",
+        ] {
+            let message = |role: &str, text: &str| serde_json::json!({"role": role, "content": text});
+            let messages = [message("user", "hello"), message("assistant", "well"), message("user", asked)];
+            let body = serde_json::json!({"messages": messages}).to_string();
+            let read = protocol::named("openai-chat").unwrap().index(&body.into(), &NoMemo).unwrap();
+            assert_eq!(of(&read), Some(Compaction::Asked), "{asked}");
+        }
+    }
+
+    #[test]
     fn clients_are_recognised_by_their_words() {
         let user = |text: &str| format!(r#"{{"role":"user","content":{}}}"#, serde_json::json!(text));
         let answer = r#"{"role":"assistant","content":"well"}"#;
@@ -140,32 +155,6 @@ mod tests {
                     user("hello"),
                     answer.to_owned(),
                     user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
-                ],
-                Some(Compaction::Asked),
-            ),
-            (
-                vec![
-                    user("hello"),
-                    answer.to_owned(),
-                    user(
-                        "Your urgent task is to create a comprehensive detailed summary of the conversation so far, paying",
-                    ),
-                ],
-                Some(Compaction::Asked),
-            ),
-            (
-                vec![
-                    user("hello"),
-                    answer.to_owned(),
-                    user("Provide a detailed summary of our conversation above."),
-                ],
-                Some(Compaction::Asked),
-            ),
-            (
-                vec![
-                    user("hello"),
-                    answer.to_owned(),
-                    user("Generate a detailed summary of this conversation. Include:"),
                 ],
                 Some(Compaction::Asked),
             ),
