@@ -102,6 +102,12 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
+    /// The summaries of a conversation's threads, whether they are in use or not: the newest first, and no more than some.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError>;
+
     /// What the requests of a conversation, or all, have used up that came then, in milliseconds since 1970.
     ///
     /// # Errors

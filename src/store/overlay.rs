@@ -121,6 +121,10 @@ impl Store for Overlay {
         self.below.summary(thread)
     }
 
+    fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
+        self.below.summaries(conversation)
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.below.spent(conversation, within_ms)
     }

@@ -189,6 +189,10 @@ impl Store for Sqlite {
         self.read(|connection| summaries::newest(connection, thread))
     }
 
+    fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
+        self.read(|connection| summaries::all_of(connection, conversation))
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.read(|connection| ledger::spent(connection, conversation, within_ms))
     }

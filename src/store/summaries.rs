@@ -70,6 +70,22 @@ pub(super) fn of_conversation(connection: &Connection, id: &str) -> Result<Optio
     )
 }
 
+/// Summaries of one conversation that are looked at.
+const MOST: u32 = 64;
+
+/// The newest summaries of a conversation, whatever thread of it they were made for.
+pub(super) fn all_of(connection: &Connection, id: &str) -> Result<Vec<Summary>, StoreError> {
+    let query =
+        format!("SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT {MOST}");
+    let mut statement = connection.prepare_cached(&query)?;
+    let mut rows = statement.query([id])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(summary(row)?);
+    }
+    Ok(all)
+}
+
 fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>, StoreError> {
     let mut statement = connection.prepare_cached(query)?;
     let mut rows = statement.query([id])?;

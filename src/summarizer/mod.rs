@@ -195,6 +195,8 @@ struct Running {
     end: watch::Receiver<()>,
     /// Nobody wants what it makes any more.
     unwanted: Arc<AtomicBool>,
+    /// The history that it sums up.
+    chain: Chain,
 }
 
 /// What jobs and the handle share.
@@ -241,33 +243,34 @@ impl Summarizer {
         self.desk.takes(&self.desk.running(), thread)
     }
 
-    /// Begins a job, if it can be taken now.
+    /// Begins a job, if it can be taken now and no other thread has one about the same history.
     pub fn begin(&self, job: Job) -> bool {
         let Some(jobs) = &self.jobs else { return false };
         // Held until the thread is on the list: of two requests of one thread, one alone finds it free.
         let mut running = self.desk.running();
-        if !self.desk.takes(&running, &job.thread) {
+        let chain = job.chain;
+        if !self.desk.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
             return false;
         }
         let (ended, end) = watch::channel(());
         let (thread, unwanted) = (job.thread.clone(), Arc::<AtomicBool>::default());
         let sent = jobs.try_send((job, ended, Arc::clone(&unwanted)));
         if sent.is_ok() {
-            running.insert(thread, Running { end, unwanted });
+            running.insert(thread, Running { end, unwanted, chain });
         }
         // A job that was not taken is dropped when nobody waits for it.
         drop(running);
         sent.is_ok()
     }
 
-    /// The newest summary of a thread, as far as it was made since the start.
+    /// The newest summary that a thread has, as far as it was made since the start.
     pub fn ready(&self, thread: &str) -> Option<Arc<Summary>> {
         self.desk.ready.get(thread)
     }
 
-    /// Notes a summary that was made before.
-    pub fn remember(&self, summary: Arc<Summary>) {
-        self.desk.ready.insert(summary.thread.clone(), summary);
+    /// Notes a summary for a thread that was made before, for it or for another that begins with the same history.
+    pub fn remember(&self, thread: &str, summary: Arc<Summary>) {
+        self.desk.ready.insert(thread.to_owned(), summary);
     }
 
     /// Whether a job for this thread is under way.

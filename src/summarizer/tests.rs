@@ -383,12 +383,14 @@ fn one_job_for_each_thread() {
     let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
     let summarizer = Summarizer::start(limits(), prices, Box::new(|_| {})).unwrap();
     let job = |thread: &str| {
-        let mut job = Job { thread: thread.to_owned(), ..job(20, 8_192) };
+        let chain = Chain::root(thread, b"");
+        let mut job = Job { thread: thread.to_owned(), chain, ..job(20, 8_192) };
         job.call.upstream = Arc::clone(&upstream);
         job
     };
     assert!(summarizer.takes("a") && summarizer.begin(job("a")) && summarizer.is_running("a"));
     assert!(!summarizer.begin(job("a")), "the thread has a job");
+    assert!(!summarizer.begin(Job { thread: "b".to_owned(), ..job("a") }), "the history is being summed up");
     assert!(summarizer.begin(job("b")));
     assert!(!summarizer.begin(job("c")), "there are as many as there may be");
     let runtime =
@@ -416,6 +418,7 @@ fn what_comes_at_once_begins_one_job() {
     let model = job(1, 8_192);
     let job = |thread: usize| Job {
         thread: thread.to_string(),
+        chain: Chain::root(&thread.to_string(), b""),
         conversation_id: String::new(),
         conversation: model.conversation.clone(),
         messages: model.messages.clone(),

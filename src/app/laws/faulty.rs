@@ -89,6 +89,10 @@ impl Store for Faulty {
         self.read(&[1], |store| store.summary(thread))
     }
 
+    fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
+        self.read(&[1], |store| store.summaries(conversation))
+    }
+
     fn commit(&self, batch: Batch) -> Stored {
         match self.failure.load(Ordering::Relaxed) {
             _ if !batch.decides() => self.inner.commit(batch),

@@ -86,6 +86,10 @@ impl Store for Swept {
         self.inner.summary(thread)
     }
 
+    fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
+        self.inner.summaries(conversation)
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.inner.spent(conversation, within_ms)
     }

@@ -34,6 +34,7 @@ impl Prospect {
 impl Summaries {
     /// A summary is ready.
     pub(in crate::app) fn file(&self, summary: Summary) {
-        self.summarizer.remember(Arc::new(summary));
+        let thread = summary.thread.clone();
+        self.summarizer.remember(&thread, Arc::new(summary));
     }
 }

@@ -313,23 +313,26 @@ impl Summaries {
         }
     }
 
-    /// The summary that stands for the longest beginning of a history: the thread's own, or its parent's.
+    /// The summary that stands for the longest beginning of a history: what the thread has, or its parent.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [place.thread.parent.as_ref(), Some(&place.thread.id)];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
         summaries.filter(|summary| terms.takes(summary, place)).max_by_key(|summary| summary.end)
     }
 
-    /// Takes over what another gateway on the same store has had made since, beyond the first `used` messages, if there
-    /// is such a summary: none is paid for twice.
+    /// Takes over what another thread of the conversation, or another gateway on the same store, has had made since, beyond
+    /// the first `used` messages, if there is such a summary: none is paid for twice.
     fn take_over(&self, terms: &Terms, place: &Place, used: usize) -> bool {
+        let Place { thread, .. } = place;
         let known = self.newest(terms, place).map_or(used, |newest| newest.end.max(used));
-        let threads = [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten();
-        let mut stored = threads.filter_map(|thread| self.store.summary(thread).ok()?);
-        let made = stored.find(|made| made.end > known && terms.takes(made, place));
+        let threads = [Some(&thread.id), thread.parent.as_ref()].into_iter().flatten();
+        let own = threads.filter_map(|thread| self.store.summary(thread).ok()?);
+        let others = self.store.summaries(&thread.conversation).unwrap_or_default();
+        let stored = own.chain(others).filter(|made| made.end > known && terms.takes(made, place));
+        let made = stored.max_by_key(|made| made.end);
         let is_made = made.is_some();
         if let Some(made) = made {
-            self.summarizer.remember(Arc::new(made));
+            self.summarizer.remember(&thread.id, Arc::new(made));
         }
         is_made
     }
@@ -345,7 +348,7 @@ impl Summaries {
         let stored = self.store.summary(thread).ok()?;
         self.asked.insert(thread.clone(), ());
         let summary = Arc::new(stored?);
-        self.summarizer.remember(Arc::clone(&summary));
+        self.summarizer.remember(thread, Arc::clone(&summary));
         Some(summary)
     }
 }

@@ -334,6 +334,31 @@ fn a_fork_goes_on_from_the_longer_summary() {
     }
 }
 
+/// Threads of one conversation that begin alike pay for one summary of that.
+#[test]
+fn what_another_thread_has_had_made_is_taken_over() {
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let terms = terms(None, &Policy::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (of, root, expected) in [("c", "x", true), ("c", "y", false), ("d", "x", false)] {
+        let (_home, store) = on_disk();
+        let end = due(&summaries(&store), (&conversation, &ours), &terms, "m").unwrap().cut.end;
+        let made = Summary {
+            recipe: terms.recipe,
+            thread: "other".to_owned(),
+            conversation: of.to_owned(),
+            ..summary_at(&place(&conversation, Chain::root(root, b"")), end)
+        };
+        runtime.block_on(store.commit(Batch { summaries: vec![made], ..Batch::default() })).unwrap();
+        let summaries = summaries(&store);
+        assert!(summaries.ready(&terms, &conversation, &ours).is_none());
+        let prospect = due(&summaries, (&conversation, &ours), &terms, "m");
+        assert_eq!(prospect.is_none(), expected, "{of} {root}");
+        assert_eq!(summaries.ready(&terms, &conversation, &ours).is_some(), expected, "{of} {root}");
+    }
+}
+
 /// What would free less than the ladder asks for is not made, if the ladder would pass it over.
 #[test]
 fn what_would_not_be_used_is_not_made() {
