@@ -285,7 +285,7 @@ mod tests {
         {
             let parts: HashSet<PartId> = parts.into_iter().collect();
             let named = tools_of(&conversation, &calls, &parts);
-            assert!(named.iter().all(|(part, tool)| parts.contains(part) && &**tool == "write_file"));
+            assert!(named.iter().all(|(part, tool)| parts.contains(part) && &**tool == "Write"));
             assert_eq!(named.len(), expected);
         }
     }
