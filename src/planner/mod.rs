@@ -7,7 +7,6 @@
 mod action;
 mod anchors;
 mod arguments;
-mod behind;
 mod cache_minimum;
 mod cleared;
 pub mod cuts;

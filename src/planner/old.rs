@@ -157,7 +157,6 @@ impl Before<'_> {
         let may_change = !self.facts.compacting || self.facts.overflow.is_some();
         let room = self.make_room(ready, policy, &level, recall);
         let room = room.or_else(|| self.thin_out(ready, policy, &level, recall));
-        let room = room.map(|change| self.with_stale(change, policy, &level, recall));
         let (change, next) = match room.filter(|_| may_change) {
             Some(change) => (Some(change), None),
             None if may_change && !level.defers => self.clearing(policy, recall),

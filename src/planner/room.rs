@@ -114,7 +114,7 @@ impl Before<'_> {
 
     /// The message from which on results stay as long as there is another way: an agent that loses what it has just
     /// read reads it again.
-    pub(super) fn kept(&self, level: &Level) -> usize {
+    fn kept(&self, level: &Level) -> usize {
         let tokens = level.gauge.map_or(0.0, |gauge| gauge.usable() as f64 * NEWEST);
         let (sizes, bytes) = (self.sizes(), (tokens * self.facts.bytes_per_token) as u64);
         let whole = sizes.last().copied().unwrap_or(0);

@@ -95,53 +95,6 @@ fn rungs() {
     }
 }
 
-/// Results that go with what makes room, by the reasons that are allowed and the newest tokens that stay: what stands
-/// behind the first change, and would go for the money's sake were writing it again paid for, goes at once.
-#[test]
-fn what_is_stale_goes_with_what_makes_room() {
-    use Reason::{BreakEven, Cold, Window};
-    // What is left before the target is met goes from the oldest result on.
-    const RESULTS: &str = "u 4000 4000 100 4000";
-    // A summary of the first messages stands for more than all results have.
-    const WORDS: &str = "u a x8000 a u 2000 2000 a u";
-    let (clear, ready) = (Some((Rung::Clear, 0)), Some((Rung::Ready, 3)));
-    for (before, gate, stays, window, rung, expected) in [
-        (RESULTS, &[Window][..], 0, 6_800, clear, &[2, 4][..]),
-        (RESULTS, &[Window, BreakEven], 0, 6_800, clear, &[2, 4, 8]),
-        (RESULTS, &[Window, BreakEven], 1_500, 6_800, clear, &[2, 4]),
-        (RESULTS, &[Window, BreakEven], 0, 20_000, None, &[]),
-        (WORDS, &[Window], 0, 6_800, ready, &[]),
-        (WORDS, &[Window, BreakEven], 0, 6_800, ready, &[6, 8]),
-        (WORDS, &[Window, BreakEven], 800, 6_800, ready, &[6]),
-        (WORDS, &[Cold, BreakEven], 0, 6_800, ready, &[]),
-    ] {
-        let mut policy = policy(Window);
-        policy.clear.gate = gate.to_vec();
-        policy.clear.protect.other_tokens = stays;
-        // Nothing would go yet for the money's sake alone.
-        policy.clear.patience = 100.0;
-        let facts = Facts { window: Some(window), ..Facts::default() };
-        let mut thread = Thread::default();
-        thread.send(&talk(&words(before)), &policy, &Facts::default(), true);
-        let request = talk(&words(&format!("{before} a u")));
-        let cut = cuts::cuts(&request, None, usize::MAX).into_iter().find(|cut| cut.end == 4);
-        thread.ready =
-            cut.and_then(|cut| cut.splice(&request, "summary", "THE TEXT", &splice::Layout::Answer, None));
-        let outcome = thread.send(&request, &policy, &facts, true);
-        let event = outcome.event.as_ref();
-        let found = event.map(|event| (event.rung, event.dropped));
-        let cleared = outcome.applied.iter().filter(|applied| applied.decision.is_clearing());
-        let cleared: Vec<u32> = cleared.map(|applied| applied.part.message).collect();
-        assert_eq!((found, &*cleared), (rung, expected), "{before} {gate:?} {stays} {window}");
-        assert_eq!(event.map_or(0, |event| event.cleared as usize), expected.len());
-        let protocol = protocol::named("openai-chat").unwrap();
-        let after = protocol::rewritten(protocol, &request, &outcome.plan, &NoMemo).unwrap();
-        let freed = request.body.len() as u64 - after.body.len() as u64;
-        let said = event.map_or(0, |event| event.freed_bytes);
-        assert!(freed.abs_diff(said) <= freed / 10, "{said} {freed}: {before} {gate:?} {stays}");
-    }
-}
-
 #[test]
 fn what_was_cut_frees_no_more_than_is_left() {
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
