@@ -36,6 +36,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/layout.txt");
 
+/// What valgrind calls an object of which it knows no code but that of `.text`.
+const UNKNOWN: &str = "???";
+
 /// How long a start may take, under valgrind on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
@@ -131,7 +134,7 @@ fn functions(profile: &str) -> BTreeSet<String> {
                     objects.insert(id, name);
                 }
                 if kind == "ob" {
-                    is_ours = objects.get(id).is_some_and(|name| *name == PROGRAM);
+                    is_ours = objects.get(id).is_some_and(|name| [PROGRAM, UNKNOWN].contains(name));
                 }
             }
             "fn" | "cfn" => {
