@@ -56,17 +56,14 @@ impl Windows {
     pub(super) fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) {
         self.with(upstream, model, |learned| {
             if limit as f64 >= learned.answered as f64 * LEAST {
-                learned.limit = Some(limit);
+                (learned.limit, learned.surprises) = (Some(limit), false);
             }
         });
     }
 
     /// A prompt that was taken to be far from the window was too long, as its answer said.
-    pub(super) fn surprise(&self, upstream: &str, model: Option<&str>, limit: Option<u64>) {
+    pub(super) fn surprise(&self, upstream: &str, model: Option<&str>) {
         self.with(upstream, model, |learned| learned.surprises = true);
-        if let Some(limit) = limit {
-            self.learn(upstream, model, limit);
-        }
     }
 
     /// Whether any answer may say so.
@@ -171,11 +168,13 @@ mod tests {
     #[test]
     fn what_surprises_is_known_by_model_and_upstream() {
         let windows = Windows::new();
-        windows.surprise("a", Some("m"), None);
-        windows.surprise("a", Some("n"), Some(1000));
+        windows.surprise("a", Some("m"));
+        windows.surprise("a", Some("n"));
+        // What fits is known by now.
+        windows.learn("a", Some("n"), 1000);
         for (upstream, model, expected) in [
             ("a", Some("m"), (true, None)),
-            ("a", Some("n"), (true, Some(1000))),
+            ("a", Some("n"), (false, Some(1000))),
             ("b", Some("m"), (false, None)),
             ("a", None, (false, None)),
         ] {

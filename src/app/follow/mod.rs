@@ -240,12 +240,18 @@ impl Follow {
         }
     }
 
-    /// Its prompt was too long, as an answer says that went on to the client: it will have room when it is made again.
+    /// Its prompt was too long, as an answer says that went on to the client. Where it was taken to be far from the window,
+    /// and what fits is not told, the next ones are looked at: it will have room when it is made again.
     fn overflowed_within(&mut self, answer: &Answer) {
-        let said = answer.error.as_deref().filter(|_| !self.overflow).map(protocol::refused_within);
-        if let Some(Refused::Overflow { limit, .. }) = said {
-            self.overflow = true;
-            self.core.windows.surprise(self.upstream.name(), self.facts.model.as_deref(), limit);
+        let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
+        let said = answer.error.as_deref().filter(|_| is_answered).map(protocol::refused_within);
+        let Some(Refused::Overflow { limit, .. }) = said else { return };
+        self.overflow = true;
+        let (windows, upstream) = (&self.core.windows, self.upstream.name());
+        match limit {
+            Some(limit) => windows.learn(upstream, self.facts.model.as_deref(), limit),
+            None if !self.is_nearly_full() => windows.surprise(upstream, self.facts.model.as_deref()),
+            None => {}
         }
     }
 
