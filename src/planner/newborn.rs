@@ -9,6 +9,9 @@ use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Subject};
 use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::{Outcome, Recall};
 
+/// What is read from where it was kept in full is cut again only if it is longer than so many times what is let through else.
+const READ_BACK: usize = 4;
+
 pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
@@ -26,8 +29,10 @@ pub(super) fn decide(
     let arguments = call.and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
     let recall = recall(&output);
-    // What was cut is read on purpose: cut again, or pointed to where it was cut, nobody ever could.
-    if arguments.as_deref().is_some_and(|arguments| reads_back(arguments, &recall, &output)) {
+    // What was cut is read on purpose: pointed to where it was cut, nobody ever could.
+    let reads_back = arguments.as_deref().is_some_and(|arguments| arguments.contains(&output));
+    let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
+    if reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most {
         return;
     }
     let subject = Subject {
@@ -41,7 +46,7 @@ pub(super) fn decide(
 
     let earlier = view.earlier(conversation, outcome, id, content, settings);
     let pointer = earlier
-        .filter(|_| settings.repeat && all_text(part))
+        .filter(|_| settings.repeat && all_text(part) && !reads_back)
         .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
     let leaves = leaf_edits(shaped.leaves, part, &texts);
@@ -64,14 +69,6 @@ pub(super) fn decide(
     }
     outcome.applied.push(Applied { part: id, decision: decision.into() });
     outcome.fresh += 1;
-}
-
-/// Whether a call reads where full texts are kept, by the place that such a sentence names for one of them.
-fn reads_back(arguments: &str, recall: &str, output: &str) -> bool {
-    let before = recall.split_once(output).map_or("", |(before, _)| before);
-    let is_outside = |letter: char| letter.is_whitespace() || "<>()[]\"'`=".contains(letter);
-    let folder = before.rsplit(is_outside).next().unwrap_or_default();
-    folder.contains('/') && arguments.contains(folder)
 }
 
 /// Whether a result is nothing but text: a pointer would hide an image.

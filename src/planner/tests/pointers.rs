@@ -144,27 +144,28 @@ fn equal_results_of_one_step_point_to_the_first() {
     assert_eq!(parts, [1, 2]);
 }
 
-/// What was cut, or would be, comes whole where it is read from where full texts are kept.
+/// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
+/// where it was cut.
 #[test]
-fn what_is_read_back_stays_whole() {
-    let policy = Policy { shape: settings(), ..Policy::default() };
+fn what_is_read_back_can_be_read() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let id = decision::output_id(&[text.into()]);
-    for (command, recall, expected) in [
-        ("cat /home/me/outputs/ID.txt", "full output: /home/me/outputs/ID.txt", &[][..]),
-        ("sed -n 5,9p /home/me/outputs/another.txt", "full output: /home/me/outputs/ID.txt", &[]),
-        ("cat '/home/the user/outputs/ID.txt'", "full output: /home/the user/outputs/ID.txt", &[]),
-        ("curl http://localhost:1/outputs/ID", "<http://localhost:1/outputs/ID>", &[]),
-        ("cat /home/me/other/ID.txt", "full output: /home/me/outputs/ID.txt", &["4 repeat"]),
-        ("cat ID", "kept as ID", &["4 repeat"]),
+    for (command, max_bytes, expected) in [
+        ("cat /home/me/outputs/ID.txt", 500, &[][..]),
+        ("cd /home/me/outputs && cat ID.txt", 500, &[]),
+        ("curl http://localhost:1/outputs/ID", 500, &[]),
+        ("cat /home/me/outputs/ID.txt", 250, &["4 truncate"]),
+        ("cat /home/me/outputs/another.txt", 500, &["4 repeat"]),
+        ("make", 500, &["4 repeat"]),
     ] {
         let request = talk("u c1 r1:huge c2 r2:huge");
         let body = std::str::from_utf8(&request.body).unwrap();
         let (before, after) = body.rsplit_once("make").unwrap();
         let body = format!("{before}{}{after}", command.replace("ID", &id));
         let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
-        let past = Past { sent: 3, ..Past::nothing() };
-        let outcome = plan(&request, past, &policy, &Facts::default(), &|id| recall.replace("ID", id));
-        assert_eq!(decided(&outcome), expected, "{command}");
+        let mut settings = settings();
+        settings.truncate.base.max_bytes = max_bytes;
+        let outcome = plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings);
+        assert_eq!(decided(&outcome), expected, "{command} {max_bytes}");
     }
 }
