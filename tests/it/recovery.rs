@@ -247,6 +247,40 @@ fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
     assert_eq!((overflows, records.len()), (too_long(&upstream.received()), upstream.received().len()));
 }
 
+/// What fits is learned from an answer, too, but only where room is to be made for what was refused.
+#[test]
+fn what_fits_is_learned_where_that_is_wanted() {
+    let dialect = &DIALECTS[1];
+    for (enabled, expected) in [(true, LIMIT), (false, 128_000)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received: &Received| {
+            let tokens = received.body.len() / 4;
+            let (_, refusal) = (dialect.overflow)(tokens);
+            (
+                200,
+                if tokens > LIMIT {
+                    format!("data: {refusal}\n\n")
+                } else {
+                    (dialect.answer)(tokens).to_string()
+                },
+            )
+        });
+        let config = format!("{CONFIG}[recover]\nenabled = {enabled}\n");
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for steps in [30, 2] {
+            let mut request = (dialect.request)(steps);
+            request["model"] = json!("gpt-4o");
+            request["stream"] = json!(true);
+            gateway.post(dialect.path, &[], &request.to_string());
+        }
+        gateway.stop();
+        let records = records(home.path());
+        assert!(records.iter().any(|record| record["overflow"] == true), "{enabled}");
+        let last = records.iter().map(|record| record["window"]["tokens"].as_u64()).next_back().flatten();
+        assert_eq!(last, Some(expected as u64), "{enabled}");
+    }
+}
+
 /// Servers say it in many ways, and some take it for a fault of their own.
 #[test]
 fn overflows_of_compatible_servers_are_not_seen_either() {

@@ -247,6 +247,9 @@ impl Follow {
         let said = answer.error.as_deref().filter(|_| is_answered).map(protocol::refused_within);
         let Some(Refused::Overflow { limit, .. }) = said else { return };
         self.overflow = true;
+        if !self.recovers() {
+            return;
+        }
         let (windows, upstream) = (&self.core.windows, self.upstream.name());
         match limit {
             Some(limit) => windows.learn(upstream, self.facts.model.as_deref(), limit),
