@@ -196,7 +196,9 @@ impl<'a> Request<'a> {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
-        let ready = || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place));
+        let bound = self.model().and_then(usage::binding);
+        let ready =
+            || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place, bound));
         let plan = |standing| {
             let mut outcome = self.plan_by(place, policy, standing, ready());
             self.stake(place, &mut outcome);

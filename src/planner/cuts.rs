@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use super::reasoning::can_go;
+use super::reasoning::{can_go, sealed};
 use super::splice::{Layout, Splice, last_text};
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::{self, Plan};
+use crate::usage::Binding;
 
 /// Ranges that all places together may have; beyond, there are fewer places. A history that is kept in many pieces
 /// has many at each place.
@@ -146,9 +147,16 @@ impl Taken {
 /// The places where a history may be cut, in order, with `since` as the splice that is in force: a new one takes
 /// all that it took.
 ///
-/// None of them is behind message `sent`, nor within the step in progress.
-pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) -> Vec<Cut> {
-    let Some(mut walk) = Walk::new(conversation, since) else { return Vec::new() };
+/// With a model whose reasoning is `bound`, whatever has some that cannot be taken out goes too: where one stands behind,
+/// there is no place. None is behind message `sent`, nor within the step in progress.
+pub fn cuts(
+    conversation: &Conversation,
+    since: Option<&Splice>,
+    bound: Option<Binding>,
+    sent: usize,
+) -> Vec<Cut> {
+    let sealed = sealed(conversation, bound);
+    let Some(mut walk) = Walk::new(conversation, since, &sealed) else { return Vec::new() };
     let last = conversation.tail().min(sent).min(conversation.messages.len().saturating_sub(1));
     let (mut cuts, mut ranges) = (Vec::new(), 0);
     for end in walk.head + 1..=last {
@@ -157,7 +165,7 @@ pub fn cuts(conversation: &Conversation, since: Option<&Splice>, sent: usize) ->
             continue;
         }
         walk.go_to(end);
-        if let Some(cut) = walk.cut() {
+        if let Some(cut) = walk.cut().filter(|cut| cut.takes_all(&sealed)) {
             ranges += cut.taken.ranges.len();
             cuts.push(cut);
         }
@@ -174,6 +182,8 @@ struct Walk<'c> {
     conversation: &'c Conversation,
     /// The splice that is in force.
     since: Option<&'c Splice>,
+    /// Messages in front of which nothing may change while they are sent, ascending.
+    sealed: &'c [usize],
     hosted: Hosted,
     /// The first message behind the head of the conversation.
     head: usize,
@@ -190,7 +200,7 @@ struct Walk<'c> {
 
 impl<'c> Walk<'c> {
     /// `None` if there is nothing behind the head, or only the provider has what comes before.
-    fn new(conversation: &'c Conversation, since: Option<&'c Splice>) -> Option<Self> {
+    fn new(conversation: &'c Conversation, since: Option<&'c Splice>, sealed: &'c [usize]) -> Option<Self> {
         let messages = &conversation.messages;
         let first_user = messages.iter().position(|message| message.index.starts_turn())?;
         let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
@@ -203,6 +213,7 @@ impl<'c> Walk<'c> {
         Some(Self {
             conversation,
             since,
+            sealed,
             hosted: Hosted::of(conversation),
             head,
             newest: newest.unwrap_or(first_user),
@@ -215,14 +226,14 @@ impl<'c> Walk<'c> {
     /// Takes the messages up to the next place, which go or stay together.
     fn go_to(&mut self, end: usize) {
         let mut needed = self.unit(self.at..end);
-        if let Some(gone) = needed.take_if(|needed| self.comes_back(needed)) {
+        if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
             (needed, self.parted) = self.said(gone.start..self.at);
         }
         needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at));
         self.at = end;
     }
 
-    /// What is needed where messages that do not come back are not enough, and where the text is said then: in their
+    /// What is needed where messages that must go are what is needed, and where the text is said then: in their
     /// place, unless it is needed in an earlier one more.
     fn said(&self, gone: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
         let Some(earlier) = self.parted.clone() else { return (None, Some(gone)) };
@@ -235,6 +246,11 @@ impl<'c> Walk<'c> {
     /// Whether one of these messages is not sent any more: such a one does not come back.
     fn comes_back(&self, needed: &Range<usize>) -> bool {
         self.since.is_some_and(|since| needed.clone().any(|at| since.drops(at)))
+    }
+
+    /// Whether one of these messages cannot stay, because it would come back, or nothing before it could change.
+    fn must_go(&self, needed: &Range<usize>) -> bool {
+        self.comes_back(needed) || needed.clone().any(|at| self.sealed.binary_search(&at).is_ok())
     }
 
     /// The cut at the place that was reached, if there may be one.
@@ -256,7 +272,7 @@ impl<'c> Walk<'c> {
             // The text stands elsewhere, and cannot part a note of the system's from the user.
             let user = stays.unwrap_or(end);
             let mut needed = self.instructed(user, &taken);
-            if let Some(gone) = needed.take_if(|needed| self.comes_back(needed)) {
+            if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
                 (needed, parted) = self.said(gone.start..user);
             }
             needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
@@ -338,7 +354,7 @@ impl<'c> Walk<'c> {
             parts.any(|(id, part)| part.kind == PartKind::Thinking && !can_go(self.conversation, id))
         };
         let least = |answer: &Range<usize>| (answer.clone().any(is_stuck), bytes(answer));
-        answers.filter(|answer| answer.clone().any(says) && !self.comes_back(answer)).min_by_key(least)
+        answers.filter(|answer| answer.clone().any(says) && !self.must_go(answer)).min_by_key(least)
     }
 
     /// How far what the first of these messages belongs to goes.

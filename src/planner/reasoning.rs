@@ -123,15 +123,6 @@ impl Before<'_> {
         sent.take_while(move |id| is_past(*id) && can_go(self.conversation, *id))
     }
 
-    /// Messages with reasoning that would have to go if anything before it changed, and cannot.
-    pub(super) fn sealed(&self) -> Vec<usize> {
-        if self.facts.bound != Some(Binding::Refused) {
-            return Vec::new();
-        }
-        let stuck = thoughts(self.conversation).filter(|id| !can_go(self.conversation, *id));
-        stuck.map(|id| id.message as usize).collect()
-    }
-
     fn omitted(&self) -> HashSet<PartId> {
         self.applied.iter().filter(|applied| applied.decision.is_omission()).map(|a| a.part).collect()
     }
@@ -210,6 +201,15 @@ pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: 
     if let Some(first) = thoughts(conversation).find(is_sent) {
         outcome.applied.retain(|applied| !applied.decision.is_omission() || applied.part < first);
     }
+}
+
+/// The messages with reasoning that is bound to what stands before it, and cannot be taken out where that changes.
+pub(super) fn sealed(conversation: &Conversation, bound: Option<Binding>) -> Vec<usize> {
+    if bound != Some(Binding::Refused) {
+        return Vec::new();
+    }
+    let stuck = thoughts(conversation).filter(|id| !can_go(conversation, *id));
+    stuck.map(|id| id.message as usize).collect()
 }
 
 /// All reasoning of a history.

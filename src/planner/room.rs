@@ -311,16 +311,12 @@ impl Before<'_> {
         (change.event.cut > 0).then_some(change)
     }
 
-    /// Where the history may be cut. Reasoning that is bound to what goes is left out; where it cannot be, it goes
-    /// with its message.
+    /// Where the history may be cut.
     pub(super) fn cuts(&self, policy: &Policy) -> Vec<Cut> {
         if !policy.ladder.enabled {
             return Vec::new();
         }
-        let mut cuts = cuts(self.conversation, self.splice, usize::MAX);
-        let sealed = self.sealed();
-        cuts.retain(|cut| cut.takes_all(&sealed));
-        cuts
+        cuts(self.conversation, self.splice, self.facts.bound, usize::MAX)
     }
 
     fn places(&self, cuts: &[Cut]) -> Vec<Place> {

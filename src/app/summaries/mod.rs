@@ -34,7 +34,7 @@ use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::window::{self, Gauge};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
-use crate::usage::{Catalogue, Vendor};
+use crate::usage::{self, Binding, Catalogue, Vendor};
 
 /// Threads of which it is remembered that the store was asked for their summaries.
 const ASKED: u64 = 65_536;
@@ -177,11 +177,17 @@ impl Summaries {
     }
 
     /// The splice that the newest summary of a request's history could be sent as.
-    pub(super) fn ready(&self, terms: &Terms, conversation: &Conversation, place: &Place) -> Option<Splice> {
+    pub(super) fn ready(
+        &self,
+        terms: &Terms,
+        conversation: &Conversation,
+        place: &Place,
+        bound: Option<Binding>,
+    ) -> Option<Splice> {
         if !terms.settings.enabled || place.sent == 0 || conversation.continues.is_some() {
             return None;
         }
-        splice_of(&*self.newest(terms, place)?, conversation, place, &terms.layout)
+        splice_of(&*self.newest(terms, place)?, (conversation, bound), place, &terms.layout)
     }
 
     /// Whether there may be a summary now, for a history that has no room left: where there is none without, waits for the
@@ -367,7 +373,8 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
         *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
     }
     let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
-    let mut all = cuts(conversation, splice, conversation.messages.len());
+    let bound = seen.model.and_then(usage::binding);
+    let mut all = cuts(conversation, splice, bound, conversation.messages.len());
     let mut before = vec![0_u64; bytes.len() + 1];
     for (at, bytes) in bytes.iter().enumerate() {
         before[at + 1] = before[at] + bytes;
@@ -415,7 +422,7 @@ fn carries(place: &Place, summary: &Summary) -> bool {
 /// A summary as it could be sent in place of the beginning of a history, if it stands for that.
 fn splice_of(
     summary: &Summary,
-    conversation: &Conversation,
+    (conversation, bound): (&Conversation, Option<Binding>),
     place: &Place,
     layout: &Layout,
 ) -> Option<Splice> {
@@ -423,6 +430,7 @@ fn splice_of(
     if !carries(place, summary) || former.is_some_and(|former| former.end() >= summary.end) {
         return None;
     }
-    let cut = cuts(conversation, former, place.sent).into_iter().find(|cut| cut.end == summary.end)?;
+    let cuts = cuts(conversation, former, bound, place.sent);
+    let cut = cuts.into_iter().find(|cut| cut.end == summary.end)?;
     cut.splice(conversation, SUMMARY, &summary.text, layout, None)
 }

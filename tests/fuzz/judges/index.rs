@@ -112,6 +112,6 @@ impl Scene {
 
 /// The splice that a summary of about half of the history makes.
 fn summary(conversation: &Conversation, layout: &Layout) -> Option<Splice> {
-    let cuts = cuts(conversation, None, usize::MAX);
+    let cuts = cuts(conversation, None, None, usize::MAX);
     cuts.get(cuts.len() / 2)?.splice(conversation, SUMMARY, "This and that was done.", layout, None)
 }

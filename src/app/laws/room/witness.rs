@@ -286,16 +286,14 @@ impl Witness {
         };
         // What a splice has left standing within a turn goes only with a later one.
         let splice = exchange.facts.splice.as_deref().filter(|_| !exchange.facts.spliced);
-        if splice.is_some() && cuts(conversation, splice, usize::MAX).is_empty() {
+        if splice.is_some() && cuts(conversation, splice, bound_of(conversation), usize::MAX).is_empty() {
             return Ok(());
         }
         // What is bound, is sent and cannot be taken out keeps what it is bound to.
         let stays = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
         let messages = conversation.messages.iter().zip(&sent.kept).filter(|(_, kept)| kept.is_some());
         let mut parts = messages.flat_map(|(message, _)| &*message.index.parts);
-        if conversation.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
-            && parts.any(stays)
-        {
+        if bound_of(conversation) == Some(Binding::Refused) && parts.any(stays) {
             return Ok(());
         }
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
@@ -360,10 +358,15 @@ impl Wired {
     }
 }
 
+/// How reasoning of the model that a request is for is bound to what stands before it.
+fn bound_of(conversation: &Conversation) -> Option<Binding> {
+    conversation.model.as_deref().and_then(usage::binding)
+}
+
 /// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one, as far as they
 /// are read as text.
 fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
-    let dropped = cuts(conversation, splice, usize::MAX).last().map_or(0, Cut::bytes);
+    let dropped = cuts(conversation, splice, bound_of(conversation), usize::MAX).last().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
     let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);

@@ -103,7 +103,7 @@ proptest! {
         let root = |number: u8| Chain::root("openai-chat", &[number]);
         let made_of = talk(&letters, &here);
         let theirs = place(&made_of, root(roots.0));
-        let all = cuts(&made_of, None, theirs.sent);
+        let all = cuts(&made_of, None, None, theirs.sent);
         if all.is_empty() {
             return Ok(());
         }
@@ -112,7 +112,7 @@ proptest! {
 
         let conversation = talk(&letters, &there);
         let ours = place(&conversation, root(roots.1));
-        let splice = splice_of(&summary, &conversation, &ours, &Layout::Answer);
+        let splice = splice_of(&summary, (&conversation, None), &ours, &Layout::Answer);
         let same = roots.0 == roots.1 && here[..end] == there[..end];
         prop_assert_eq!(splice.is_some(), same);
         if let Some(splice) = splice {
@@ -120,7 +120,7 @@ proptest! {
             prop_assert_eq!(&*splice.text, "what was done");
             // What was used is not used again.
             let used = Place { splice: Some(Arc::new(splice)), ..ours };
-            prop_assert!(splice_of(&summary, &conversation, &used, &Layout::Answer).is_none());
+            prop_assert!(splice_of(&summary, (&conversation, None), &used, &Layout::Answer).is_none());
         }
     }
 }
@@ -131,7 +131,7 @@ fn a_history_that_is_too_short_carries_nothing() {
     let summary = summary_at(&place(&long, Chain::root("x", b"")), 7);
     let short = talk("uc", &[]);
     let ours = place(&short, Chain::root("x", b""));
-    assert!(splice_of(&summary, &short, &ours, &Layout::Answer).is_none());
+    assert!(splice_of(&summary, (&short, None), &ours, &Layout::Answer).is_none());
 }
 
 /// No limits.
@@ -171,7 +171,7 @@ fn a_restart_finds_what_was_ready() {
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
         let summaries =
             Summaries::start(Limits::default(), store(), prices, Arc::default(), free(store())).unwrap();
-        summaries.ready(&terms, &conversation, place)
+        summaries.ready(&terms, &conversation, place, None)
     };
     assert!(ready(&settings, &ours).is_some_and(|splice| splice.end() <= 7 && &*splice.rule == SUMMARY));
     let mut fork = ours.clone();
@@ -282,7 +282,7 @@ fn what_was_made_elsewhere_is_not_made_again() {
     let ours = place(&conversation, Chain::root("x", b""));
     let terms = terms(None, &Policy::default());
     let due = |summaries: &Summaries| due(summaries, (&conversation, &ours), &terms, "m");
-    let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours).is_some();
+    let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours, None).is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours, true, Duration::MAX));
     assert!(!ready(&other) && !ready(&full) && !waited(&full), "there is none yet");
@@ -352,10 +352,10 @@ fn what_another_thread_has_had_made_is_taken_over() {
         };
         runtime.block_on(store.commit(Batch { summaries: vec![made], ..Batch::default() })).unwrap();
         let summaries = summaries(&store);
-        assert!(summaries.ready(&terms, &conversation, &ours).is_none());
+        assert!(summaries.ready(&terms, &conversation, &ours, None).is_none());
         let prospect = due(&summaries, (&conversation, &ours), &terms, "m");
         assert_eq!(prospect.is_none(), expected, "{of} {root}");
-        assert_eq!(summaries.ready(&terms, &conversation, &ours).is_some(), expected, "{of} {root}");
+        assert_eq!(summaries.ready(&terms, &conversation, &ours, None).is_some(), expected, "{of} {root}");
     }
 }
 

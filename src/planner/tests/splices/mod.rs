@@ -109,7 +109,7 @@ fn images_that_are_dropped_count_once() {
         let messages = messages.map(String::as_str).join(",");
         let body = Bytes::from(format!(r#"{{"model":"m","messages":[{messages}]}}"#));
         let talk = protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
-        let cuts = cuts(&talk, None, usize::MAX);
+        let cuts = cuts(&talk, None, None, usize::MAX);
         let cut = cuts.iter().find(|cut| cut.messages().eq(1..4)).unwrap();
         let splice = Arc::new(cut.splice(&talk, NOTE, "note", &Layout::Answer, None).unwrap());
         let gone: usize = talk.messages[1..4].iter().map(|message| message.span.len()).sum();
@@ -187,7 +187,7 @@ fn cuts_and_what_is_left() {
             let plan = Plan { ops: splice.operations() };
             Some(format!("{} {}", cut.end, shown(&conversation, &plan)))
         };
-        let found: Vec<String> = cuts(&conversation, None, sent).iter().filter_map(splice).collect();
+        let found: Vec<String> = cuts(&conversation, None, None, sent).iter().filter_map(splice).collect();
         assert_eq!(found, expected, "{short}");
     }
 }
@@ -197,7 +197,7 @@ fn cuts_and_what_is_left() {
 fn places_take_bounded_memory() {
     let ends = |turns: usize| {
         let conversation = talk(&format!("u a {} u", "u a s ".repeat(turns)));
-        let all = cuts(&conversation, None, usize::MAX);
+        let all = cuts(&conversation, None, None, usize::MAX);
         (all.len(), all.last().unwrap().end)
     };
     assert_eq!(ends(1000), (1000, 2999));
@@ -219,9 +219,9 @@ fn nothing_comes_back() {
     ] {
         let conversation = talk(short);
         let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
-        let all = cuts(&conversation, None, usize::MAX);
+        let all = cuts(&conversation, None, None, usize::MAX);
         let first = splice(all.iter().find(|cut| cut.end == end).unwrap()).unwrap();
-        let next = splice(cuts(&conversation, Some(&first), usize::MAX).last().unwrap());
+        let next = splice(cuts(&conversation, Some(&first), None, usize::MAX).last().unwrap());
         let next = next.unwrap_or_else(|| panic!("{short}"));
         assert!((0..first.end()).all(|at| next.drops(at) || !first.drops(at)), "{next:?}");
         assert_eq!(shown(&conversation, &Plan { ops: next.operations() }), expected, "{short}");
@@ -230,6 +230,7 @@ fn nothing_comes_back() {
 
 /// Of the answers upon a note of the system's, one stays whose reasoning can be taken out, though it is longer: nothing
 /// before the other could be changed where reasoning is bound.
+/// Where neither can be, both go: the text stands in their place.
 #[test]
 fn an_answer_stays_that_binds_nothing() {
     let user = r#"{"role":"user","content":"go"}"#;
@@ -242,21 +243,28 @@ fn an_answer_stays_that_binds_nothing() {
     };
     let sealed = r#","reasoning_content":"x""#;
     let open = r#","thinking_blocks":[{"type":"thinking","thinking":"so","signature":"s"}]"#;
-    for (first, second, stays) in [
-        ("", "", vec![2, 3]),
-        (sealed, "", vec![4, 5]),
-        ("", sealed, vec![2, 3]),
-        (sealed, open, vec![4, 5]),
-        (open, sealed, vec![2, 3]),
-        (sealed, sealed, vec![2, 3]),
+    for (first, second, stays, bound) in [
+        ("", "", vec![2, 3], vec![2, 3]),
+        (sealed, "", vec![4, 5], vec![4, 5]),
+        ("", sealed, vec![2, 3], vec![2, 3]),
+        (sealed, open, vec![4, 5], vec![4, 5]),
+        (open, sealed, vec![2, 3], vec![2, 3]),
+        (sealed, sealed, vec![2, 3], vec![]),
     ] {
         let (first, second) = (step(1, first), step(2, second));
         let body = format!(r#"{{"messages":[{user},{note},{first},{second},{user},{unread},{user}]}}"#);
         let chat = protocol::named("openai-chat").unwrap();
         let conversation = chat.index(&Bytes::from(body), &NoMemo).unwrap();
-        let cut = cuts(&conversation, None, usize::MAX).pop().unwrap();
-        let left: Vec<usize> = (2..6).filter(|at| !cut.takes_all(&[*at])).collect();
-        assert_eq!((cut.end, left), (8, stays), "{first} {second}");
+        for (bound, stays) in [(None, &stays), (Some(Binding::Refused), &bound)] {
+            let cut = cuts(&conversation, None, bound, usize::MAX).pop().unwrap();
+            let left: Vec<usize> = (2..6).filter(|at| !cut.takes_all(&[*at])).collect();
+            assert_eq!((cut.end, &left), (8, stays), "{first} {second}");
+            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None).unwrap();
+            // In the place of what was done, before what the user says next; else it can stand at the head only.
+            assert_eq!(splice.at.message, if left.is_empty() { 6 } else { 0 });
+            let plan = Plan { ops: splice.operations() };
+            assert!(protocol::rewritten(chat, &conversation, &plan, &NoMemo).is_ok());
+        }
     }
 }
 
@@ -274,7 +282,7 @@ fn an_answer_stays_behind_a_note() {
         (21, 20, "u s aN u x u s a u"),
     ] {
         let conversation = talk(&words[..count].join(" "));
-        let all = cuts(&conversation, since.as_ref(), usize::MAX);
+        let all = cuts(&conversation, since.as_ref(), None, usize::MAX);
         let cut = all.iter().find(|cut| cut.end == end).unwrap();
         let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
         let splice = splice.unwrap_or_else(|| panic!("{end}"));
@@ -296,7 +304,7 @@ fn layouts() {
         (&ack, "u c1 r1 c2 r2 c3 r3", "u[N] c r"),
     ] {
         let conversation = talk(short);
-        let cut = cuts(&conversation, None, 9).pop().unwrap();
+        let cut = cuts(&conversation, None, None, 9).pop().unwrap();
         let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout, None).unwrap();
         assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{layout:?}");
     }
@@ -306,9 +314,9 @@ fn layouts() {
 #[test]
 fn the_next_one_takes_all_of_the_last() {
     let conversation = talk("u a u a u a u");
-    let all = cuts(&conversation, None, 9);
+    let all = cuts(&conversation, None, None, 9);
     let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer, None).unwrap();
-    let next = cuts(&conversation, Some(&first), 9);
+    let next = cuts(&conversation, Some(&first), None, 9);
     assert_eq!(next.iter().map(|cut| cut.end).collect::<Vec<_>>(), [4, 6]);
     assert!(
         next.iter().all(|cut| first.drops.iter().all(|drop| cut.messages().any(|at| at == drop.0 as usize)))
@@ -338,7 +346,7 @@ fn every_provider_takes_what_is_left() {
             Layout::Acknowledged("fine".into()),
             Layout::Asked("so?".into()),
         ];
-        for cut in cuts(&conversation, None, usize::MAX) {
+        for cut in cuts(&conversation, None, None, usize::MAX) {
             let splice = cut.splice(&conversation, NOTE, "\"gone\"\n", &layouts[layout], None);
             let mut tally = tally.borrow_mut();
             let (made, refused) = tally.entry(protocol.name()).or_default();
@@ -384,7 +392,7 @@ fn images_that_go_count_as_they_are_read() {
         messages[2] = format!(r#"{{"role":"user","content":[{block}]}}"#);
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
-        let most = cuts(&conversation, None, usize::MAX).iter().map(Cut::bytes).max();
+        let most = cuts(&conversation, None, None, usize::MAX).iter().map(Cut::bytes).max();
         assert!(most.is_some_and(|most| (6400..6900).contains(&most)), "{short}: {most:?}");
     }
 }
@@ -411,7 +419,7 @@ proptest! {
                 (None, None) => {}
             }
         }
-        for cut in cuts(&conversation, None, usize::MAX) {
+        for cut in cuts(&conversation, None, None, usize::MAX) {
             let gone: Vec<usize> = cut.messages().collect();
             prop_assert_eq!(cut.count(), gone.len());
             let before: Vec<u64> = (0..=count as u64).map(|at| at * (at + 1) / 2).collect();
@@ -434,12 +442,12 @@ proptest! {
         let words = words.iter().enumerate().map(|(at, word)| word.replace('1', &at.to_string()));
         let conversation = talk(&format!("u {}", words.collect::<Vec<_>>().join(" ")));
         let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
-        let all: Vec<Splice> = cuts(&conversation, None, usize::MAX).iter().filter_map(splice).collect();
+        let all: Vec<Splice> = cuts(&conversation, None, None, usize::MAX).iter().filter_map(splice).collect();
         if all.is_empty() {
             return Ok(());
         }
         let first = at.get(&all);
-        for cut in cuts(&conversation, Some(first), usize::MAX) {
+        for cut in cuts(&conversation, Some(first), None, usize::MAX) {
             let freed: usize = cut.messages().map(|message| conversation.messages[message].read_len()).sum();
             prop_assert_eq!(cut.bytes(), freed as u64);
             let next = splice(&cut).unwrap();

@@ -44,7 +44,7 @@ impl Thread {
 }
 
 fn ready(conversation: &Conversation, end: usize) -> Option<Splice> {
-    let cut = cuts(conversation, None, usize::MAX).into_iter().find(|cut| cut.end == end)?;
+    let cut = cuts(conversation, None, None, usize::MAX).into_iter().find(|cut| cut.end == end)?;
     cut.splice(conversation, SUMMARY, "THE TEXT", &Layout::Answer, None)
 }
 
@@ -207,7 +207,7 @@ fn results_may_go_first() {
 fn the_ladder_takes_another_place() {
     let (before, grown) = ("u a u c1 r1 T u c2 r2 a u", "u a u c1 r1 T u c2 r2 a u a u");
     let request = talk(grown);
-    let places = cuts(&request, None, usize::MAX);
+    let places = cuts(&request, None, None, usize::MAX);
     let stands = |cut: &Cut| cut.splice(&request, NOTE, "THE TEXT", &Layout::Answer, None).is_some();
     let places: Vec<(usize, bool)> = places.iter().map(|cut| (cut.end, stands(cut))).collect();
     assert_eq!(places, [(2, true), (6, false), (10, true), (12, true)]);
