@@ -221,6 +221,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         observes: config.mode == config::Mode::Observe,
     };
     let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISION_BYTES));
+    let windows = windows(config, &*store, &routes);
     Ok(Core {
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
@@ -232,7 +233,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         last_use: LastUse::new(),
         tunings,
         meter: Meter::new(),
-        windows: Windows::new(),
+        windows,
         acceptance: Acceptance::new(),
         systems: Mutex::default(),
         recover: config.recover,
@@ -247,6 +248,20 @@ fn core(config: &Config) -> Result<Core, StartError> {
         patience: Some(config.limits.rewrite_timeout / STORING),
         now_ms: clock::now_ms,
     })
+}
+
+/// The windows that are known, where something is made of them.
+fn windows(config: &Config, store: &dyn Store, routes: &Routes) -> Windows {
+    if !config.recover.enabled || config.mode == config::Mode::Observe {
+        return Windows::new();
+    }
+    let stored = store.windows(clock::now_ms()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what providers have said of windows could not be read");
+        Vec::new()
+    });
+    let served = routes.all().iter().map(|served| &served.upstream);
+    let served: Vec<_> = served.map(|upstream| (upstream.name(), upstream.base_url().to_string())).collect();
+    Windows::stored(&stored, &served)
 }
 
 /// The settings of the file and of its profiles.

@@ -251,7 +251,7 @@ impl Gateway for Sidecar {
             Refused::Overflow { limit, prompt } => {
                 let model = self.core.model(protocol, &enveloped);
                 if let Some(limit) = limit {
-                    self.core.windows.learn(enveloped.inbound.upstream.name(), model.as_deref(), limit);
+                    self.core.window_told(&enveloped.inbound.upstream, model.as_deref(), limit);
                 }
                 prompt
             }

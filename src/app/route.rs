@@ -96,7 +96,7 @@ impl Routes {
         self.all().iter().find(|served| served.upstream.name() == name)
     }
 
-    fn all(&self) -> &[Served] {
+    pub(super) fn all(&self) -> &[Served] {
         match self {
             Self::Single(served) => std::slice::from_ref(served),
             Self::Named(all) => all,

@@ -1,12 +1,15 @@
 //! What providers' refusals teach: how much a model really takes, and which conversations have filled it.
 //!
-//! Bounded, and lost with the process: the next refusal says it again.
+//! Bounded. How much a model takes is stored, too, so that the next process knows it; the rest is lost with this one, and
+//! the next refusal says it again.
 
 use std::sync::Arc;
 
+use super::Core;
 use super::models::Models;
 use crate::conversation::{Chain, Hashed};
-use crate::store::Recent;
+use crate::store::{Batch, Recent, StoredWindow};
+use crate::upstream::Upstream;
 
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
@@ -52,13 +55,27 @@ impl Windows {
         }
     }
 
-    /// A provider has said how many tokens fit.
-    pub(super) fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) {
-        self.with(upstream, model, |learned| {
-            if limit as f64 >= learned.answered as f64 * LEAST {
+    /// Those that are stored, at upstreams with these names and base URLs.
+    pub(super) fn stored(windows: &[StoredWindow], served: &[(&str, String)]) -> Self {
+        let known = Self::new();
+        for StoredWindow { upstream, model, tokens } in windows {
+            for (name, _) in served.iter().filter(|(_, url)| url == upstream) {
+                known.with(name, Some(model), |learned| learned.limit = *tokens);
+            }
+        }
+        known
+    }
+
+    /// A provider has said how many tokens fit; whether that is believed.
+    fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) -> bool {
+        let learned = self.with(upstream, model, |learned| {
+            let is_likely = limit as f64 >= learned.answered as f64 * LEAST;
+            if is_likely {
                 (learned.limit, learned.surprises) = (Some(limit), false);
             }
+            is_likely
         });
+        learned.unwrap_or_default()
     }
 
     /// A prompt that was taken to be far from the window was too long, as its answer said.
@@ -74,12 +91,13 @@ impl Windows {
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
 
-    /// A prompt of so many tokens was answered: a smaller window is not true any more.
-    pub(super) fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) {
-        self.with(upstream, model, |learned| {
-            learned.limit = learned.limit.filter(|limit| tokens <= *limit);
+    /// A prompt of so many tokens was answered: a smaller window is not true any more. Whether one was known.
+    fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
+        let disproved = self.with(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
+            learned.limit.take_if(|limit| *limit < tokens).is_some()
         });
+        disproved.unwrap_or_default()
     }
 
     /// Tokens that fit, if a provider has said so.
@@ -90,16 +108,22 @@ impl Windows {
         self.learned.read(model?, place)?
     }
 
-    fn with(&self, upstream: &str, model: Option<&str>, then: impl FnOnce(&mut Learned)) {
-        let Some(model) = model else { return };
-        self.learned.learn(model, |places| {
+    fn with<T>(
+        &self,
+        upstream: &str,
+        model: Option<&str>,
+        then: impl FnOnce(&mut Learned) -> T,
+    ) -> Option<T> {
+        let mut made = None;
+        self.learned.learn(model?, |places| {
             let known = places.iter().position(|(name, _)| name == upstream);
             let at = known.unwrap_or_else(|| {
                 places.push((upstream.to_owned(), Learned::default()));
                 places.len() - 1
             });
-            then(&mut places[at].1);
+            made = Some(then(&mut places[at].1));
         });
+        made
     }
 
     /// The answer to this history ended because the window was full.
@@ -139,6 +163,30 @@ impl Windows {
     }
 }
 
+impl Core {
+    /// A provider has said how many tokens fit.
+    pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
+        if self.windows.learn(upstream.name(), model, limit) {
+            self.store_window(upstream, model, Some(limit));
+        }
+    }
+
+    /// A prompt of so many tokens was answered.
+    pub(super) fn prompt_fitted(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
+        if self.windows.fitted(upstream.name(), model, tokens) {
+            self.store_window(upstream, model, None);
+        }
+    }
+
+    fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>) {
+        let Some(model) = model else { return };
+        let upstream = upstream.base_url().to_string();
+        let window = StoredWindow { upstream, model: model.to_owned(), tokens };
+        let batch = Batch { windows: vec![window], at_ms: (self.now_ms)(), ..Batch::default() };
+        self.tally.stored(self.store.later(batch));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::models::MODELS;
@@ -163,6 +211,33 @@ mod tests {
         assert_eq!(windows.of("a", Some("m")), None);
         windows.learn("a", Some("m"), 500);
         assert_eq!(windows.of("a", Some("m")), Some(500));
+    }
+
+    /// As far as the upstream is the same, whatever it is called.
+    #[test]
+    fn what_is_stored_is_known() {
+        let stored = |upstream: &str, model: &str, tokens| StoredWindow {
+            upstream: upstream.to_owned(),
+            model: model.to_owned(),
+            tokens: Some(tokens),
+        };
+        let served =
+            [("a", "http://x".to_owned()), ("b", "http://y".to_owned()), ("c", "http://x".to_owned())];
+        let windows = Windows::stored(
+            &[stored("http://x", "m", 1000), stored("http://x", "n", 2000), stored("http://z", "o", 3000)],
+            &served,
+        );
+        for (upstream, model, expected) in [
+            ("a", "m", Some(1000)),
+            ("c", "m", Some(1000)),
+            ("a", "n", Some(2000)),
+            ("b", "m", None),
+            ("a", "o", None),
+        ] {
+            assert_eq!(windows.of(upstream, Some(model)), expected, "{upstream} {model}");
+        }
+        assert!(!windows.fitted("a", Some("m"), 1000) && windows.fitted("a", Some("m"), 1001));
+        assert_eq!((windows.of("a", Some("m")), windows.of("c", Some("m"))), (None, Some(1000)));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod summaries;
 mod sweep;
 mod unlogged;
 mod uses;
+mod windows;
 mod withdrawal;
 mod writer;
 
@@ -48,7 +49,7 @@ pub use outputs::Outputs;
 pub use overlay::Overlay;
 pub use promise::Stored;
 pub use recent::Recent;
-pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, Thread, Used};
+pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, StoredWindow, Thread, Used};
 pub use sqlite::Sqlite;
 pub use summaries::Summary;
 
@@ -107,6 +108,13 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when they cannot be read.
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError>;
+
+    /// The windows that providers have told of and that are believed now, in milliseconds since 1970; what was told last is at
+    /// the end.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError>;
 
     /// What the requests of a conversation, or all, have used up that came then, in milliseconds since 1970.
     ///

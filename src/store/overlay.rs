@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
+    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow,
+    Summary, Thread,
 };
 use crate::conversation::{Chain, Hashed};
 use crate::planner::PartKey;
@@ -123,6 +124,10 @@ impl Store for Overlay {
 
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
         self.below.summaries(conversation)
+    }
+
+    fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
+        self.below.windows(now_ms)
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

@@ -78,6 +78,17 @@ pub struct Used {
     pub chains: Vec<Chain>,
 }
 
+/// How much a model takes at an upstream, as the provider has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredWindow {
+    /// The upstream's base URL: names are given anew.
+    pub upstream: String,
+    /// The model, as requests name it.
+    pub model: String,
+    /// Tokens that fit; `None`: what was said has turned out to be wrong.
+    pub tokens: Option<u64>,
+}
+
 /// A request's record, as the database keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerRow {
@@ -134,6 +145,8 @@ pub struct Batch {
     pub boundaries: Vec<Boundary>,
     /// What is still relied on.
     pub used: Option<Used>,
+    /// Windows that providers have told of.
+    pub windows: Vec<StoredWindow>,
     /// Ids of full texts that are still in use.
     pub touch: Vec<String>,
     /// Records for the ledger.

@@ -118,6 +118,13 @@ CREATE TABLE IF NOT EXISTS refusals (
   since BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS unlogged_by_conversation ON unlogged (conversation);
+CREATE TABLE IF NOT EXISTS windows (
+  upstream TEXT NOT NULL,
+  model TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  PRIMARY KEY (upstream, model)
+) WITHOUT ROWID;
 ";
 
 /// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL
@@ -178,7 +185,7 @@ fn is_locked(error: &rusqlite::Error) -> bool {
 /// that has them.
 fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
     let mut has_all = true;
-    for table in ["uses", "unlogged", "refusals"] {
+    for table in ["uses", "unlogged", "refusals", "windows"] {
         has_all &= connection.table_exists(None, table)?;
     }
     Ok(has_all)

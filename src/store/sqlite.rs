@@ -11,10 +11,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 
 use super::health::{self, Health};
 use super::outputs::{Outputs, create_private, create_private_file};
-use super::row::{Batch, Boundary, Spent, StoredDecision, StoredSplice, Thread, digest, part_key};
+use super::row::{
+    Batch, Boundary, Spent, StoredDecision, StoredSplice, StoredWindow, Thread, digest, part_key,
+};
 use super::summaries::{self, Summary};
 use super::writer::Writer;
-use super::{Store, StoreError, Stored, ledger, schema, splices};
+use super::{Store, StoreError, Stored, ledger, schema, splices, windows};
 use crate::conversation::Chain;
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
@@ -191,6 +193,10 @@ impl Store for Sqlite {
 
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
         self.read(|connection| summaries::all_of(connection, conversation))
+    }
+
+    fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
+        self.read(|connection| windows::all(connection, now_ms))
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

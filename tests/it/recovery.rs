@@ -172,6 +172,24 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// What fits is told once, though the gateway is started anew.
+#[test]
+fn what_fits_is_known_after_a_restart() {
+    for dialect in DIALECTS.iter().filter(|dialect| dialect.tells) {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = provider(dialect);
+        for steps in [14..30, 30..60] {
+            let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+            for steps in steps {
+                let (status, _) = gateway.post(dialect.path, &[], &(dialect.request)(steps).to_string());
+                assert_eq!(status, 200, "{}: {steps}", dialect.path);
+            }
+            gateway.stop();
+        }
+        assert_eq!(too_long(&upstream.received()), 1, "{}", dialect.path);
+    }
+}
+
 /// A long turn in a window that the gateway does not know: in every dialect, it goes on.
 #[test]
 fn clients_never_see_an_overflow() {

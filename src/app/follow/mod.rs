@@ -139,7 +139,7 @@ impl Follow {
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         let told = usage.own_tokens();
         if let Some(tokens) = told {
-            self.core.windows.fitted(self.upstream.name(), model, tokens);
+            self.core.prompt_fitted(&self.upstream, model, tokens);
         }
         let Some(tokens) = told.or_else(|| self.supposed(usage.asked_tokens())) else { return };
         // What is supposed says nothing of the size of tokens.
@@ -250,10 +250,10 @@ impl Follow {
         if !self.recovers() {
             return;
         }
-        let (windows, upstream) = (&self.core.windows, self.upstream.name());
+        let model = self.facts.model.as_deref();
         match limit {
-            Some(limit) => windows.learn(upstream, self.facts.model.as_deref(), limit),
-            None if !self.is_nearly_full() => windows.surprise(upstream, self.facts.model.as_deref()),
+            Some(limit) => self.core.window_told(&self.upstream, model, limit),
+            None if !self.is_nearly_full() => self.core.windows.surprise(self.upstream.name(), model),
             None => {}
         }
     }

@@ -12,7 +12,8 @@ use crate::protocol::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Lowering, Protocol, Unread,
 };
 use crate::store::{
-    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow, Summary,
+    Thread,
 };
 
 /// How many different failures there are.
@@ -79,6 +80,10 @@ impl Store for Faulty {
 
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
         self.read(&[1, 2], |store| store.session(session))
+    }
+
+    fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
+        self.read(&[1], |store| store.windows(now_ms))
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

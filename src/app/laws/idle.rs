@@ -18,7 +18,8 @@ use crate::lineage::NOTED_EVERY;
 use crate::planner::PartKey;
 use crate::protocol::conformance::for_all;
 use crate::store::{
-    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, Summary, Thread,
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow, Summary,
+    Thread,
 };
 
 const HOUR_MS: i64 = 3_600_000;
@@ -88,6 +89,10 @@ impl Store for Swept {
 
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError> {
         self.inner.summaries(conversation)
+    }
+
+    fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
+        self.inner.windows(now_ms)
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

@@ -20,6 +20,39 @@ fn texts_are_saved_before_they_are_cited() {
     assert_eq!(store.decisions(&[chain("m")]).unwrap().len(), 1);
 }
 
+/// For a day, unless something else is known by then.
+#[test]
+fn windows_are_believed_for_a_while() {
+    const DAY: i64 = 24 * 3_600_000;
+    let bench = Bench::new();
+    let store = bench.open();
+    let window = |model: &str, tokens| StoredWindow {
+        upstream: "http://u".to_owned(),
+        model: model.to_owned(),
+        tokens,
+    };
+    for (at_ms, model, tokens) in [
+        (1, "m", Some(1000)),
+        (2, "n", Some(u64::MAX)),
+        (3, "o", Some(3000)),
+        (4, "m", Some(500)),
+        (5, "o", None),
+        (6, "p", None),
+    ] {
+        wait(store.commit(Batch { windows: vec![window(model, tokens)], at_ms, ..Batch::default() }))
+            .unwrap();
+    }
+    let (m, n) = (window("m", Some(500)), window("n", Some(i64::MAX as u64)));
+    for (now_ms, expected) in
+        [(0, &[n.clone(), m.clone()][..]), (DAY + 2, &[n, m.clone()]), (DAY + 4, &[m]), (DAY + 5, &[])]
+    {
+        assert_eq!(store.windows(now_ms).unwrap(), expected, "{now_ms}");
+    }
+    let at_ms = 2 * DAY;
+    wait(store.commit(Batch { windows: vec![window("q", Some(9))], at_ms, ..Batch::default() })).unwrap();
+    assert_eq!(store.windows(0).unwrap(), [window("q", Some(9))], "what is too old is gone");
+}
+
 #[test]
 fn old_texts_are_swept() {
     let bench = Bench::new();

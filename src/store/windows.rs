@@ -1,0 +1,51 @@
+//! The table of windows: how much a model takes, where a provider has said so when it refused more.
+//!
+//! It spares a new process the refusal that says it again. Models and servers are changed: what was said is believed for a
+//! while only.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+
+use super::StoreError;
+use super::row::{Batch, StoredWindow};
+
+/// How long it is believed.
+const BELIEVED: Duration = Duration::from_secs(24 * 3600);
+
+/// All that is believed at a time in milliseconds since 1970, what was said last at the end.
+pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT upstream, model, tokens FROM windows WHERE at_ms >= ?1 ORDER BY at_ms")?;
+    let rows = statement.query_map([oldest(now_ms)], |row| {
+        Ok(StoredWindow { upstream: row.get(0)?, model: row.get(1)?, tokens: Some(row.get(2)?) })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Stores a batch's windows, and takes out what has turned out to be wrong, or is too old.
+pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    for window in &batch.windows {
+        connection
+            .prepare_cached("DELETE FROM windows WHERE (upstream = ?1 AND model = ?2) OR at_ms < ?3")?
+            .execute(params![window.upstream, window.model, oldest(batch.at_ms)])?;
+        if let Some(tokens) = window.tokens {
+            connection
+                .prepare_cached(
+                    "INSERT INTO windows (upstream, model, tokens, at_ms) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![
+                    window.upstream,
+                    window.model,
+                    i64::try_from(tokens).unwrap_or(i64::MAX),
+                    batch.at_ms
+                ])?;
+        }
+    }
+    Ok(())
+}
+
+/// When the oldest was said that is believed.
+const fn oldest(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(BELIEVED.as_millis() as i64)
+}
