@@ -19,6 +19,8 @@ pub struct Answer {
     pub pending: bool,
     /// An error inside an answer with a good status, in the provider's words.
     pub error: Option<String>,
+    /// All that it says of itself, in small letters: its code and its type besides.
+    pub error_words: Option<String>,
     /// Reasoning blocks that the provider says it dropped because of what stood before them.
     pub reasoning_dropped: u32,
 }

@@ -9,7 +9,7 @@ use serde_json::Number;
 
 use super::frames::Frames;
 use super::pruned::Value;
-use super::{Answer, AnswerReader, Framing};
+use super::{Answer, AnswerReader, Framing, refusal};
 use crate::sse::{self, BOM, Framer};
 use crate::usage::Money;
 
@@ -253,6 +253,19 @@ pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     }
     let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
     Some(cost + usd(behind)?)
+}
+
+/// Takes the error of a document, if it has one.
+pub(crate) fn take_error(answer: &mut Answer, document: &Value<'_>) {
+    if let Some(said) = error(document) {
+        answer.error = Some(said);
+        answer.error_words = error_words(document);
+    }
+}
+
+/// All that the error of a document says of itself, or a document that is one; see [`refusal`].
+pub(crate) fn error_words(document: &Value<'_>) -> Option<String> {
+    refusal::error(&serde_json::Value::from(document))
 }
 
 /// What the error of a document says, if it has one: its message, or all of it.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::answer::Refused;
+use super::answer::{Answer, Refused};
 use super::content::{leading_number, trailing_number};
 use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
@@ -32,9 +32,10 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     }
 }
 
-/// What an error means that stood within an answer, by its words.
-pub fn refused_within(words: &str) -> Refused {
-    overflow(&own_words(words))
+/// What the error means that stood within an answer.
+pub fn refused_within(answer: &Answer) -> Refused {
+    let message = answer.error.as_deref().map(own_words).unwrap_or_default();
+    overflow(&[&*message, answer.error_words.as_deref().unwrap_or_default()].join("\n"))
 }
 
 /// Whether an error, in small letters, says that the prompt is too long.
@@ -103,7 +104,7 @@ fn is_error(document: &Value) -> bool {
 
 /// The words of an error, in small letters: its message, code and type, the numbers beside them, and those of the error
 /// that it passes on.
-fn error(document: &Value) -> Option<String> {
+pub(super) fn error(document: &Value) -> Option<String> {
     let document = first(document);
     let error = put_down(document).or_else(|| {
         // Some servers put the message at the top.
@@ -183,6 +184,7 @@ pub fn has_opened(body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{self, Framing};
 
     #[test]
     fn streams_open_with_what_is_no_greeting() {
@@ -266,6 +268,50 @@ mod tests {
         ] {
             assert_eq!(refused(status, body.as_bytes()), expected, "{status} {body}");
         }
+    }
+
+    /// Within an answer an error says what it would say of a request that is refused at once.
+    #[test]
+    fn errors_within_answers_say_as_much() {
+        const CODE: &str = r#""code":"context_length_exceeded","message":"No room.""#;
+        let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
+        let known = overflow(None, None);
+        for (dialect, event, expected) in [
+            ("openai-responses", format!(r#"{{"type":"error",{CODE},"param":null}}"#), known),
+            ("openai-responses", format!(r#"{{"type":"error","error":{{{CODE}}}}}"#), known),
+            (
+                "openai-responses",
+                format!(r#"{{"type":"response.failed","response":{{"status":"failed","error":{{{CODE}}}}}}}"#),
+                known,
+            ),
+            (
+                "openai-responses",
+                r#"{"type":"error","code":"server_error","message":"context_length_exceeded?"}"#.to_owned(),
+                known,
+            ),
+            ("openai-responses", r#"{"type":"error","code":"server_error","message":"No."}"#.to_owned(), Refused::Other),
+            ("openai-chat", format!(r#"{{"error":{{{CODE}}}}}"#), known),
+            (
+                "openai-chat",
+                r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"no","n_prompt_tokens":4476,"n_ctx":4096}}"#.to_owned(),
+                overflow(Some(4476), Some(4096)),
+            ),
+            (
+                "openai-chat",
+                r#"{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 12 tokens > 9\"}}"}}}"#.to_owned(),
+                overflow(Some(12), Some(9)),
+            ),
+            ("openai-chat", r#"{"base_resp":{"status_code":2013,"status_msg":"invalid params, context window exceeds limit"}}"#.to_owned(), known),
+            ("anthropic", format!(r#"{{"type":"error","error":{{"type":"x",{CODE}}}}}"#), known),
+            ("anthropic", r#"{"type":"error","error":{"type":"context_length_exceeded"}}"#.to_owned(), known),
+            ("gemini", format!(r#"{{"error":{{{CODE}}}}}"#), known),
+            ("gemini", r#"{"error":{"code":429,"message":"Quota"}}"#.to_owned(), Refused::Other),
+        ] {
+            let mut reader = protocol::named(dialect).unwrap().answer(Framing::Events);
+            reader.push(format!("data: {event}\n\n").as_bytes());
+            assert_eq!(refused_within(&reader.finish()), expected, "{dialect} {event}");
+        }
+        assert_eq!(refused_within(&Answer::default()), Refused::Other);
     }
 
     #[test]

@@ -244,25 +244,39 @@ fn clients_never_see_an_overflow() {
     }
 }
 
-/// A window may be smaller than everybody knows, and an answer say so that nobody waited for: whoever asks again is
-/// answered, and who goes on is.
+/// A window may be smaller than everybody knows, and an answer say so that nobody waited for, in words or by a code alone:
+/// whoever asks again is answered, and who goes on is.
 #[test]
 fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
     let dialect = &DIALECTS[2];
-    let home = tempfile::tempdir().unwrap();
-    let upstream = provider(dialect);
-    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-    let answers = [14, 30, 30, 31].map(|steps| {
-        let mut request = (dialect.request)(steps);
-        request["model"] = json!("gpt-5");
-        let (status, body) = gateway.post(dialect.path, &[], &request.to_string());
-        (status, String::from_utf8(body).unwrap().contains("exceeds"))
+    let by_code = [
+        r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"It exceeds what is set up."}}}"#,
+        r#"{"type":"error","code":"context_length_exceeded","message":"It exceeds what is set up.","param":null}"#,
+    ];
+    let by_code = by_code.map(|event| {
+        format!("data: {{\"type\":\"response.created\",\"response\":{{}}}}\n\ndata: {event}\n\n")
     });
-    assert_eq!(answers, [(200, false), (200, true), (200, false), (200, false)]);
-    gateway.stop();
-    let records = records(home.path());
-    let overflows = records.iter().filter(|record| record["overflow"] == true).count();
-    assert_eq!((overflows, records.len()), (too_long(&upstream.received()), upstream.received().len()));
+    for told in [(dialect.overflow)(0).1].into_iter().chain(by_code) {
+        let home = tempfile::tempdir().unwrap();
+        let refusal = told.clone();
+        let upstream = Upstream::start(move |received: &Received| {
+            let tokens = received.body.len() / 4;
+            (200, if tokens > LIMIT { refusal.clone() } else { (dialect.answer)(tokens).to_string() })
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let answers = [14, 30, 30, 31].map(|steps| {
+            let mut request = (dialect.request)(steps);
+            request["model"] = json!("gpt-5");
+            let (status, body) = gateway.post(dialect.path, &[], &request.to_string());
+            (status, String::from_utf8(body).unwrap().contains("exceeds"))
+        });
+        assert_eq!(answers, [(200, false), (200, true), (200, false), (200, false)], "{told}");
+        gateway.stop();
+        let records = records(home.path());
+        let overflows = records.iter().filter(|record| record["overflow"] == true).count();
+        let received = upstream.received();
+        assert_eq!((overflows, records.len()), (too_long(&received), received.len()), "{told}");
+    }
 }
 
 /// What fits is learned from an answer, too, but only where room is to be made for what was refused.

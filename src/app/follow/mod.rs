@@ -244,7 +244,7 @@ impl Follow {
     /// and what fits is not told, the next ones are looked at: it will have room when it is made again.
     fn overflowed_within(&mut self, answer: &Answer) {
         let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
-        let said = answer.error.as_deref().filter(|_| is_answered).map(protocol::refused_within);
+        let said = Some(answer).filter(|_| is_answered).map(protocol::refused_within);
         let Some(Refused::Overflow { limit, .. }) = said else { return };
         self.overflow = true;
         if !self.recovers() {

@@ -89,7 +89,10 @@ impl Fold for Messages {
                 self.common(event);
             }
             Some("message_stop") => self.answer.complete = true,
-            Some("error") => self.answer.error = text(event, &["error", "message"]),
+            Some("error") => {
+                self.answer.error = text(event, &["error", "message"]);
+                self.answer.error_words = reader::error_words(event);
+            }
             _ => {}
         }
     }
@@ -97,6 +100,7 @@ impl Fold for Messages {
     fn whole(&mut self, document: &Value<'_>) {
         if let Some(error) = text(document, &["error", "message"]) {
             self.answer.error = Some(error);
+            self.answer.error_words = reader::error_words(document);
             return;
         }
         self.message(document);

@@ -43,9 +43,7 @@ impl Responses {
             }
         }
         self.is_snake |= response.get("response_id").is_some();
-        if let Some(error) = reader::error(response) {
-            self.answer.error = Some(error);
-        }
+        reader::take_error(&mut self.answer, response);
         let candidates = response.get("candidates").map(Value::items).unwrap_or_default();
         let first = candidates.first();
         if candidates.iter().any(is_grounded) {

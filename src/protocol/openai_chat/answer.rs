@@ -34,9 +34,7 @@ impl Completion {
         if let Some(model) = text(document, &["model"]) {
             self.answer.model = Some(model);
         }
-        if let Some(error) = reader::error(document) {
-            self.answer.error = Some(error);
-        }
+        reader::take_error(&mut self.answer, document);
         // MiniMax's are no refusals by their status.
         if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
             self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));

@@ -59,9 +59,7 @@ impl Responses {
             None if text(response, &["object"]).as_deref() == Some(COMPACTION) => self.answer.complete = true,
             _ => {}
         }
-        if let Some(error) = reader::error(response) {
-            self.answer.error = Some(error);
-        }
+        reader::take_error(&mut self.answer, response);
         if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
             self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
@@ -94,6 +92,7 @@ impl Fold for Responses {
             Some(response) => self.response(response),
             None if text(event, &["type"]).as_deref() == Some("error") => {
                 self.answer.error = reader::error(event).or_else(|| text(event, &["message"]));
+                self.answer.error_words = reader::error_words(event);
             }
             None => {}
         }
