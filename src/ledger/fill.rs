@@ -38,10 +38,11 @@ pub struct Fill {
 /// A region of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// `system`, `tools`, `history`, `results`, `memory`, `output`.
+    /// `system`, `tools`, `history`, `results`, `memory` (the summary or note that stands for messages which are not sent),
+    /// `output`.
     pub name: &'static str,
-    /// What it takes, in tokens; `None`: it is not told apart.
-    pub tokens: Option<u64>,
+    /// What it takes, in tokens: all but the output's are the prompt's.
+    pub tokens: u64,
     /// What it may take.
     pub limit: u64,
     /// Whether it does.
@@ -93,7 +94,7 @@ impl Fill {
         let thread = records().filter(|record| record.thread == newest.thread);
         let used = newest.prompt_tokens().unwrap_or_else(|| prompt.all()) + reserved;
         let burn = burn(&grown(thread), size.saturating_sub(used));
-        Some(Self { window: size, regions: regions(size, &prompt, reserved), burn })
+        Some(Self { window: size, regions: regions(size, &prompt, newest.memory(), reserved), burn })
     }
 }
 
@@ -128,19 +129,21 @@ impl Urgency {
     }
 }
 
-fn regions(window: u64, prompt: &Shares, reserved: u64) -> [Region; 6] {
-    let history = prompt.user + prompt.assistant + prompt.reasoning;
+fn regions(window: u64, prompt: &Shares, memory: u64, reserved: u64) -> [Region; 6] {
+    // User or model say it.
+    let memory = memory.min(prompt.user + prompt.assistant);
+    let history = prompt.user + prompt.assistant + prompt.reasoning - memory;
     [
-        ("system", SYSTEM, Some(prompt.system)),
-        ("tools", TOOLS, Some(prompt.tools)),
-        ("history", HISTORY, Some(history)),
-        ("results", RESULTS, Some(prompt.results)),
-        ("memory", MEMORY, None),
-        ("output", OUTPUT, Some(reserved)),
+        ("system", SYSTEM, prompt.system),
+        ("tools", TOOLS, prompt.tools),
+        ("history", HISTORY, history),
+        ("results", RESULTS, prompt.results),
+        ("memory", MEMORY, memory),
+        ("output", OUTPUT, reserved),
     ]
     .map(|(name, hundredths, tokens)| {
         let limit = window.saturating_mul(hundredths) / 100;
-        Region { name, tokens, limit, state: Limit::of(tokens.unwrap_or(0), limit) }
+        Region { name, tokens, limit, state: Limit::of(tokens, limit) }
     })
 }
 
@@ -182,15 +185,38 @@ fn burn(turns: &[u64], left: u64) -> Option<Burn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Entry, Own, Window};
+    use crate::ledger::words::State;
+    use crate::ledger::{Edits, Entry, Own, Splice, Window};
     use crate::usage::Tokens;
 
     #[test]
     fn what_a_region_may_have() {
-        let limits = |window| regions(window, &Shares::default(), 0).map(|region| region.limit);
+        let limits = |window| regions(window, &Shares::default(), 0, 0).map(|region| region.limit);
         assert_eq!(limits(128_000), [7_680, 5_120, 83_200, 15_360, 10_240, 6_400]);
         assert_eq!(limits(128_000).iter().sum::<u64>(), 128_000);
         assert_eq!(limits(0), [0; 6]);
+    }
+
+    #[test]
+    fn what_stands_for_messages_is_no_history() {
+        let prompt =
+            Shares { tools: 1, system: 2, user: 30, assistant: 40, reasoning: 500, ..Shares::default() };
+        for (memory, history, expected) in [(0, 570, 0), (60, 510, 60), (99, 500, 70)] {
+            let tokens = regions(128_000, &prompt, memory, 9).map(|region| region.tokens);
+            assert_eq!(tokens, [2, 1, history, 0, expected, 9], "{memory}");
+        }
+        let splice = Splice { after: 401, ..Splice::default() };
+        for (state, original_resent, expected) in
+            [(State::Edited, false, 100), (State::Edited, true, 0), (State::Observed, false, 0)]
+        {
+            let splice = Some(splice.clone());
+            let edits = Edits { state: state.into(), splice, original_resent, ..Edits::default() };
+            assert_eq!(
+                Record { edits, ..Record::default() }.memory(),
+                expected,
+                "{state:?} {original_resent}"
+            );
+        }
     }
 
     #[test]
@@ -267,12 +293,12 @@ mod tests {
         let fill = Fill::of(&history(&requests)).unwrap();
         let taken = fill.regions.map(|region| (region.tokens, region.state));
         let expected = [
-            (Some(300), Limit::Ok),
-            (Some(200), Limit::Ok),
-            (Some(100), Limit::Ok),
-            (Some(400), Limit::Ok),
-            (None, Limit::Ok),
-            (Some(8_000), Limit::Hard),
+            (300, Limit::Ok),
+            (200, Limit::Ok),
+            (100, Limit::Ok),
+            (400, Limit::Ok),
+            (0, Limit::Ok),
+            (8_000, Limit::Hard),
         ];
         assert_eq!(taken, expected);
         let burn = Burn { tokens_per_turn: 1_750, turns_left: 66.3, urgency: Urgency::Normal };

@@ -12,6 +12,9 @@ use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
 use crate::usage::{self, Bill, Tokens, Usage};
 
+/// Of a text that was not counted.
+const BYTES_PER_TOKEN: u64 = 4;
+
 /// One of a few words of the gateway's own: borrowed, but where it was read from a store or has a date in it.
 pub type Word = Cow<'static, str>;
 
@@ -406,6 +409,13 @@ impl Record {
     /// The tokens of the prompt, where the provider's figures tell.
     pub fn prompt_tokens(&self) -> Option<u64> {
         self.tokens.filter(|_| !self.prompt_is_unknown).map(|tokens| tokens.prompt())
+    }
+
+    /// The tokens of the summary or the note that was sent in place of messages, an estimate; 0 if none was.
+    pub fn memory(&self) -> u64 {
+        let is_sent = self.edits.state == State::Edited && !self.edits.original_resent;
+        let splice = self.edits.splice.as_ref().filter(|_| is_sent);
+        splice.map_or(0, |splice| splice.after / BYTES_PER_TOKEN)
     }
 
     /// The zone of what was sent. Without the provider's figure it is the one that was estimated, where that was sent.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Barrier};
 
 use serde_json::{Value, json};
 
+use crate::cli::json as printed;
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 /// Nothing is cleared or shortened for other reasons.
@@ -241,6 +242,49 @@ fn clients_never_see_an_overflow() {
             Path::new(path).exists() && home.path().join(format!("plimsoll/outputs/{output}.txt")).exists()
         );
         assert!(fs::read_to_string(path).unwrap().contains("result 3 line 7\n"), "the full text is there");
+    }
+}
+
+/// What the newest prompt is made of adds up to what the provider counted, region by region; a note has one of its own.
+#[test]
+fn regions_of_a_window_add_up_to_the_prompt() {
+    for dialect in &DIALECTS {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = provider(dialect);
+        let config =
+            format!("{CONFIG}[state]\ndir = '{}'\n[window]\nsize = {LIMIT}\n", home.path().display());
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for steps in [3, 14, 30] {
+            let mut request = (dialect.request)(steps);
+            let tool = json!({"name": "run", "description": "runs", "parameters": {"type": "object"}});
+            request["tools"] = json!([tool]);
+            gateway.post(dialect.path, &[], &request.to_string());
+        }
+        gateway.stop();
+        let command =
+            |words: &[&str]| printed(home.path(), &[words, &["--json", "-c", "gateway.toml"]].concat());
+        let id = command(&["conversations"])["conversations"][0]["id"].as_str().unwrap().to_owned();
+        let inspected = command(&["inspect", &id]);
+        let number = |value: &Value| value.as_u64().unwrap();
+        let requests = inspected["requests"].as_array().unwrap();
+        let prompts: Vec<u64> =
+            requests.iter().map(|one| number(&one["record"]["tokens"]["input"])).collect();
+        for (one, prompt) in requests.iter().zip(&prompts) {
+            let made = &one["record"]["prompt"];
+            let shares = ["tools", "system", "user", "assistant", "reasoning", "results"];
+            let sum: u64 = shares.iter().map(|share| number(&made[share])).sum();
+            assert_eq!(sum, *prompt, "{}: {made}", dialect.path);
+        }
+        let regions = inspected["fill"]["regions"].as_array().unwrap();
+        let tokens = |region: &&Value| number(&region["tokens"]);
+        let (memory, output) = (&regions[4], &regions[5]);
+        assert_eq!((&memory["name"], &output["name"]), (&json!("memory"), &json!("output")));
+        assert!(tokens(&memory) > 0, "{}: {memory}", dialect.path);
+        assert_eq!(
+            Some(&regions[..5].iter().map(|region| tokens(&region)).sum()),
+            prompts.last(),
+            "{regions:?}"
+        );
     }
 }
 

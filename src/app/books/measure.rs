@@ -219,18 +219,23 @@ fn place(conversation: &Conversation) -> (u32, u32) {
     (turn, step)
 }
 
-/// What a prompt is made of.
-pub(super) fn shares(prompt: &Prompt, scale: Scale) -> Shares {
-    let tokens = |share| prompt.tokens_of(share, scale);
-    Shares {
-        tools: tokens(Share::Tools),
-        system: tokens(Share::System),
-        user: tokens(Share::User),
-        assistant: tokens(Share::Assistant),
-        reasoning: tokens(Share::Reasoning),
-        results: tokens(Share::Results),
-        ..Shares::default()
-    }
+/// What a prompt of so many tokens is made of; 0: it has as many as its blocks. The parts add up to that: what is written
+/// around them is spread over them.
+pub(super) fn shares(prompt: &Prompt, scale: Scale, tokens: u64) -> Shares {
+    const ALL: [Share; 6] =
+        [Share::Tools, Share::System, Share::User, Share::Assistant, Share::Reasoning, Share::Results];
+    let parts = ALL.map(|share| prompt.tokens_of(share, scale));
+    let all: u64 = parts.iter().sum();
+    let tokens = if tokens > 0 { tokens } else { all };
+    let (mut before, mut given) = (0, 0);
+    let [tools, system, user, assistant, reasoning, results] = parts.map(|part| {
+        before += part;
+        let up_to = (u128::from(tokens) * u128::from(before) / u128::from(all.max(1))) as u64;
+        let share = up_to - given;
+        given = up_to;
+        share
+    });
+    Shares { tools, system, user, assistant, reasoning, results, ..Shares::default() }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
 use crate::store::Recent;
-use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
@@ -68,7 +67,7 @@ impl Untouched {
         ended.record.calls = Some(measured.calls_sent.filter(|_| !resent).unwrap_or(measured.calls));
         ended.record.files.clone_from(&measured.files);
         ended.record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
-        let shares = shares(sent, scale);
+        let shares = shares(sent, scale, prompt);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
         if ended.record.bytes.saved > 0 {
@@ -296,7 +295,7 @@ fn net(record: &mut Record) {
 
 /// What is left of the window for the history, besides instructions, tools, a summary and the answer.
 fn budget_of_history(record: &mut Record, shares: Shares) {
-    let summary = record.edits.splice.as_ref().map_or(0, |splice| splice.after / BYTES_PER_TOKEN);
+    let summary = record.memory();
     if let Some(window) = &mut record.window
         && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
     {

@@ -62,14 +62,10 @@ pub(super) fn filled(fill: &Fill) -> Vec<String> {
         ("", Align::Left),
     ]);
     for Region { name, tokens, limit, state } in fill.regions {
-        let (known, share) = match tokens {
-            Some(tokens) => {
-                (format!("~{}", figures::count(tokens)), figures::percent(tokens.into(), fill.window.into()))
-            }
-            None => ("–".to_owned(), String::new()),
-        };
+        let share = figures::percent(tokens.into(), fill.window.into());
         let state = if state == Limit::Ok { "" } else { state.as_str() };
-        table.row(&[name.to_owned(), known, share, figures::count(limit), state.to_owned()]);
+        let tokens = format!("~{}", figures::count(tokens));
+        table.row(&[name.to_owned(), tokens, share, figures::count(limit), state.to_owned()]);
     }
     let mut lines = vec![String::new()];
     lines.extend(table.lines());
