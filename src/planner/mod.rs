@@ -18,6 +18,7 @@ mod message_limit;
 mod newborn;
 mod old;
 mod opening;
+mod read_back;
 mod reasoning;
 mod rewriting;
 mod room;

@@ -7,6 +7,7 @@ use crate::plan::LeafEdit;
 use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Subject};
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::read_back::is_read_back;
 use super::{Outcome, Recall};
 
 /// What is read from where it was kept in full is cut again only if it is longer than so many times what is let through else.
@@ -30,7 +31,7 @@ pub(super) fn decide(
     let output = decision::output_id(&texts);
     let recall = recall(&output);
     // What was cut is read on purpose: pointed to where it was cut, nobody ever could.
-    let reads_back = arguments.as_deref().is_some_and(|arguments| arguments.contains(&output));
+    let reads_back = arguments.as_deref().is_some_and(|arguments| is_read_back(arguments, &texts, &output));
     let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
     if reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most {
         return;

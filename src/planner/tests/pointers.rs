@@ -169,3 +169,28 @@ fn what_is_read_back_can_be_read() {
         assert_eq!(decided(&outcome), expected, "{command} {max_bytes}");
     }
 }
+
+/// So it is where a reader numbers its lines.
+#[test]
+fn what_is_read_back_with_numbers_can_be_read() {
+    let text: String = serde_json::from_str(&content("huge")).unwrap();
+    let numbered = text.lines().enumerate().map(|(at, line)| format!("{:6}\t{line}\n", at + 1));
+    let numbered = serde_json::to_string(&numbered.collect::<String>()).unwrap();
+    let id = decision::output_id(&[text.into()]);
+    for (command, max_bytes, expected) in [
+        ("cat -n /home/me/outputs/ID.txt", 700, &[][..]),
+        ("cat -n /home/me/outputs/ID.txt", 400, &["4 truncate"]),
+        ("cat -n /home/me/outputs/another.txt", 700, &["4 truncate"]),
+    ] {
+        let request = talk("u c1 r1:huge c2 r2:huge");
+        let body = std::str::from_utf8(&request.body).unwrap();
+        let (before, after) = body.rsplit_once("make").unwrap();
+        let after = after.replace(&content("huge"), &numbered);
+        let body = format!("{before}{}{after}", command.replace("ID", &id));
+        let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+        let mut settings = settings();
+        settings.truncate.base.max_bytes = max_bytes;
+        let outcome = plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings);
+        assert_eq!(decided(&outcome), expected, "{command} {max_bytes}");
+    }
+}
