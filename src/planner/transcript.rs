@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::conversation::{Conversation, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::Lines;
-use crate::strategy::summary::text::{is_binding, says_a_decision};
+use crate::strategy::summary::text::{is_binding, last_plan, says_a_decision};
 use crate::strategy::summary::wrapper::is_wrapped;
 
 use super::decision::{Applied, Decision};
@@ -89,7 +89,7 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
 }
 
 /// The note that stands for messages: how many there were, where they can be read, and the beginnings of what user
-/// and model said in them. If there is too much: what binds first, then the newest.
+/// and model said in them, if there is too much what binds first, then the newest; and the last plan, if it is among them.
 pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Option<&str>) -> String {
     let count = messages.len();
     let plural = if count == 1 { "" } else { "s" };
@@ -108,6 +108,9 @@ pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Opti
             out.push('\n');
             out.push_str(&line);
         }
+    }
+    if let Some(plan) = last_plan(conversation, messages) {
+        let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }
     out.push(']');
     out

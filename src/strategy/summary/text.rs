@@ -43,7 +43,7 @@ pub fn compose(
     if !files.is_empty() {
         let _ = writeln!(text, "\n## Files that were worked with\n{}", files.join("\n"));
     }
-    if let Some(plan) = plan(conversation, messages) {
+    if let Some(plan) = last_plan(conversation, messages) {
         let _ = writeln!(text, "\n## The last plan\n{plan}");
     }
     text.truncate(text.trim_end().len());
@@ -137,8 +137,9 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     files.split_off(skip)
 }
 
-/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history.
-fn plan(conversation: &Conversation, messages: &[usize]) -> Option<String> {
+/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history; some 3 KB at
+/// most.
+pub fn last_plan(conversation: &Conversation, messages: &[usize]) -> Option<String> {
     for message in (0..conversation.messages.len()).rev() {
         for (id, part) in conversation.parts_of(message) {
             let tool = part.tool.as_deref().unwrap_or_default().to_ascii_lowercase();

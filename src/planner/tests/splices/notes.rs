@@ -70,6 +70,44 @@ fn a_note_repeats_what_was_said() {
     }
 }
 
+/// The newest of all, where it goes with the messages.
+#[test]
+fn a_note_repeats_the_last_plan() {
+    let call = |tool: &str, input: &str| {
+        format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"{tool}","input":{input}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"ok"}}]}}"#
+        )
+    };
+    let [older, newer] = ["one", "two"].map(|todo| format!(r#"{{"todos":["{todo}"]}}"#));
+    let long = format!(r#"{{"plan":"{}"}}"#, "step ".repeat(2000));
+    let said = r#"{"role":"assistant","content":"well"},{"role":"user","content":"go"}"#.to_owned();
+    for (messages, most, expected) in [
+        (
+            vec![call("TodoWrite", &older), call("TodoWrite", &newer)],
+            4,
+            Some("; the last plan: {\"todos\":[\"two\"]}]"),
+        ),
+        (
+            vec![call("update_plan", &newer), said.clone()],
+            4,
+            Some("begins so:\n- model: well\n- user: go\n- the last plan: {\"todos\":[\"two\"]}]"),
+        ),
+        // A newer one stays.
+        (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, None),
+        (vec![call("TodoWrite", "{}")], 2, None),
+        (vec![call("Bash", &older), said], 4, None),
+        (vec![call("ExitPlanMode", &long)], 2, Some("step step")),
+    ] {
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+        let note = note(&conversation, &(0..most).collect::<Vec<_>>(), None);
+        match expected {
+            Some(expected) => assert!(note.contains(expected) && note.len() < 3_500, "{note}"),
+            None => assert!(!note.contains("plan"), "{note}"),
+        }
+    }
+}
+
 /// However much is said, what binds is there, in order, and neither demands nor decisions take all of the room.
 #[test]
 fn a_note_keeps_what_binds() {
