@@ -137,7 +137,8 @@ pub enum Refused {
     Answer,
     /// The model's chat template does not take these messages, though the server calls it a fault of its own.
     Malformed,
-    /// The model has said what its server does not take for an answer: nothing is wrong with what was asked.
+    /// The model has said what its server does not take for an answer, or the provider holds what is not gone on with so:
+    /// nothing is wrong with what was asked.
     Unanswered,
     /// Something else.
     Other,

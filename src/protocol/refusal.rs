@@ -122,6 +122,10 @@ pub(super) fn error(document: &Value) -> Option<String> {
         }
         words.push('\n');
     }
+    if let Some(code) = error.get("details").and_then(|details| details.get("error_code")?.as_str()) {
+        words.push_str(&own_words(code));
+        words.push('\n');
+    }
     let passed_on = error.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
     if let Some(passed_on) = passed_on.and_then(|raw| whole(raw.as_bytes())) {
         words.push_str(&passed_on);

@@ -122,8 +122,14 @@ pub(super) const SAID_WITH_500: &[&str] = &["exceed_context_size_error", "contex
 /// What a server says of messages that the model's chat template does not take: a fault of its own, to its mind.
 pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must alternate"];
 
-/// What Groq says, as of a bad request, of calls and answers of the model's that it cannot read.
-pub(super) const UNANSWERED: &[&str] = &["'failed_generation'", "tool_use_failed"];
+/// What is said as of a bad request where nothing is wrong with it: by Groq, of calls and answers of the model's that it
+/// cannot read; by Anthropic, of a history that it holds and that is not to be gone on with so.
+pub(super) const UNANSWERED: &[&str] = &[
+    "'failed_generation'",
+    "tool_use_failed",
+    "thread_already_continued",
+    "thread_continue_in_flight",
+];
 
 /// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
 /// what the model has said (llama.cpp). Whatever is quoted may say anything. A member that is only named stands behind
@@ -433,12 +439,13 @@ mod tests {
         check(429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other);
     }
 
-    /// What the model has said is at fault, and not what it was asked.
+    /// What the model has said is at fault, or what the provider holds, and not what was asked.
     #[test]
-    fn a_call_that_cannot_be_read_is_no_refusal() {
+    fn what_cannot_be_read_or_gone_on_with_is_no_refusal() {
         for error in [
             r#""message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error""#,
             r#""message":"Tool choice is none, but model called a tool","code":"tool_use_failed","failed_generation":"prompt is too long""#,
+            r#""type":"invalid_request_error","message":"It was.","details":{"error_code":"thread_already_continued"}"#,
         ] {
             check(400, &format!(r#"{{"error":{{{error}}}}}"#), Refused::Unanswered);
         }
