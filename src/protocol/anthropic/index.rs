@@ -127,12 +127,13 @@ fn edits(frame: &Document) -> Result<Option<Value>, Unread> {
         .and_then(|m| m.get("edits")))
 }
 
-/// The session inside `metadata.user_id`: a JSON object with `session_id`, or `…_session_<id>`.
+/// The session inside `metadata.user_id`: a JSON object with `session_id`, `…_session_<id>` or `session_<id>`.
 fn session_of(user: &str) -> Option<Box<str>> {
     if let Ok(object) = Object::of(user.as_bytes()) {
         return object.text("session_id").filter(|id| !id.is_empty());
     }
-    user.rsplit_once("_session_").map(|(_, id)| id).filter(|id| !id.is_empty()).map(Box::from)
+    let behind = user.rsplit_once("_session_").map(|(_, id)| id).or_else(|| user.strip_prefix("session_"));
+    behind.filter(|id| !id.is_empty()).map(Box::from)
 }
 
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
