@@ -74,6 +74,10 @@ const ASKED: &[&str] = &[
     "detailed summary of the conversation so far",
     "detailed summary of our conversation above",
     "Generate a detailed summary of this conversation",
+    "Create a handoff summary for",
+    "Write a continuation summary",
+    "concise summary of our conversation so far",
+    "Please summarize this conversation.",
 ];
 
 /// Words that summaries begin with.
@@ -82,6 +86,10 @@ const CONTINUED: &[&str] = &[
     "Another language model started to solve this problem and produced a summary",
     "<state_snapshot>",
     "What did we do so far?",
+    "compacted to free up context",
+    "summarized to free up context",
+    "A previous instance of Droid has summarized",
+    "Here is a summary of the conversation to date",
 ];
 
 // Made once, since that costs more than to look.
@@ -133,12 +141,33 @@ mod tests {
             "Your urgent task is to create a comprehensive detailed summary of the conversation so far, paying",
             "Provide a detailed summary of our conversation above.",
             "Generate a detailed summary of this conversation. Include:",
+            "You are about to run out of context. Create a handoff summary for the\nmodel that will resume this",
+            "You have been working on the task described above but have not yet completed it. Write a continuation summary that",
+            "Please provide a concise summary of our conversation so far, capturing the key context",
+            "Please summarize this conversation.",
         ] {
             let message = |role: &str, text: &str| serde_json::json!({"role": role, "content": text});
             let messages = [message("user", "hello"), message("assistant", "well"), message("user", asked)];
             let body = serde_json::json!({"messages": messages}).to_string();
             let read = protocol::named("openai-chat").unwrap().index(&body.into(), &NoMemo).unwrap();
             assert_eq!(of(&read), Some(Compaction::Asked), "{asked}");
+        }
+    }
+
+    #[test]
+    fn summaries_begin_in_many_words() {
+        for begins in [
+            "The conversation so far has been compacted to free up context. What follows is your own working summary",
+            "(Earlier messages in this conversation have been compacted to free up context, summarized below)",
+            "Some of the conversation history has been summarized to free up context.",
+            "A previous instance of Droid has summarized the conversation thus far as follows:",
+            "Here is a summary of the conversation to date:\n\nx",
+        ] {
+            let message = |role: &str, text: &str| serde_json::json!({"role": role, "content": text});
+            let messages = [message("user", begins), message("assistant", "well"), message("user", "go on")];
+            let body = serde_json::json!({"messages": messages}).to_string();
+            let read = protocol::named("openai-chat").unwrap().index(&body.into(), &NoMemo).unwrap();
+            assert_eq!(of(&read), Some(Compaction::Continued), "{begins}");
         }
     }
 
