@@ -24,6 +24,7 @@ pub mod prompt;
 mod pruned;
 mod reader;
 mod refusal;
+mod request_marks;
 mod splice;
 mod trail;
 mod unlisted;

@@ -6,16 +6,15 @@
 use memchr::memmem;
 
 use super::dialect::DIALECT;
-use super::marks;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Shows, Slots,
 };
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
-use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, text_part, within};
+use crate::protocol::{Unread, request_marks};
 use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: where marks stand does not change what is said.
@@ -40,7 +39,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     let messages = frame.messages(DIALECT.name, memo, &message)?;
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     let automatic = frame.get("cache_control").filter(|mark| mark.kind == Kind::Object);
-    let marks = marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
+    let marks = request_marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
     Ok(Conversation {
         model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
@@ -163,7 +162,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(marks::may_stand_in(raw)).showing(shows))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_stand_in(raw)).showing(shows))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {

@@ -9,7 +9,6 @@ mod dialect;
 mod edits;
 mod error;
 mod index;
-mod marks;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo};
