@@ -5,12 +5,12 @@
 //! reasoning is never changed, and left out only from the first on; no message stands where providers refuse it;
 //! nothing is named that is not there, and nothing twice.
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::conversation::{Conversation, Hold, Part, PartId, PartKind, Role};
 
+use super::marks::{check_mark, check_marks, check_split};
 use super::{LeafEdit, Op, Plan};
 
 /// Why a plan is refused.
@@ -192,58 +192,6 @@ fn check_omitted(
         }
     }
     Ok(())
-}
-
-/// Only what is understood, and is no reasoning, can carry a mark; an empty text cannot.
-fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
-    let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    match part.kind {
-        PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => Err(Refusal::Protected),
-        PartKind::Text if !conversation.says_something(id, 0) => Err(Refusal::EmptyText),
-        _ => Ok(()),
-    }
-}
-
-/// Both texts say something.
-fn check_split(conversation: &Conversation, bytes: u32) -> Result<(), Refusal> {
-    let text = conversation.instructions().ok_or(Refusal::Missing)?;
-    let (first, second) = text.split_at_checked(bytes as usize).ok_or(Refusal::Missing)?;
-    if first.trim().is_empty() || second.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
-}
-
-/// All marks of a request together: none is added twice, there are no more than a request may have, and those that
-/// last for long come first. `split` is the one on the instructions.
-fn check_marks(
-    conversation: &Conversation,
-    marked: &[(PartId, Hold)],
-    split: Option<Hold>,
-) -> Result<(), Refusal> {
-    let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
-    if marked.len() + usize::from(split.is_some()) > own.free() {
-        return Err(Refusal::Conflict);
-    }
-    let is_long = |(_, hold): &(PartId, Hold)| *hold == Hold::Long;
-    let ends_long = own.end == Some(Hold::Long);
-    let fits_split = match split {
-        None => true,
-        Some(Hold::Long) => !own.frame_short,
-        Some(Hold::Short) => !ends_long && !own.parts.iter().chain(marked).any(is_long),
-    };
-    let fits_frame = |mark: &(PartId, Hold)| if is_long(mark) { !own.frame_short } else { !ends_long };
-    if !fits_split || !marked.iter().all(fits_frame) {
-        return Err(Refusal::Conflict);
-    }
-    // Those that last for long come first. How the client's own stand to each other is the client's: one part may have
-    // several, in blocks within it.
-    let fits = |at: usize| {
-        let (part, hold) = marked[at];
-        own.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {
-            Ordering::Less => *other_hold >= hold,
-            Ordering::Equal => false,
-            Ordering::Greater => *other_hold <= hold,
-        })
-    };
-    if (0..marked.len()).all(fits) { Ok(()) } else { Err(Refusal::Conflict) }
 }
 
 fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusal> {

@@ -5,6 +5,7 @@
 //! compared with it.
 
 pub mod check;
+mod marks;
 pub mod model;
 
 use std::sync::Arc;
