@@ -149,6 +149,8 @@ impl<'a> Request<'a> {
             headers,
         });
         let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
+        let passes_marks = asked.vendor.zip(model).is_some_and(|(vendor, model)| vendor.passes_marks(model));
+        let conversation = if passes_marks { protocol.with_marks(conversation) } else { conversation };
         Ok(Self {
             core,
             track: core.track(),
@@ -178,7 +180,8 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn cache(&self) -> CacheKind {
-        CacheKind::of(self.protocol.name(), self.model().unwrap_or_default(), self.price())
+        let reads_marks = self.conversation.marks.is_some();
+        CacheKind::of(self.protocol.name(), reads_marks, self.model().unwrap_or_default(), self.price())
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {

@@ -1,6 +1,7 @@
 //! What a provider's prompt cache keeps of a request, and what that is bound to.
 
-use super::model::{Conversation, Message, PartId, Role};
+use super::model::{Conversation, Message, Part, PartId, PartKind, Role};
+use crate::json::Span;
 
 /// How long a mark asks the provider to keep what is marked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +11,16 @@ pub enum Hold {
     Short,
     /// For long: an hour.
     Long,
+}
+
+/// What can carry a mark.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Carriers {
+    /// The block that a part is, or becomes.
+    #[default]
+    Blocks,
+    /// A block with text, in a message or as all that a result says: for servers that pass marks on where they read them.
+    Texts,
 }
 
 /// The cache marks of a request.
@@ -27,6 +38,8 @@ pub struct Marks {
     pub end: Option<Hold>,
     /// A mark as a member of a block: one that does not last for long, and one that does.
     pub members: [&'static str; 2],
+    /// What can carry one.
+    pub carriers: Carriers,
 }
 
 impl Marks {
@@ -109,6 +122,40 @@ impl Conversation {
         let behind = self.messages.get(last.message as usize + 1..)?.iter();
         let mut behind = behind.rev().skip_while(is_answer);
         behind.any(|message| is_answer(&message)).then_some(last)
+    }
+
+    /// Where in the body a mark of a part goes: into this block, or around this text, which becomes one. `None`: such a part
+    /// carries none, or the request has no marks.
+    pub fn mark_place(&self, id: PartId) -> Option<Span> {
+        let part = self.part(id)?;
+        let place = match self.marks.as_ref()?.carriers {
+            Carriers::Blocks => part.span,
+            // An empty text carries none, nor what is no text at all.
+            Carriers::Texts => self
+                .text_block(id, part)
+                .filter(|_| self.text(id, 0).is_some_and(|text| !text.trim().is_empty()))?,
+        };
+        Some(self.absolute(id.message, place))
+    }
+
+    /// The block that the only text of a part is, or becomes. Instructions in one string stay that: to what is bound to them
+    /// a list may be something else. So do strings in lists.
+    fn text_block(&self, id: PartId, part: &Part) -> Option<Span> {
+        let [leaf] = &*part.leaves else { return None };
+        let message = &self.messages[id.message as usize];
+        let is_content = |text: Span| {
+            let before = self.body.get(..self.absolute(id.message, text).start as usize);
+            before.is_some_and(|before| before.trim_ascii_end().ends_with(b":"))
+        };
+        match (part.kind, &part.slots) {
+            (PartKind::Text, _) if part.span != leaf.span => Some(part.span),
+            (PartKind::Text, _) if message.index.role != Role::System => {
+                Some(part.span).filter(|text| is_content(*text))
+            }
+            (PartKind::ToolResult, None) => Some(leaf.span),
+            (PartKind::ToolResult, Some(list)) if list.items.len() == 1 => list.items.first().copied(),
+            _ => None,
+        }
     }
 
     /// Bytes at the beginning of the body, its members around the messages among them, that the client's marks have the

@@ -18,7 +18,7 @@ mod pairs;
 
 pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
-pub use marks::{Hold, Marks, Prelude, Shows};
+pub use marks::{Carriers, Hold, Marks, Prelude, Shows};
 pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{

@@ -339,7 +339,7 @@ pub struct Conversation {
     /// Instructions around the messages that the model reads behind these, and of which the provider keeps nothing: the
     /// value of their member.
     pub late: Option<Span>,
-    /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks.
+    /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks, or they are not read.
     pub marks: Option<Marks>,
 }
 

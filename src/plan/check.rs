@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::conversation::{Conversation, Hold, Part, PartId, PartKind, Role};
 
-use super::marks::{check_mark, check_marks, check_split};
+use super::marks::{check_mark, check_marked_texts, check_marks, check_split};
 use super::{LeafEdit, Op, Plan};
 
 /// Why a plan is refused.
@@ -68,6 +68,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     }
     if !marked.is_empty() || split_mark.is_some() {
         check_marks(conversation, &marked, split_mark)?;
+        check_marked_texts(conversation, plan, &marked)?;
     }
     if moves {
         check_pairs(conversation, plan, &dropped)?;

@@ -2,18 +2,39 @@
 
 use std::cmp::Ordering;
 
-use crate::conversation::{Conversation, Hold, PartId, PartKind};
+use crate::conversation::{Carriers, Conversation, Hold, PartId, PartKind};
 
 use super::check::Refusal;
+use super::{LeafEdit, Op, Plan};
 
-/// Only what is understood, and is no reasoning, can carry a mark; an empty text cannot.
+/// Only what is understood, and is no reasoning, can carry a mark, where there is a place for one; an empty text cannot.
 pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     match part.kind {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => Err(Refusal::Protected),
         PartKind::Text if !conversation.says_something(id, 0) => Err(Refusal::EmptyText),
+        _ if conversation.marks.is_some() && conversation.mark_place(id).is_none() => Err(Refusal::Protected),
         _ => Ok(()),
     }
+}
+
+/// Where marks stand on texts, those still say something.
+pub(super) fn check_marked_texts(
+    conversation: &Conversation,
+    plan: &Plan,
+    marked: &[(PartId, Hold)],
+) -> Result<(), Refusal> {
+    if conversation.marks.as_ref().is_none_or(|marks| marks.carriers == Carriers::Blocks) {
+        return Ok(());
+    }
+    let says = |edit: &LeafEdit| matches!(edit, LeafEdit::Replace(text) if !text.trim().is_empty());
+    let is_left = plan.ops.iter().all(|op| match op {
+        Op::Text { part, leaves } if marked.iter().any(|(id, _)| id == part) => {
+            leaves.iter().all(|(_, edit)| says(edit))
+        }
+        _ => true,
+    });
+    if is_left { Ok(()) } else { Err(Refusal::EmptyText) }
 }
 
 /// Both texts say something.

@@ -1,6 +1,6 @@
 //! Where a request is marked for the provider's cache.
 
-use crate::conversation::{Conversation, PartId};
+use crate::conversation::{Conversation, PartId, Role};
 use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Chosen, Tried};
 
@@ -96,9 +96,11 @@ fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: 
 /// written with what is marked up to the `end`, behind them.
 fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
-    let first = conversation.messages.first()?.span.len();
+    let messages = &conversation.messages;
+    let last = messages.iter().position(|message| message.index.role != Role::System)?;
+    let bytes: usize = messages[..=last].iter().map(|message| message.span.len()).sum();
     let frame = conversation.body.len() - conversation.array.len();
-    let first = marks::end_of(conversation, 0).filter(|_| facts.may_be_kept(frame + first))?;
+    let first = marks::end_of(conversation, last).filter(|_| facts.may_be_kept(frame + bytes))?;
     (first < end).then_some(first)
 }
 

@@ -107,6 +107,12 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// A request to a server that passes cache marks on to a provider which keeps prompts up to them, with those that it
+    /// has. The same again for dialects that have marks themselves, or none at all.
+    fn with_marks(&self, conversation: Conversation) -> Conversation {
+        conversation
+    }
+
     /// Reads a request without a list of messages, for dialects in which the provider may keep all of them.
     fn unlisted(&self, _frame: &Document) -> Option<Unlisted> {
         None
@@ -264,6 +270,7 @@ pub fn rewritten(
         Some(document) => protocol.conversation(document?, memo)?.with_code_apart(),
         None => protocol.index(&Bytes::from(edits.apply(&conversation.body)), memo)?,
     };
+    let after = if conversation.marks.is_some() { protocol.with_marks(after) } else { after };
     plan::verify(conversation, plan, &after)?;
     Ok(after)
 }

@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::Protocol;
 use super::prompt::{self, Layout};
-use crate::conversation::{Conversation, Prelude, Shows};
+use crate::conversation::{Conversation, Prelude, Role, Shows};
 use crate::json::scan::{self, Kind, Value};
 
 /// A member that the provider's entries are bound to although it stands nowhere in the prompt.
@@ -14,6 +14,8 @@ pub(super) struct Bind {
     /// What of it, if not all.
     inner: Option<&'static str>,
     from: Anew,
+    /// Only where the provider keeps prompts up to marks.
+    of_marks: bool,
 }
 
 /// The first part of a prompt that is read anew where something has changed.
@@ -26,12 +28,12 @@ enum Anew {
 impl Bind {
     /// What the instructions and all behind them are bound to.
     pub(super) const fn system(member: &'static str) -> Self {
-        Self { member, inner: None, from: Anew::System }
+        Self { from: Anew::System, ..Self::messages(member) }
     }
 
     /// What the messages are bound to.
     pub(super) const fn messages(member: &'static str) -> Self {
-        Self { member, inner: None, from: Anew::Messages }
+        Self { member, inner: None, from: Anew::Messages, of_marks: false }
     }
 
     /// What the messages are bound to, in a member that says more.
@@ -39,7 +41,15 @@ impl Bind {
         Self { inner: Some(inner), ..Self::messages(member) }
     }
 
+    /// The same only for providers that keep prompts up to marks.
+    pub(super) const fn of_marks(self) -> Self {
+        Self { of_marks: true, ..self }
+    }
+
     fn value(&self, conversation: &Conversation) -> Option<Value> {
+        if self.of_marks && conversation.marks.is_none() {
+            return None;
+        }
         let body = &*conversation.body;
         let outer = scan::get(body, &conversation.members, self.member);
         let value = match self.inner {
@@ -96,7 +106,7 @@ pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) 
     Bound { system: key(&system), messages: key(&messages) }
 }
 
-/// What stands before the messages, for the provider's cache.
+/// What stands before the messages, for the provider's cache: instructions among these as well, where they begin with some.
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;
@@ -104,6 +114,12 @@ pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> P
     let mut hash = Xxh3::new();
     let read = prompt.blocks.iter().filter(|block| !prompt::is_aside(body, block));
     read.for_each(|block| hash.update(&block.key.to_le_bytes()));
+    let messages = conversation.messages.iter().enumerate();
+    for (at, _) in messages.take_while(|(_, message)| message.index.role == Role::System) {
+        for block in prompt::keys_of(conversation, at, layout) {
+            hash.update(&block.key.to_le_bytes());
+        }
+    }
     for bind in layout.binds {
         let said = bind.value(conversation).map(|value| value.span.of(body)).unwrap_or_default();
         hash.update(&(said.len() as u64).to_le_bytes());
@@ -157,6 +173,18 @@ mod tests {
             prelude(&format!(r#""system":[{header},{}]"#, text("one", MARK)))
         };
         assert_eq!(aside(1), aside(2));
+        // Where instructions stand among the messages they name it as well.
+        let chat = protocol::named("openai-chat").unwrap();
+        let key = |system: &str, user: &str| {
+            let body = format!(
+                r#"{{"messages":[{{"role":"system","content":{system}}},{{"role":"user","content":"{user}"}}]}}"#
+            );
+            let read = chat.with_marks(chat.index(&Bytes::from(body), &NoMemo).unwrap());
+            super::prelude(chat, &read).key
+        };
+        let block = format!(r#"[{{"type":"text","text":"a"{MARK}}}]"#);
+        assert_eq!(key(r#""a""#, "one"), key(&block, "two"));
+        assert_ne!(key(r#""a""#, "one"), key(r#""b""#, "one"));
     }
 
     /// What a request asks for beside what it says, and from which of its blocks on (tools, instructions, messages) it is

@@ -14,7 +14,7 @@ use super::Protocol;
 use super::blocks::{frame_block, part_block, part_key};
 use super::marked::ttl;
 use super::prelude::{self, Bind, Bound};
-use crate::conversation::{Conversation, PartId, Role};
+use crate::conversation::{BlockKey, Conversation, PartId, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -275,12 +275,7 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
         if at < first.message as usize && !is_kept {
             continue;
         }
-        let keys = index.blocks(|| {
-            conversation
-                .parts_of(at)
-                .map(|(id, part)| part_key(conversation, id, index.role, part, layout))
-                .collect()
-        });
+        let keys = keys_of(conversation, at, layout);
         let read = |id: PartId| is_kept || id >= first;
         for ((id, part), key) in conversation.parts_of(at).zip(keys).filter(|((id, _), _)| read(*id)) {
             prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
@@ -290,6 +285,13 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     prompt.late = late.len();
     prompt.blocks.extend(late);
     prompt
+}
+
+/// What the parts of a message are known by.
+pub(super) fn keys_of<'c>(conversation: &'c Conversation, at: usize, layout: &Layout) -> &'c [BlockKey] {
+    let index = &conversation.messages[at].index;
+    let key = |(id, part)| part_key(conversation, id, index.role, part, layout);
+    index.blocks(|| conversation.parts_of(at).map(key).collect())
 }
 
 /// The values that stand before the messages in a prompt, in its order.

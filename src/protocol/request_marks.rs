@@ -39,14 +39,16 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
         let (raw, parts) = (found.span.of(body), &found.index.parts);
         for at in NAME.find_iter(raw) {
-            // A mark of a block within a result counts as the result's own.
-            let part = parts.partition_point(|part| part.span.range().end <= at);
-            let part = part.min(parts.len().saturating_sub(1)) as u32;
+            // A mark of a block within a result counts as the result's own, and one of a message as its last part's.
+            let part = parts.iter().position(|part| part.span.range().contains(&at));
+            let part = part.unwrap_or_else(|| parts.len().saturating_sub(1)) as u32;
             let hold = hold(near(raw, at));
             marks.long |= hold == Hold::Long;
             marks.parts.push((PartId { message: message as u32, part }, hold));
         }
     }
+    // Members of a message need not stand in the order of its parts.
+    marks.parts.sort_by_key(|(part, _)| *part);
     marks
 }
 

@@ -118,8 +118,8 @@ fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) 
 }
 
 fn mark(conversation: &Conversation, id: PartId, hold: Hold, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
-    let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    mark_block(conversation, conversation.absolute(id.message, part.span), hold, edits)
+    let place = conversation.mark_place(id).ok_or(Refusal::Missing)?;
+    mark_block(conversation, place, hold, edits)
 }
 
 /// A mark is the last member of its block. What is a string becomes a list with one block.

@@ -4,7 +4,7 @@
 //! marks the end of the prompt; a cut further up would then fall back to the instructions. An anchor, a mark where
 //! the next event would cut, keeps an entry alive there, and costs nothing: what it marks is read anyway.
 
-use crate::conversation::{Conversation, Hold, PartId, PartKind};
+use crate::conversation::{Conversation, Hold, Part, PartId, PartKind};
 
 use super::gate::Rates;
 
@@ -261,7 +261,9 @@ impl Chosen {
     /// messages are not sent.
     pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>, gone: &dyn Fn(usize) -> bool) {
         let Some(marks) = &conversation.marks else { return };
-        let Some(part) = part.and_then(|part| markable(conversation, part, gone)) else { return };
+        let has_place = |id: PartId| conversation.mark_place(id).is_some();
+        let part = part.and_then(|part| markable(conversation, part, gone, &has_place));
+        let Some(part) = part else { return };
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
         // Marks that last for long come first: one before such a mark must be one itself, and none can be that behind
         // another.
@@ -276,19 +278,25 @@ impl Chosen {
     }
 }
 
-/// The part itself or the nearest one before it that can carry a mark.
-fn markable(conversation: &Conversation, part: PartId, gone: &dyn Fn(usize) -> bool) -> Option<PartId> {
+/// The part itself or the nearest one before it that can carry a mark, and that has a place for one.
+fn markable(
+    conversation: &Conversation,
+    part: PartId,
+    gone: &dyn Fn(usize) -> bool,
+    has_place: &dyn Fn(PartId) -> bool,
+) -> Option<PartId> {
     let parts = (0..=part.message as usize).rev().filter(|message| !gone(*message)).flat_map(|message| {
         let parts: Vec<_> = conversation.parts_of(message).collect();
         parts.into_iter().rev()
     });
     let mut before = parts.skip_while(|(id, _)| *id > part);
-    let found = before.find(|(id, part)| match part.kind {
+    let may = |id: PartId, part: &Part| match part.kind {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => false,
-        PartKind::Text => conversation.says_something(*id, 0),
+        PartKind::Text => conversation.says_something(id, 0),
         // What code reads goes as it came, and is no part of a prompt.
         PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => !part.is_for_code,
-    });
+    };
+    let found = before.find(|(id, part)| may(*id, part) && has_place(*id));
     found.map(|(id, _)| id)
 }
 
@@ -300,7 +308,8 @@ pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> i
     let parts = parts.filter(|part| !gone(part.message as usize));
     let last = marks.filter(|marks| marks.end.is_some()).filter_map(|_| {
         let end = end_of(conversation, conversation.messages.len().checked_sub(1)?)?;
-        markable(conversation, end, gone)
+        // The provider finds a place of its own.
+        markable(conversation, end, gone, &|_| true)
     });
     parts.chain(last)
 }

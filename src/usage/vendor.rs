@@ -84,6 +84,12 @@ impl Vendor {
         !matches!(self, Self::Groq | Self::OpenRouter | Self::Gemini | Self::Vertex)
     }
 
+    /// Whether it passes marks for the provider's cache on to the provider of a model, in a dialect that has none.
+    pub fn passes_marks(self, model: &str) -> bool {
+        let maker = model.strip_prefix('~').unwrap_or(model).split_once('/').map(|(maker, _)| maker);
+        self == Self::OpenRouter && maker == Some("anthropic")
+    }
+
     /// Whether it publishes no weights of its own model, so that all others pass its price on.
     pub(super) fn sells_alone(self, model: &str) -> bool {
         match self {
@@ -138,6 +144,23 @@ mod tests {
             ("/v1/messages", None),
         ] {
             assert_eq!(region_of_path(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn marks_are_passed_on_to_claude_by_routers() {
+        for (vendor, model, expected) in [
+            (Vendor::OpenRouter, "anthropic/claude-sonnet-4.5", true),
+            (Vendor::OpenRouter, "anthropic/claude-3.7-sonnet:thinking", true),
+            (Vendor::OpenRouter, "~anthropic/claude-sonnet-latest", true),
+            (Vendor::OpenRouter, "google/gemini-3-pro", false),
+            (Vendor::OpenRouter, "claude-sonnet-4.5", false),
+            (Vendor::OpenRouter, "someone/anthropic/claude", false),
+            (Vendor::OpenRouter, "openrouter/auto", false),
+            (Vendor::OpenAi, "anthropic/claude-sonnet-4.5", false),
+            (Vendor::Groq, "anthropic/claude-sonnet-4.5", false),
+        ] {
+            assert_eq!(vendor.passes_marks(model), expected, "{vendor:?} {model}");
         }
     }
 

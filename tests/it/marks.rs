@@ -147,3 +147,151 @@ fn marks_cost_little_and_save_much() {
         }
     }
 }
+
+/// What a router's provider keeps of chats: beginnings that end with a mark.
+#[derive(Default)]
+struct Router {
+    kept: std::collections::HashSet<String>,
+}
+
+impl Router {
+    /// Tokens of a prompt: all, read and written. A token has four bytes.
+    fn usage(&mut self, body: &Value) -> [usize; 3] {
+        let (mut prompts, mut marked) = (vec![body["tools"].to_string()], Vec::new());
+        for message in body["messages"].as_array().unwrap() {
+            let content = match message["content"].as_str() {
+                Some(text) => json!([{"type": "text", "text": text}]),
+                None => message["content"].clone(),
+            };
+            let blocks = [&content, &message["tool_calls"]].into_iter().filter_map(Value::as_array).flatten();
+            for mut block in blocks.cloned() {
+                let mark = block.as_object_mut().unwrap().remove("cache_control");
+                prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
+                marked.extend(mark.map(|_| prompts.len() - 1));
+            }
+        }
+        let near = |mark: &usize| ((mark + 1).saturating_sub(20)..=*mark).rev();
+        let kept = marked.iter().filter_map(|mark| near(mark).find(|at| self.kept.contains(&prompts[*at])));
+        let tokens = |at: Option<usize>| at.map_or(0, |at| prompts[at].len() / 4);
+        let read = tokens(kept.max());
+        let written = tokens(marked.iter().max().copied()).max(read) - read;
+        let all = tokens(prompts.len().checked_sub(1));
+        self.kept.extend(marked.into_iter().map(|at| prompts[at].clone()));
+        [all, read, written]
+    }
+}
+
+/// What tokens of Claude Sonnet cost, in US dollars: in all, and without a cache.
+fn dollars([all, read, written]: [usize; 3], output: usize) -> [f64; 2] {
+    let (rest, output) = ((all - read - written) as f64 * 3.0, output as f64 * 15.0);
+    [rest + read as f64 * 0.3 + written as f64 * 3.75 + output, all as f64 * 3.0 + output]
+        .map(|micros| micros / 1e6)
+}
+
+/// Answers chats as the router does, with its cost.
+fn routes(request: &Received, router: &std::sync::Mutex<Router>) -> (u16, String) {
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let tokens = router.lock().unwrap().usage(&body);
+    let [all, read, written] = tokens;
+    let details = json!({"cached_tokens": read, "cache_write_tokens": written});
+    let usage = json!({"prompt_tokens": all, "completion_tokens": 7, "total_tokens": all + 7,
+        "prompt_tokens_details": details, "cost": dollars(tokens, 7)[0]});
+    let choice =
+        json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}});
+    (200, json!({"id": "gen-1", "model": body["model"], "choices": [choice], "usage": usage}).to_string())
+}
+
+/// So many messages of an agent's history, as it is sent to a router; the last of them may be marked.
+fn chat(model: &str, messages: usize, mark: bool) -> String {
+    let message = |at: usize| {
+        let id = format!("call_{}", at / 2);
+        let function = json!({"name": "bash", "arguments": format!("{{\"at\":{at}}}")});
+        match at {
+            0 => json!({"role": "system", "content": "Be brief. ".repeat(1000)}),
+            1 => json!({"role": "user", "content": "Find the bug"}),
+            at if at % 2 == 0 => {
+                json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function", "function": function}]})
+            }
+            _ => {
+                json!({"role": "tool", "tool_call_id": format!("call_{}", (at - 1) / 2), "content": format!("{at} {}", "out ".repeat(300))})
+            }
+        }
+    };
+    let mut all: Vec<Value> = (0..messages).map(message).collect();
+    if let Some(last) = all.last_mut().filter(|_| mark) {
+        let text = last["content"].take();
+        last["content"] = json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);
+    }
+    json!({"model": model, "messages": all}).to_string()
+}
+
+/// A router that passes marks on to Claude's provider is sent them, no other server is, and nothing else.
+#[test]
+fn histories_are_marked_where_a_router_passes_marks_on() {
+    const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
+    // The host, the model, whether the client marks, and the marks that arrive with each request.
+    for (host, model, own, expected) in [
+        ("openrouter.ai", CLAUDE, false, [0, 2, 3, 3, 3, 3]),
+        ("openrouter.ai", CLAUDE, true, [1, 2, 2, 2, 2, 2]),
+        ("openrouter.ai", "openai/gpt-5", false, [0; 6]),
+        ("openrouter.ai", "google/gemini-3-pro-preview", false, [0; 6]),
+        ("openrouter.test", CLAUDE, false, [0; 6]),
+    ] {
+        let router = std::sync::Mutex::new(Router::default());
+        let upstream = Upstream::start(move |request| routes(request, &router));
+        let home = tempfile::tempdir().unwrap();
+        let config = format!(
+            "{CONFIG}[upstream.router]\nbase_url = 'http://{host}/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n",
+            upstream.url()
+        );
+        let gateway = Gateway::configured(home.path(), &config);
+        let requests: Vec<String> = (0..6).map(|at| chat(model, 2 * at + 2, own)).collect();
+        for (at, request) in requests.iter().enumerate() {
+            assert_eq!(gateway.post("/router/v1/chat/completions", &[], request).0, 200);
+            booked(home.path(), at + 1);
+        }
+        gateway.stop();
+        let arrived = upstream.received();
+        let marks = |request: &Received| request.text().matches("cache_control").count();
+        assert_eq!(arrived.iter().map(marks).collect::<Vec<_>>(), expected, "{host} {model} {own}");
+        if expected == [0; 6] {
+            assert!(
+                arrived.iter().zip(&requests).all(|(arrived, sent)| arrived.text() == *sent),
+                "{host} {model}"
+            );
+            continue;
+        }
+        // What says the same is the same, marked or not.
+        let plain = |text: &str| {
+            let mut body: Value = serde_json::from_str(text).unwrap();
+            for message in body["messages"].as_array_mut().unwrap() {
+                if let Some([only]) = message["content"].as_array().map(Vec::as_slice) {
+                    message["content"] = only["text"].clone();
+                }
+            }
+            body
+        };
+        assert!(arrived.iter().zip(&requests).all(|(arrived, sent)| plain(&arrived.text()) == plain(sent)));
+        let mut direct = Router::default();
+        let mut paid = [0.0; 2];
+        for (record, sent) in records(home.path()).iter().zip(&requests) {
+            let usd = |value: &Value| value.as_f64().unwrap() / 1e12;
+            let untouched = direct.usage(&serde_json::from_str(sent).unwrap());
+            let found = [usd(&record["cost"]["total"]), usd(&record["counterfactual"]["cost"])];
+            let bound = [found[1] * 1.15, dollars(untouched, 7)[0]];
+            assert!((found[1] - bound[1]).abs() < 0.03 * bound[1], "{host} {own}: {found:?} {bound:?}");
+            paid = [paid[0] + found[0], paid[1] + found[1]];
+            assert!(paid[0] <= 1.15 * paid[1], "{own}: {paid:?}");
+        }
+        assert!(
+            if own { (paid[0] - paid[1]).abs() < 1e-3 } else { paid[0] < 0.75 * paid[1] },
+            "{own}: {paid:?}"
+        );
+    }
+}
+
+fn records(home: &Path) -> Vec<Value> {
+    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
+    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}

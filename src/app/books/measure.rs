@@ -29,6 +29,8 @@ pub(in crate::app) struct Measured {
     pub(super) sent: Option<Prompt>,
     /// The prompt as an observing gateway would have sent it, where that is known.
     pub(super) planned: Option<Prompt>,
+    /// The provider reads marks for its cache.
+    pub(super) reads_marks: bool,
     /// From how many tokens on the provider was asked to take parts out of it by itself.
     pub(super) edits_from: Option<u64>,
     /// The provider has some of the history that is not in the body.
@@ -91,6 +93,7 @@ pub(super) fn measure(
         original,
         sent,
         planned,
+        reads_marks: conversation.marks.is_some(),
         edits_from: protocol.edits_from(conversation),
         hides: conversation.is_held_elsewhere(),
         refers: conversation.refers,

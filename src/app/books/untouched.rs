@@ -84,7 +84,7 @@ impl Untouched {
             return;
         }
         let is_followed = self.follows(ended, measured.prior);
-        let caches = self.caches(ended, prices);
+        let caches = self.caches(ended, measured.reads_marks, prices);
         // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !measured.refers;
         let uses = caches.observe(ended, measured, (sent, prompt), held);
@@ -126,7 +126,7 @@ impl Untouched {
         follows
     }
 
-    fn caches(&mut self, ended: &Ended, prices: &Catalogue) -> &mut Caches {
+    fn caches(&mut self, ended: &Ended, reads_marks: bool, prices: &Catalogue) -> &mut Caches {
         let (upstream, model) = (&ended.record.upstream, ended.record.model.as_deref().unwrap_or_default());
         let known = self.caches.iter().position(|one| one.upstream == *upstream && one.model == model);
         let caches = if let Some(at) = known {
@@ -138,7 +138,7 @@ impl Untouched {
             }
             let priced = prices.find(model, ended.vendor);
             let price = priced.as_ref().map(|priced| &*priced.price);
-            let kind = CacheKind::of(&ended.record.protocol, model, price);
+            let kind = CacheKind::of(&ended.record.protocol, reads_marks, model, price);
             Caches {
                 upstream: upstream.clone(),
                 model: model.to_owned(),

@@ -33,7 +33,7 @@ use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
-use crate::usage::{Catalogue, Rate, Stated};
+use crate::usage::{Catalogue, Rate, Stated, Vendor};
 
 /// How many different [`settings`] there are.
 pub(super) const SETTINGS: u8 = 8;
@@ -180,9 +180,10 @@ impl Rig {
         self.runtime.block_on(work)
     }
 
-    /// What paths say.
+    /// What paths say, at a router that passes marks on.
     pub(super) fn asked() -> RequestContext<'static> {
-        RequestContext { model: Some("gemini-2.5-pro"), ..RequestContext::default() }
+        let vendor = Some(Vendor::OpenRouter);
+        RequestContext { vendor, model: Some("gemini-2.5-pro"), ..RequestContext::default() }
     }
 
     /// Stores something, and waits until it is.

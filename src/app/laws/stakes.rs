@@ -16,7 +16,7 @@ const MINUTE: i64 = 60_000;
 const LOOKBACK: usize = 20;
 
 /// A provider's cache with marks, and what it bills, in bytes of plain input.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Provider {
     kept: HashMap<String, i64>,
     now: i64,
@@ -39,6 +39,9 @@ impl Provider {
         for message in body["messages"].as_array_mut().unwrap() {
             if let Some(text) = message["content"].as_str() {
                 message["content"] = json!([{"type": "text", "text": text}]);
+            }
+            if let Some(calls) = message["tool_calls"].as_array() {
+                message["content"] = json!(calls);
             }
         }
         let whole = body["system"].as_str().map(|text| vec![json!({"type": "text", "text": text})]);
@@ -76,21 +79,56 @@ fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64,
     shares_at(Provider::default(), requests, is_answered)
 }
 
-/// The same at such a provider.
-fn shares_at(
+/// The same at such a provider, whether it is asked itself or by way of a router: the most of both.
+fn shares_at(provider: Provider, requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64, f64) {
+    let routed: Vec<_> =
+        requests.iter().map(|(pause, session, body)| (*pause, session.clone(), routed(body))).collect();
+    let by_router = shares_in("openai-chat", provider.clone(), &routed, is_answered);
+    let itself = shares_in("anthropic", provider, requests, is_answered);
+    (itself.0.max(by_router.0), itself.1.max(by_router.1))
+}
+
+/// A request as it is sent to a router.
+fn routed(body: &Bytes) -> Bytes {
+    let mut body: Value = serde_json::from_slice(body).unwrap();
+    body["model"] = json!("anthropic/claude-sonnet-4.5");
+    let system = body.as_object_mut().unwrap().remove("system");
+    let mut messages: Vec<Value> =
+        system.map(|system| json!({"role": "system", "content": system})).into_iter().collect();
+    for message in body["messages"].as_array().unwrap() {
+        let block = &message["content"][0];
+        messages.push(match block["type"].as_str() {
+            Some("tool_use") => {
+                let function = json!({"name": block["name"], "arguments": block["input"].to_string()});
+                let call = json!({"id": block["id"], "type": "function", "function": function});
+                json!({"role": "assistant", "content": null, "tool_calls": [call]})
+            }
+            Some("tool_result") => {
+                json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": block["content"]})
+            }
+            _ => message.clone(),
+        });
+    }
+    body["messages"] = json!(messages);
+    Bytes::from(body.to_string())
+}
+
+/// The same in a dialect.
+fn shares_in(
+    dialect: &str,
     mut provider: Provider,
     requests: &[(i64, String, Bytes)],
     is_answered: Answered<'_>,
 ) -> (f64, f64) {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
-    let anthropic = protocol::named("anthropic").unwrap();
+    let protocol = protocol::named(dialect).unwrap();
     let mut direct = Provider { forgets: provider.forgets, ..Provider::default() };
     let (mut paid, mut plain, mut most) = (0.0, 0.0, 0.0_f64);
     for (at, (pause, session, body)) in requests.iter().enumerate() {
         wait(*pause);
         (provider.now, direct.now) = (provider.now + pause, direct.now + pause);
-        let sent = rig.send(&core, anthropic, &headers("k", session), body);
+        let sent = rig.send(&core, protocol, &headers("k", session), body);
         let head = sent.facts.place.as_ref().unwrap().head();
         if !is_answered(at) {
             core.lineage.ended(head, Fate::Refused);

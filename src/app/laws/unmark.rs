@@ -3,11 +3,17 @@
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 
-/// The member that marks a block, in the only dialect whose marks the gateway sets.
+/// The member that marks a block, in the dialects whose marks the gateway sets.
 const MARK: &str = "cache_control";
 /// Blocks that no mark may stand on.
-const UNMARKABLE: &[&str] =
-    &["thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result", "from_the_future"];
+const UNMARKABLE: &[&str] = &[
+    "thinking",
+    "redacted_thinking",
+    "server_tool_use",
+    "web_search_tool_result",
+    "from_the_future",
+    "image_url",
+];
 /// The most marks that a request may have.
 const MOST: usize = 4;
 
@@ -18,7 +24,7 @@ const MOST: usize = 4;
 pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, usize) {
     let (body, wire) = (Tree::parse(body), Tree::parse(wire));
     let mut bare = wire.clone();
-    if subject.protocol().name() != "anthropic" {
+    if !may_mark(subject, &body) {
         return (bare, 0);
     }
     let mut added = 0;
@@ -31,6 +37,15 @@ pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, 
         judge(subject, &wire);
     }
     (bare, added)
+}
+
+/// Whether the gateway may mark a body: of the other dialect those that a router passes on to Claude.
+pub(super) fn may_mark(subject: &dyn Subject, body: &Tree) -> bool {
+    match subject.protocol().name() {
+        "anthropic" => true,
+        "openai-chat" => body.text_of("model").is_some_and(|model| model.starts_with("anthropic/")),
+        _ => false,
+    }
 }
 
 /// How many cache marks a body has.
@@ -56,6 +71,10 @@ pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
         return 1;
     }
     let Tree::List(blocks) = is else { return 0 };
+    // Of a result that is a message, blocks may go: what has several carries no mark but the client's.
+    if message.text_of("role").as_deref() == Some("tool") && blocks.len() != was.items().len() {
+        return 0;
+    }
     let mut added = 0;
     for (was, is) in was.items().iter().zip(blocks) {
         if is.get(MARK).is_some() && was.get(MARK).is_none() {

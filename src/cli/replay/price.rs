@@ -28,7 +28,7 @@ pub(super) fn find(catalogue: &Catalogue, model: &str) -> Option<Found> {
 /// providers' dialects.
 pub(super) fn cache(protocol: &str, model: &str, price: Option<&Price>) -> CacheKind {
     let is_translated = protocol != "anthropic" && model.contains("gemini");
-    CacheKind::of(if is_translated { "gemini" } else { protocol }, model, price)
+    CacheKind::of(if is_translated { "gemini" } else { protocol }, protocol == "anthropic", model, price)
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
             let price = find(&catalogue, model).map(|found| found.price);
             let kind = cache(protocol, model, price.as_deref());
             assert!(format!("{kind:?}").starts_with(expected), "{model} {kind:?}");
-            let is_same = kind == CacheKind::of(protocol, model, price.as_deref());
+            let is_same = kind == CacheKind::of(protocol, protocol == "anthropic", model, price.as_deref());
             assert_eq!(is_same, !model.contains("gemini"), "{model} {kind:?}");
         }
     }

@@ -91,6 +91,9 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
     check(case, "index.txt", &describe(&conversation), wrong);
     let Some(wanted) = text(case, "plan.json") else { return };
     let plan = plan(&wanted);
+    // Where a plan marks, marks are passed on.
+    let marks = plan.ops.iter().any(|op| matches!(op, Op::Mark { .. }));
+    let conversation = if marks { protocol.with_marks(conversation) } else { conversation };
     let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
     let after = after.unwrap_or_else(|error| panic!("{}: {error}", case.display()));
     let after = std::str::from_utf8(&after).unwrap();

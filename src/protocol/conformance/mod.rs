@@ -54,6 +54,11 @@ pub(crate) trait Subject: Sync {
     /// Puts a cache mark on a message, as clients do on the last one.
     fn mark(&self, message: &mut Node);
 
+    /// The block of a message's content that carries a mark of a part.
+    fn block_of(&self, _message: &Tree, part: usize) -> usize {
+        part
+    }
+
     /// Gives leaves of a part new text.
     fn edit(&self, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]);
 

@@ -86,6 +86,11 @@ impl Subject for Completions {
         }
     }
 
+    /// What was thought comes before the content, and a result is all of its message.
+    fn block_of(&self, message: &Tree, part: usize) -> usize {
+        part - THOUGHTS.iter().filter(|name| message.get(name).is_some()).count()
+    }
+
     fn takes_results_twice(&self) -> bool {
         true
     }

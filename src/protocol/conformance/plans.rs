@@ -25,6 +25,8 @@ pub(crate) enum Wish {
     Split(Index, Option<Hold>),
     /// What stands before the messages is marked at its end.
     MarkFrame(Hold),
+    /// A part is marked.
+    Mark(Index, Hold),
     /// A step, with its calls and results, goes.
     DropStep(Index),
     /// Some messages go.
@@ -53,6 +55,7 @@ pub(crate) fn wishes() -> impl Strategy<Value = Vec<Wish>> {
         5 => (any::<Index>(), leaves(good_text())).prop_map(|(which, images)| Wish::Describe(which, images)),
         1 => (any::<Index>(), prop::option::of(hold())).prop_map(|(at, mark)| Wish::Split(at, mark)),
         1 => hold().prop_map(Wish::MarkFrame),
+        2 => (any::<Index>(), hold()).prop_map(|(which, hold)| Wish::Mark(which, hold)),
         2 => insert(prop_oneof![Just(Role::User), Just(Role::Assistant)], good_text()),
         1 => append(good_text()),
     ];
@@ -175,6 +178,12 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
             Some(Op::Split { bytes, mark: *mark })
         }
         Wish::MarkFrame(hold) => conversation.frame_end.map(|_| Op::MarkFrame { hold: *hold }),
+        Wish::Mark(which, hold) => {
+            let parts = (0..count).flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
+            let parts: Vec<PartId> = parts.filter(|id| conversation.mark_place(*id).is_some()).collect();
+            let part = *(!parts.is_empty()).then(|| which.get(&parts))?;
+            Some(Op::Mark { part, hold: *hold })
+        }
         Wish::DropStep(which) => {
             let calls: Vec<usize> = (0..count).filter(|message| has_calls(conversation, *message)).collect();
             let first = *(!calls.is_empty()).then(|| which.get(&calls))?;

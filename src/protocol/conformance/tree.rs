@@ -226,7 +226,11 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             Op::Append { part, text, .. } => {
                 append(&mut messages[part.message as usize], part.part as usize, text);
             }
-            Op::Mark { part, hold } => mark(&mut messages[part.message as usize], part.part as usize, *hold),
+            Op::Mark { part, hold } => {
+                let message = &mut messages[part.message as usize];
+                let block = subject.block_of(message, part.part as usize);
+                mark(message, block, *hold);
+            }
             Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
             Op::Split { .. } | Op::MarkFrame { .. } => {}
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
@@ -325,8 +329,8 @@ fn append(message: &mut Tree, part: usize, more: &str) {
     *text = Tree::Text(format!("{}{more}", text.text().expect("a text")));
 }
 
-/// Marks a block, the way of the only dialect that has marks.
-fn mark(message: &mut Tree, part: usize, hold: Hold) {
+/// Marks a block, by its number in the content.
+fn mark(message: &mut Tree, at: usize, hold: Hold) {
     let content = message.get_mut("content").expect("marks stand in the content");
     if content.is_string() {
         let block =
@@ -334,7 +338,7 @@ fn mark(message: &mut Tree, part: usize, hold: Hold) {
         *content = Tree::List(vec![Tree::Map(block)]);
     }
     let Tree::List(blocks) = content else { panic!("no blocks") };
-    let Tree::Map(block) = &mut blocks[part] else { panic!("no block") };
+    let Tree::Map(block) = &mut blocks[at] else { panic!("no block") };
     block.push(("cache_control".to_owned(), cache_control(hold)));
 }
 

@@ -5,11 +5,14 @@
 
 use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, Part, PartKind, Role, Slots};
+use crate::conversation::{
+    Arguments, Carriers, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Slots,
+};
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, within};
-use crate::protocol::{Unread, openai};
+use crate::protocol::{Unread, openai, request_marks};
+use crate::usage::cache_model::Ttl;
 
 /// Left out of fingerprints: marks that some servers pass on to other providers.
 pub(super) const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
@@ -46,6 +49,19 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     })
 }
 
+/// With the marks of blocks, and the one of the body, as a router passes them on to Claude's provider.
+pub(super) fn with_marks(conversation: Conversation) -> Conversation {
+    let Conversation { body, members, array, messages, .. } = &conversation;
+    let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
+    let marks = request_marks::read(body, automatic.map(|mark| mark.span), *array, messages);
+    let marks = Marks { carriers: Carriers::Texts, ..marks };
+    Conversation {
+        requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
+        marks: Some(marks),
+        ..conversation
+    }
+}
+
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::of(raw)?;
     let role = match object.text("role").as_deref() {
@@ -66,7 +82,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         parts.extend(calls(&object, &mut hash)?);
         parts
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_stand_in(raw)))
 }
 
 /// A message in a role that nobody knows.
@@ -74,7 +90,8 @@ fn stranger(object: &Object<'_>) -> Result<MessageIndex, Unread> {
     let mut hash = Hasher::default();
     hash.update(&[Role::Assistant as u8]);
     let part = opaque(object.bytes, object.value, &mut hash)?;
-    Ok(MessageIndex::new(Role::Assistant, vec![part], hash.finish()))
+    Ok(MessageIndex::new(Role::Assistant, vec![part], hash.finish())
+        .marked(request_marks::may_stand_in(object.bytes)))
 }
 
 fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
@@ -238,6 +255,7 @@ fn media(block: &Object<'_>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::Hold;
 
     /// Whatever it is called: what stands before it is bound to it, and what is signed in it may be the calls.
     #[test]
@@ -269,6 +287,118 @@ mod tests {
                 read.fingerprint,
                 message(format!(r#"{{"role":"assistant",{CALL}}}"#).as_bytes()).unwrap().fingerprint
             );
+        }
+    }
+
+    /// Marks of blocks and of messages, and the one of the body, where a router passes them on.
+    #[test]
+    fn marks_are_read_where_they_are_passed_on() {
+        const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
+        const LONG: &str = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+        let protocol = crate::protocol::named("openai-chat").unwrap();
+        let part = |message, part| crate::conversation::PartId { message, part };
+        let text = |mark: &str| format!(r#"[{{"type":"text","text":"a",{mark}}}]"#);
+        let thoughts = r#""reasoning":"hm","tool_calls":[{"id":"c"}]"#;
+        for (messages, rest, frame, parts, end, ttl) in [
+            (r#"{"role":"user","content":"a"}"#.to_owned(), String::new(), 0, vec![], None, false),
+            (
+                format!(r#"{{"role":"system","content":{}}},{{"role":"user","content":"a"}}"#, text(LONG)),
+                String::new(),
+                0,
+                vec![(part(0, 0), Hold::Long)],
+                None,
+                true,
+            ),
+            // The order of members is not that of parts.
+            (
+                format!(r#"{{"role":"assistant",{thoughts},"content":{}}}"#, text(SHORT)),
+                String::new(),
+                0,
+                vec![(part(0, 1), Hold::Short)],
+                None,
+                false,
+            ),
+            (
+                format!(r#"{{"role":"assistant",{SHORT},"content":"a",{thoughts}}}"#),
+                String::new(),
+                0,
+                vec![(part(0, 2), Hold::Short)],
+                None,
+                false,
+            ),
+            (
+                format!(r#"{{"role":"tool","tool_call_id":"c","content":{}}}"#, text(SHORT)),
+                format!(r#","tools":[{{"type":"function",{LONG}}}],{SHORT}"#),
+                2,
+                vec![(part(0, 0), Hold::Short)],
+                Some(Hold::Short),
+                false,
+            ),
+        ] {
+            let body = format!(r#"{{"model":"m","messages":[{messages}]{rest}}}"#);
+            let read = protocol.index(&body.clone().into(), &crate::conversation::NoMemo).unwrap();
+            assert_eq!(read.marks, None, "{body}");
+            let read = protocol.with_marks(read);
+            let marks = read.marks.unwrap();
+            assert_eq!((marks.frame, &marks.parts, marks.end), (frame, &parts, end), "{body}");
+            assert_eq!(read.requested_ttl_ms.is_some(), ttl, "{body}");
+        }
+    }
+
+    /// Only texts carry a mark, and none that is empty, or whose form may matter.
+    #[test]
+    fn marks_are_put_on_texts() {
+        let protocol = crate::protocol::named("openai-chat").unwrap();
+        for (message, expected) in [
+            (
+                r#"{"role":"user","content" : "a"}"#,
+                Some(r#"{"role":"user","content" : [{"type":"text","text":"a"MARK}]}"#),
+            ),
+            (
+                r#"{"role":"assistant","content":"a","refusal":"no"}"#,
+                Some(r#"{"role":"assistant","content":[{"type":"text","text":"a"MARK}],"refusal":"no"}"#),
+            ),
+            (
+                r#"{"role":"system","content":[{"type":"text","text":"a"}]}"#,
+                Some(r#"{"role":"system","content":[{"type":"text","text":"a"MARK}]}"#),
+            ),
+            (
+                r#"{"role":"tool","content":"a","tool_call_id":"c"}"#,
+                Some(r#"{"role":"tool","content":[{"type":"text","text":"a"MARK}],"tool_call_id":"c"}"#),
+            ),
+            (
+                r#"{"role":"tool","tool_call_id":"c","content":[{"text":"a","type":"text"}]}"#,
+                Some(r#"{"role":"tool","tool_call_id":"c","content":[{"text":"a","type":"text"MARK}]}"#),
+            ),
+            (r#"{"role":"system","content":"a"}"#, None),
+            (r#"{"role":"user","content":["a"]}"#, None),
+            (r#"{"role":"user","content":" "}"#, None),
+            (r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"a"}}]}"#, None),
+            (r#"{"role":"tool","tool_call_id":"c","content":""}"#, None),
+            (r#"{"role":"tool","tool_call_id":"c","content":"x\ud83e"}"#, None),
+            (
+                r#"{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+                None,
+            ),
+            (
+                r#"{"role":"tool","tool_call_id":"c","content":[{"type":"image_url","image_url":{"url":"a"}}]}"#,
+                None,
+            ),
+            (
+                r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+                None,
+            ),
+        ] {
+            let body = |message: &str| format!(r#"{{"model":"m","messages":[{message}]}}"#);
+            let read = protocol.index(&body(message).into(), &crate::conversation::NoMemo).unwrap();
+            let part = crate::conversation::PartId { message: 0, part: 0 };
+            let plan = crate::plan::Plan { ops: vec![crate::plan::Op::Mark { part, hold: Hold::Short }] };
+            assert!(protocol.lower(&read, &plan).is_err(), "marked where none is passed on: {message}");
+            let read = protocol.with_marks(read);
+            let sent = crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).ok();
+            let sent = sent.map(|sent| String::from_utf8(sent.to_vec()).unwrap());
+            let mark = r#","cache_control":{"type":"ephemeral"}"#;
+            assert_eq!(sent, expected.map(|message| body(&message.replace("MARK", mark))), "{message}");
         }
     }
 

@@ -26,6 +26,10 @@ impl Protocol for OpenAiChat {
         index::conversation(document, memo)
     }
 
+    fn with_marks(&self, conversation: Conversation) -> Conversation {
+        index::with_marks(conversation)
+    }
+
     fn ask(&self, question: &Ask<'_>) -> Asked {
         ask::ask(question)
     }

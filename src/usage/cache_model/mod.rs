@@ -114,9 +114,9 @@ pub enum Writes {
 pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
 
 impl CacheKind {
-    /// That of a model, by the dialect it is spoken to in and its price. Where reading costs what input costs,
-    /// there is none to speak of. Others who speak Anthropic's dialect keep prompts without marks.
-    pub fn of(dialect: &str, model: &str, price: Option<&Price>) -> Self {
+    /// That of a model, by the dialect it is spoken to in, whether marks are read there, and its price. Where reading costs
+    /// what input costs, there is none to speak of. Others who speak Anthropic's dialect keep prompts without marks.
+    pub fn of(dialect: &str, reads_marks: bool, model: &str, price: Option<&Price>) -> Self {
         let least = price.and_then(|price| price.cache_min);
         let rates = price.map(|price| &price.base);
         if rates.is_some_and(|rates| rates.cache_read.is_none_or(|read| read >= rates.input)) {
@@ -125,7 +125,7 @@ impl CacheKind {
         let is_marked =
             rates.is_none_or(Rates::lists_writes) || model.to_ascii_lowercase().contains("claude");
         match dialect {
-            "anthropic" if is_marked => Self::anthropic(least.unwrap_or(1024)),
+            _ if reads_marks && is_marked => Self::anthropic(least.unwrap_or(1024)),
             "gemini" => Self::gemini(least.unwrap_or(1024)),
             _ if rates.is_some_and(|rates| rates.cache_write_5m.is_some()) => Self::openai(Writes::Billed),
             _ => Self::openai(Writes::Free),

@@ -330,9 +330,13 @@ fn kinds_are_told_by_dialect_model_and_price() {
         ("anthropic", "nobodys-model", None, CacheKind::anthropic(1024)),
         ("anthropic", "deepseek-v4-pro", price(None, None), CacheKind::None),
         ("openai-chat", "claude-opus-5", price(Some(10), None), automatic),
+        ("marks passed on", "anthropic/claude-opus-5", price(Some(10), Some(200)), marked),
+        ("marks passed on", "anthropic/claude-opus-5", price(Some(10), None), marked),
         ("gemini", "gemini-3", price(Some(10), None), CacheKind::gemini(512)),
     ] {
-        assert_eq!(CacheKind::of(dialect, model, price.as_ref()), expected, "{dialect} {model}");
+        let reads_marks = ["anthropic", "marks passed on"].contains(&dialect);
+        let kind = CacheKind::of(dialect, reads_marks, model, price.as_ref());
+        assert_eq!(kind, expected, "{dialect} {model}");
     }
 }
 

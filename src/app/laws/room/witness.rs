@@ -7,7 +7,7 @@ use super::view::View;
 use crate::app::laws::text;
 use crate::app::laws::thoughts::{Thoughts, turn};
 use crate::app::laws::unchanged::{frame_is_kept, only_results_change, pairs_are_kept, rules_are_kept};
-use crate::app::laws::unmark::{judge, unmark};
+use crate::app::laws::unmark::{judge, may_mark, unmark};
 use crate::app::laws::witness::{hash, longest, plain};
 use crate::app::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Fingerprint, NoMemo, Part, PartKind, Role};
@@ -136,7 +136,7 @@ impl Witness {
         let (messages, left) = (subject.messages_of(&came), subject.messages_of(&root));
         pairs_are_kept(subject, messages, left)?;
         let mut view = View::of(subject, messages, left, facts.splice.as_deref())?;
-        if subject.protocol().name() == "anthropic" {
+        if may_mark(subject, &came) {
             for (message, wired) in view.messages.iter().zip(&mut view.wire) {
                 unmark(message, wired);
             }
