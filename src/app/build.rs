@@ -354,6 +354,7 @@ fn served(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketA
         dialects,
         include_usage: upstream.include_usage,
         cache_key: upstream.cache_key,
+        cache_marks: upstream.cache_marks,
     }
 }
 

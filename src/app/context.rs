@@ -4,10 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::route::Routes;
 use crate::planner::Overflow;
 use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
-use crate::usage::Vendor;
+use crate::usage::{self, Vendor};
 
 /// What is known of a request beside its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,5 +32,13 @@ impl RequestContext<'_> {
     pub(super) fn left(&self) -> Duration {
         let left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
         self.until.map_or(Duration::MAX, left)
+    }
+
+    /// Whether marks are passed on to a model's provider where it goes, in a dialect that has none.
+    pub(super) fn passes_marks(&self, routes: &Routes, model: &str) -> bool {
+        match routes.cache_marks(self.upstream) {
+            Some(passes) => passes && usage::is_claude(model),
+            None => self.vendor.is_some_and(|vendor| vendor.passes_marks(model)),
+        }
     }
 }

@@ -149,8 +149,10 @@ impl<'a> Request<'a> {
             headers,
         });
         let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
-        let passes_marks = asked.vendor.zip(model).is_some_and(|(vendor, model)| vendor.passes_marks(model));
-        let conversation = if passes_marks { protocol.with_marks(conversation) } else { conversation };
+        let conversation = match model {
+            Some(model) if asked.passes_marks(&core.routes, model) => protocol.with_marks(conversation),
+            _ => conversation,
+        };
         Ok(Self {
             core,
             track: core.track(),

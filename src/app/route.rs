@@ -59,6 +59,8 @@ pub(super) struct Served {
     pub(super) include_usage: bool,
     /// The key of the provider's cache that requests are given.
     pub(super) cache_key: CacheKey,
+    /// Whether it passes marks on to Claude's provider, where the file says it.
+    pub(super) cache_marks: Option<bool>,
 }
 
 impl Served {
@@ -85,6 +87,11 @@ impl Routes {
     /// The key of its cache that requests to this upstream are given.
     pub(super) fn cache_key(&self, upstream: &Upstream) -> CacheKey {
         self.served(upstream).map_or(CacheKey::None, |served| served.cache_key)
+    }
+
+    /// Whether the upstream of this name passes marks on to Claude's provider, where the file says it.
+    pub(super) fn cache_marks(&self, upstream: &str) -> Option<bool> {
+        self.named(upstream).and_then(|served| served.cache_marks)
     }
 
     fn served(&self, upstream: &Upstream) -> Option<&Served> {
@@ -219,6 +226,7 @@ mod tests {
             dialects: dialects.iter().map(|&name| name.to_owned()).collect(),
             include_usage: false,
             cache_key: CacheKey::None,
+            cache_marks: None,
         }
     }
 

@@ -40,6 +40,8 @@ pub struct Upstream {
     pub include_usage: bool,
     /// What key of the provider's cache is given to requests without one.
     pub cache_key: CacheKey,
+    /// Whether it passes marks for the provider's cache on to Claude's; `None`: where that is known of it.
+    pub cache_marks: Option<bool>,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
     /// What connections to it go through.
@@ -105,6 +107,7 @@ impl Upstream {
             ("response_timeout", self.response_timeout != response_timeout(self.idle_timeout)),
             ("include_usage", self.include_usage != other.include_usage),
             ("cache_key", self.cache_key != usual_key(&self.base_url)),
+            ("cache_marks", self.cache_marks != other.cache_marks),
             ("ca_file", self.ca_file != other.ca_file),
             ("proxy", self.proxy != other.proxy),
         ];
@@ -255,6 +258,7 @@ struct Entry {
     response_timeout: Option<Duration>,
     include_usage: bool,
     cache_key: Option<CacheKey>,
+    cache_marks: Option<bool>,
     ca_file: Option<PathBuf>,
     proxy: Option<Proxied>,
 }
@@ -274,6 +278,7 @@ impl Entry {
         Upstream {
             name: name.to_owned(),
             cache_key: self.cache_key.unwrap_or_else(|| usual_key(&base_url)),
+            cache_marks: self.cache_marks,
             base_url,
             protocols: self.protocols.unwrap_or(protocols),
             headers: self.headers.unwrap_or_default(),
@@ -346,6 +351,7 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
         response_timeout: Some(response_timeout),
         include_usage: section.value("include_usage", false),
         cache_key: section.optional("cache_key"),
+        cache_marks: section.optional("cache_marks"),
         ca_file: ca_file(section),
         proxy,
     }

@@ -35,11 +35,15 @@ pub enum Binding {
     Refused,
 }
 
+/// Whether it is a Claude, whoever sells it.
+pub fn is_claude(model: &str) -> bool {
+    model.to_ascii_lowercase().contains("claude-")
+}
+
 /// What a change before a reasoning block makes the model's provider do; `None`: nothing.
 /// Newer models of a known family are taken to be like the newest known.
 pub fn binding(model: &str) -> Option<Binding> {
-    let is_claude = model.to_ascii_lowercase().contains("claude-");
-    binds_reasoning(model).then_some(if is_claude { Binding::Refused } else { Binding::Dropped })
+    binds_reasoning(model).then_some(if is_claude(model) { Binding::Refused } else { Binding::Dropped })
 }
 
 /// Whether what a model has thought in earlier turns is read again, and paid, with every request that carries it, and may

@@ -229,19 +229,22 @@ fn chat(model: &str, messages: usize, mark: bool) -> String {
 #[test]
 fn histories_are_marked_where_a_router_passes_marks_on() {
     const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
-    // The host, the model, whether the client marks, and the marks that arrive with each request.
-    for (host, model, own, expected) in [
-        ("openrouter.ai", CLAUDE, false, [0, 2, 3, 3, 3, 3]),
-        ("openrouter.ai", CLAUDE, true, [1, 2, 2, 2, 2, 2]),
-        ("openrouter.ai", "openai/gpt-5", false, [0; 6]),
-        ("openrouter.ai", "google/gemini-3-pro-preview", false, [0; 6]),
-        ("openrouter.test", CLAUDE, false, [0; 6]),
+    // The host, what the file says of it, the model, whether the client marks, and the marks that arrive with each request.
+    for (host, more, model, own, expected) in [
+        ("openrouter.ai", "", CLAUDE, false, [0, 2, 3, 3, 3, 3]),
+        ("openrouter.ai", "", CLAUDE, true, [1, 2, 2, 2, 2, 2]),
+        ("openrouter.ai", "", "openai/gpt-5", false, [0; 6]),
+        ("openrouter.ai", "", "google/gemini-3-pro-preview", false, [0; 6]),
+        ("openrouter.ai", "cache_marks = false", CLAUDE, false, [0; 6]),
+        ("litellm.test", "", CLAUDE, false, [0; 6]),
+        ("litellm.test", "cache_marks = true", "claude-sonnet-4-5", false, [0, 2, 3, 3, 3, 3]),
+        ("litellm.test", "cache_marks = true", "gpt-5", false, [0; 6]),
     ] {
         let router = std::sync::Mutex::new(Router::default());
         let upstream = Upstream::start(move |request| routes(request, &router));
         let home = tempfile::tempdir().unwrap();
         let config = format!(
-            "{CONFIG}[upstream.router]\nbase_url = 'http://{host}/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n",
+            "{CONFIG}[upstream.router]\nbase_url = 'http://{host}/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n{more}\n",
             upstream.url()
         );
         let gateway = Gateway::configured(home.path(), &config);
@@ -253,7 +256,7 @@ fn histories_are_marked_where_a_router_passes_marks_on() {
         gateway.stop();
         let arrived = upstream.received();
         let marks = |request: &Received| request.text().matches("cache_control").count();
-        assert_eq!(arrived.iter().map(marks).collect::<Vec<_>>(), expected, "{host} {model} {own}");
+        assert_eq!(arrived.iter().map(marks).collect::<Vec<_>>(), expected, "{host} {more} {model} {own}");
         if expected == [0; 6] {
             assert!(
                 arrived.iter().zip(&requests).all(|(arrived, sent)| arrived.text() == *sent),

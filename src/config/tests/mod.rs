@@ -179,6 +179,19 @@ fn keys_of_the_cache_are_sent_where_they_are_known_to_be_taken() {
 }
 
 #[test]
+fn marks_are_passed_on_where_a_file_says_so() {
+    for (set, expected) in
+        [("", None), ("cache_marks = true", Some(true)), ("cache_marks = false", Some(false))]
+    {
+        let config = good(&format!("[upstream.openai]\n{set}"));
+        let marks = config.upstreams.named("openai").map(|upstream| upstream.cache_marks);
+        assert_eq!(marks, Some(expected), "{set}");
+        let unused = config.unused_with_single_upstream().join(" ");
+        assert_eq!(unused == "upstream.openai.cache_marks", expected.is_some(), "{set}");
+    }
+}
+
+#[test]
 fn a_single_upstream_takes_every_protocol() {
     let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
     let [upstream] = config.upstreams.as_slice() else { panic!("it is the only one") };
