@@ -124,12 +124,8 @@ pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must a
 
 /// What is said as of a bad request where nothing is wrong with it: by Groq, of calls and answers of the model's that it
 /// cannot read; by Anthropic, of a history that it holds and that is not to be gone on with so.
-pub(super) const UNANSWERED: &[&str] = &[
-    "'failed_generation'",
-    "tool_use_failed",
-    "thread_already_continued",
-    "thread_continue_in_flight",
-];
+pub(super) const UNANSWERED: &[&str] =
+    &["'failed_generation'", "tool_use_failed", "thread_already_continued", "thread_continue_in_flight"];
 
 /// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
 /// what the model has said (llama.cpp). Whatever is quoted may say anything. A member that is only named stands behind

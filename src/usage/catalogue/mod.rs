@@ -151,9 +151,16 @@ impl Row {
             let listed: Price = serde_json::from_str(self.text.get()).ok()?;
             let region =
                 (self.vendor == Vendor::Vertex && names::is_dearer_in_regions(self.name)).then_some(REGIONAL);
-            Some(Arc::new(Price { region, ..listed }))
+            let cache_min = listed.cache_min.or_else(|| self.makers()?.price()?.cache_min);
+            Some(Arc::new(Price { region, cache_min, ..listed }))
         };
         self.price.get_or_init(read).clone()
+    }
+
+    /// The maker's own row of a model that OpenRouter passes on, which spells versions with dots.
+    fn makers(&self) -> Option<&'static Self> {
+        let (maker, name) = split_vendor(self.name).filter(|_| self.vendor == Vendor::OpenRouter)?;
+        row(maker, name).or_else(|| row(maker, &name.replace('.', "-")))
     }
 
     /// Whether that is what is paid for a model of this name, where `vendor` bills.

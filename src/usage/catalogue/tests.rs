@@ -99,6 +99,12 @@ fn modifiers() {
     assert_eq!(opus.fast, Some(Factor::from_thousandths(2000)));
     assert_eq!(opus.web_search.map(crate::usage::Money::usd).as_deref(), Some("0.01"));
     assert_eq!(opus.cache_min, Some(512));
+    // The shortest prompt that is kept is the maker's affair.
+    for (model, expected) in [("opus-4.5", 4096), ("haiku-4.5", 4096), ("opus-4.7", 2048), ("opus-5", 512)] {
+        let name = format!("anthropic/claude-{model}");
+        let routed = embedded(&name, Some(Vendor::OpenRouter)).unwrap();
+        assert_eq!(routed.cache_min, Some(expected), "{model}");
+    }
     let fable = embedded("claude-fable-5-2", None).unwrap();
     assert_eq!((fable.us, fable.fast), (Some(Factor::from_thousandths(1100)), None));
 }
