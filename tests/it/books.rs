@@ -344,10 +344,14 @@ fn what_the_provider_has_is_not_saved_again() {
     let reference = json!({"type": "item_reference", "id": "fc_1"});
     let continued = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]});
     let referring = json!({"model": "gpt-5", "store": true, "input": [reference, item]});
-    for (hidden, body, is_claimed) in
-        [(100_000, &continued, true), (12_000, &continued, true), (12_000, &referring, false)]
-    {
-        let record = record_of_kept(hidden, body);
+    for (hidden, read, body, is_claimed) in [
+        (100_000, 0, &continued, true),
+        (12_000, 0, &continued, true),
+        (12_000, 6000, &continued, true),
+        (12_000, 12_000, &continued, true),
+        (12_000, 0, &referring, false),
+    ] {
+        let record = record_of_kept((hidden, read), body);
         let gone = record["bytes"]["received"].as_u64().unwrap() - record["bytes"]["sent"].as_u64().unwrap();
         let saved = record["bytes"]["saved_tokens_estimate"].as_u64().unwrap();
         assert!(
@@ -357,6 +361,9 @@ fn what_the_provider_has_is_not_saved_again() {
         if is_claimed {
             let claimed = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
             assert!(claimed.abs_diff(saved) <= 2, "{record}");
+            // As much is read of it, and nothing of what was cut.
+            let untouched = record["counterfactual"]["tokens"]["cache_read"].as_u64().unwrap();
+            assert!(untouched.abs_diff(read) <= read / 50, "{untouched} is not {read}: {record}");
         } else {
             let unknown = ["counterfactual", "net_saved"].map(|key| &record[key]);
             assert_eq!(unknown, [&Value::Null; 2], "{record}");
@@ -364,14 +371,14 @@ fn what_the_provider_has_is_not_saved_again() {
     }
 }
 
-/// The record of a request of whose prompt the provider has so many tokens.
-fn record_of_kept(hidden: usize, body: &Value) -> Value {
+/// The record of a request of whose prompt the provider has so many tokens, and reads so many of its cache.
+fn record_of_kept((hidden, read): (usize, u64), body: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(move |request| {
         let tokens = hidden + request.body.len() / 4;
         let body = json!({"id": "resp_1", "object": "response", "model": "gpt-5", "status": "completed",
             "output": [], "usage": {"input_tokens": tokens, "output_tokens": 7, "total_tokens": tokens + 7,
-            "input_tokens_details": {"cached_tokens": 0}}});
+            "input_tokens_details": {"cached_tokens": read}}});
         (200, body.to_string())
     });
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());

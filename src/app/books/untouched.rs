@@ -182,11 +182,12 @@ impl Caches {
         if billed > 0 {
             self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
         }
-        let hidden = (hidden > 0).then(|| Block::hidden(hidden));
         let use_of = |cache: &mut CacheModel, shape: &PromptShape| {
             let mut shape = shape.clone();
-            shape.blocks.splice(..0, hidden);
-            cache.observe(measured.scope, &shape, now_ms)
+            shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
+            let used = cache.observe(measured.scope, &shape, now_ms);
+            // Of what it has never seen, the model cannot tell what is kept: as much, in proportion, as of what was sent.
+            CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
         };
         Uses {
             original: use_of(&mut self.original, &original),
