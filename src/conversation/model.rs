@@ -319,6 +319,8 @@ pub struct Conversation {
     /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
     /// came before is then not in the body.
     pub continues: Option<Box<str>>,
+    /// That is the history's own name: with this request it stands for more than it did.
+    pub grows: bool,
     /// Of some messages the body has no more than a name: the provider has what they say.
     pub refers: bool,
     /// The client asks the provider, with a word of the dialect's own, to sum up the history.

@@ -59,6 +59,7 @@ pub struct Counterfactual {
     pub tokens: Tokens,
     /// What they cost, in pico-dollars; null when the price is not known.
     pub cost: Option<i64>,
-    /// The prompt is an estimate. Otherwise it is the provider's figure: nothing was changed.
+    /// The prompt is an estimate. Otherwise it is the provider's figure: nothing was changed, neither of the request nor of
+    /// what the provider holds of its history.
     pub estimated: bool,
 }

@@ -82,9 +82,10 @@ pub struct Record {
     /// What the provider charges for beside tokens, and no price is known of: `grounding`, `web_search`, `file_search`,
     /// `code_execution`, `image_generation`, `server_tools`. It is not in the cost, which is a lower bound then.
     pub unpriced_charges: Vec<String>,
-    /// What it would have been without the gateway; null when that cannot be told: its past is not known, it would have been
-    /// too long for the window, or so long that the provider would have taken parts out of it by itself, as the client asks it
-    /// to (`context_management`), or has.
+    /// What it would have been without the gateway, with what was cut of requests that it continues (`previous_response_id`,
+    /// message threads); null when that cannot be told: its past is not known, it would have been too long for the window, or
+    /// it or what it continues so long that the provider would have taken parts out of it by itself, as the client asks it to
+    /// (`context_management`), or has.
     pub counterfactual: Option<Counterfactual>,
     /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
     /// of them is not known.

@@ -205,6 +205,7 @@ impl Document {
             max_output: None,
             requested_ttl_ms: None,
             continues: None,
+            grows: false,
             refers: false,
             asks_for_summary: false,
             asks_for_edits: false,

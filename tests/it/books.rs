@@ -41,7 +41,7 @@ fn answer(request: &Received) -> Answer {
     (200, body.to_string())
 }
 
-fn log(name: &str, lines: usize) -> String {
+pub(crate) fn log(name: &str, lines: usize) -> String {
     let lines: Vec<String> = (0..lines).map(|line| format!("{name} line {line:06} of a long log")).collect();
     lines.join("\n")
 }
@@ -58,7 +58,7 @@ fn two_requests(config: &str, first: &str, second: &str) -> Vec<Value> {
     records(home.path())
 }
 
-fn records(home: &Path) -> Vec<Value> {
+pub(crate) fn records(home: &Path) -> Vec<Value> {
     let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
     let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -280,7 +280,7 @@ fn what_is_answered_while_nothing_can_be_written_is_booked() {
     assert_eq!(records(home.path()).len(), MEANWHILE + 1);
 }
 
-fn prompt(tokens: &Value) -> u64 {
+pub(crate) fn prompt(tokens: &Value) -> u64 {
     let kinds = ["input", "cache_read", "cache_write_5m", "cache_write_1h", "cache_write_12h"];
     kinds.iter().map(|kind| tokens[kind].as_u64().unwrap()).sum()
 }

@@ -9,6 +9,7 @@ mod budget;
 mod checkpoints;
 mod cli;
 mod config;
+mod continued;
 mod endless;
 mod envelope;
 mod fuzz;

@@ -7,6 +7,7 @@
 mod awaited;
 mod count;
 mod instructions;
+mod lacking;
 mod measure;
 mod sizes;
 mod untouched;
@@ -324,7 +325,8 @@ impl Desk {
 
     /// Counts what was not known of a record, and books the whole of it in its place.
     fn told(&mut self, told: &Told) {
-        let Some((record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
+        let Some((mut record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
+        self.untouched.doubt(&mut record);
         self.means.budget.book(&record, at_ms);
         self.means.tally.book_late(&record);
         put(&*self.means.store, &self.means.tally, record, at_ms);

@@ -5,6 +5,7 @@
 //! one is sent what the gateway would have sent, and the same is asked of it.
 
 use super::Ended;
+use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::sizes::Sizes;
 use crate::conversation::PartId;
@@ -28,6 +29,8 @@ pub(super) struct Untouched {
     caches: Vec<Caches>,
     /// Threads that were followed from their first request on: no cache has seen anything of them but what these have.
     followed: Threads,
+    /// What is missing from what the provider holds.
+    histories: Histories,
 }
 
 /// Threads by their ids, with when they were last seen.
@@ -49,7 +52,8 @@ struct Caches {
 impl Untouched {
     /// `observes`: what would have been sent is followed too.
     pub(super) fn new(observes: bool) -> Self {
-        Self { observes, caches: Vec::new(), followed: Threads::of_entries(THREADS) }
+        let (followed, histories) = (Threads::of_entries(THREADS), Histories::default());
+        Self { observes, caches: Vec::new(), followed, histories }
     }
 
     /// Completes the record of a request.
@@ -84,16 +88,23 @@ impl Untouched {
             return;
         }
         let is_followed = self.follows(ended, measured.prior);
+        let before = self.histories.before(&ended.record, measured);
+        let lacking = before.unwrap_or_default();
         let caches = self.caches(ended, measured.reads_marks, prices);
         // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
-        let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !measured.refers;
-        let uses = caches.observe(ended, measured, (sent, prompt), held);
+        let is_untold = measured.refers || before.is_none();
+        let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
+        let uses = caches.observe(ended, measured, (sent, prompt), held, lacking);
+        let is_cut = is_cut(measured, ended.usage.as_ref(), (held.0, held.1.saturating_add(lacking.sent)));
+        // Of what is missing, the provider may have taken some out by itself.
+        let left = uses.lacking();
+        let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
+        self.histories.keep(&ended.record, measured, is_left.then_some(left));
         // What goes as it came, and goes on from what came, costs what it costs.
-        let goes_on = !ended.record.breaks_prefix();
+        let goes_on = !ended.record.breaks_prefix() && before.is_some_and(|before| before.sent == 0);
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
-        let is_cut = is_cut(measured, real, held);
         if let Some(planned) = uses.planned.filter(|_| is_known && !resent && !is_cut) {
             let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned);
             let would = untouched(real, would);
@@ -115,6 +126,14 @@ impl Untouched {
             Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
         };
         net(&mut ended.record);
+    }
+
+    /// Takes back what is said of a request that was booked as it came, if something is missing from its history.
+    pub(super) fn doubt(&self, record: &mut Record) {
+        let lacking = record.answer.as_ref().map(|answer| self.histories.lacking(&record.upstream, answer));
+        if lacking.is_some_and(|lacking| lacking.is_none_or(|lacking| lacking.sent > 0)) {
+            (record.counterfactual, record.net_saved) = (None, None);
+        }
     }
 
     /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
@@ -163,14 +182,15 @@ impl Caches {
         is_known
     }
 
-    /// Sends the prompts through their caches, behind what none of them holds. `billed`: the tokens of what was sent; 0:
-    /// that is not known.
+    /// Sends the prompts through their caches, behind what none of them holds; what is `lacking` of that would be there.
+    /// `billed`: the tokens of what was sent; 0: that is not known.
     fn observe(
         &mut self,
         ended: &Ended,
         measured: &Measured,
         (sent, billed): (&Prompt, u64),
         (scale, hidden): (Scale, u64),
+        lacking: Lacking,
     ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
         // A figure of more than the body holds is none of its blocks.
@@ -182,7 +202,9 @@ impl Caches {
         if billed > 0 {
             self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
         }
-        let use_of = |cache: &mut CacheModel, shape: &PromptShape| {
+        // Where something is missing from a history, there is one, however much the body seems to be.
+        let hidden = if lacking == Lacking::NOTHING { hidden } else { hidden.max(1) };
+        let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
             shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
             let used = cache.observe(measured.scope, &shape, now_ms);
@@ -190,11 +212,12 @@ impl Caches {
             CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
         };
         Uses {
-            original: use_of(&mut self.original, &original),
-            sent: use_of(&mut self.sent, &sent),
+            original: use_of(&mut self.original, &original, hidden.saturating_add(lacking.sent)),
+            sent: use_of(&mut self.sent, &sent, hidden),
             planned: self.planned.as_mut().map(|cache| {
                 // Of what is not known it is the best guess that it would have been sent as it was.
-                use_of(cache, planned.as_ref().unwrap_or(&sent))
+                let planned = planned.as_ref().unwrap_or(&sent);
+                use_of(cache, planned, hidden.saturating_sub(lacking.planned))
             }),
         }
     }
@@ -219,6 +242,16 @@ struct Uses {
     planned: Option<CacheUse>,
 }
 
+impl Uses {
+    /// What is missing from a history that ends with these prompts.
+    fn lacking(&self) -> Lacking {
+        let tokens = |said: CacheUse| said.with_output(0, 0).prompt();
+        let [original, sent, planned] =
+            [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(tokens);
+        Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }
+    }
+}
+
 /// What was sent as it came, as what was not read is.
 pub(super) fn as_it_came(record: &mut Record) {
     let cost = record.cost.as_ref().map(|cost| cost.total);
@@ -236,9 +269,11 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
 
 /// Whether the provider has taken parts out of the prompt by itself, as it was asked to, or would have of the prompt as it
 /// came: nobody knows what would have been left of that.
-fn is_cut(measured: &Measured, real: &Usage, (scale, hidden): (Scale, u64)) -> bool {
+fn is_cut(measured: &Measured, real: Option<&Usage>, (scale, hidden): (Scale, u64)) -> bool {
     let came = measured.original.tokens(scale).saturating_add(hidden);
-    real.prompt_is_cut || measured.edits_from.is_some_and(|from| came.max(real.asked_tokens()) > from)
+    let asked = real.map_or(0, Usage::asked_tokens);
+    let is_told = real.is_some_and(|real| real.prompt_is_cut);
+    is_told || measured.edits_from.is_some_and(|from| came.max(asked) > from)
 }
 
 /// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.

@@ -102,6 +102,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
+        grows: names(&frame, "conversation"),
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
@@ -124,8 +125,7 @@ fn late(frame: &Document) -> Option<Span> {
 }
 
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
-    let kept = |key| frame.get(key).is_some_and(|value| value.kind != Kind::Null);
-    if !kept("previous_response_id") && !kept("conversation") {
+    if !names(frame, "previous_response_id") && !names(frame, "conversation") {
         return Ok(None);
     }
     let named = [
@@ -134,6 +134,11 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
         frame.inner_text("conversation", "id")?,
     ];
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
+}
+
+/// Whether the body has such a member, other than null.
+fn names(frame: &Document, key: &str) -> bool {
+    frame.get(key).is_some_and(|value| value.kind != Kind::Null)
 }
 
 /// Whether the provider is to compact the history, or to drop the oldest of it, by itself.

@@ -1,0 +1,251 @@
+//! What the books say of requests that go on from a history that the provider holds: what was cut of one is missing from
+//! the prompts of all that continue it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::books::{log, prompt, records};
+use crate::support::{Answer, Gateway, Received, Upstream, send};
+
+const CONFIG: &str = "[listen]\nadmin = 'off'\n";
+/// Tokens of a history that the provider has, and the gateway has not seen.
+const UNSEEN: u64 = 30_000;
+
+/// What a request goes on from.
+#[derive(Clone, Copy)]
+enum Past {
+    Nothing,
+    /// The answer to so many requests before.
+    Answer(usize),
+    /// An answer that the gateway has not seen.
+    Unseen,
+    /// A history that has a name of its own.
+    Named,
+}
+use Past::{Answer as After, Named, Nothing, Unseen};
+
+fn name(dialect: &str, from: Past) -> Option<String> {
+    let kind = if dialect == "anthropic" { "msg" } else { "resp" };
+    match from {
+        Nothing => None,
+        After(request) => Some(format!("{kind}_{request}")),
+        Unseen => Some(format!("{kind}_unseen")),
+        Named => Some("conv_1".to_owned()),
+    }
+}
+
+/// A request with a result, alone or behind its call.
+fn request(dialect: &str, from: Past, at: usize, result: &str) -> String {
+    let (name, id) = (name(dialect, from), format!("call_{at}"));
+    let body = if dialect == "anthropic" {
+        let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": result}]});
+        let call = json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "bash", "input": {}}]});
+        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 99});
+        let (thread, messages) = match name {
+            Some(name) => (json!({"type": "continue", "previous_message_id": name}), json!([result])),
+            None => (json!({"type": "create"}), json!([{"role": "user", "content": "go"}, call, result])),
+        };
+        merged(body, &json!({"thread": thread, "messages": messages}))
+    } else {
+        let result = json!({"type": "function_call_output", "call_id": id, "output": result});
+        let call = json!({"type": "function_call", "call_id": id, "name": "bash", "arguments": "{}"});
+        let body = json!({"model": "gpt-5"});
+        let more = match name {
+            Some(name) if name.starts_with("conv") => json!({"conversation": name, "input": [result]}),
+            Some(name) => json!({"previous_response_id": name, "input": [result]}),
+            None => json!({"input": [{"role": "user", "content": "go"}, call, result]}),
+        };
+        merged(body, &more)
+    };
+    body.to_string()
+}
+
+fn merged(mut body: Value, more: &Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// What a request goes on from, as its body says.
+fn continued(body: &Value) -> Option<String> {
+    let named =
+        [&body["thread"]["previous_message_id"], &body["previous_response_id"], &body["conversation"]];
+    named.into_iter().find_map(|name| name.as_str().map(str::to_owned))
+}
+
+/// Tokens of histories, by their names.
+struct Held(HashMap<String, u64>);
+
+impl Held {
+    fn new() -> Self {
+        Self(["msg_unseen", "resp_unseen"].map(|name| (name.to_owned(), UNSEEN)).into())
+    }
+
+    /// The tokens that a request reads and those that it adds, at a token for four bytes; `id` is its answer's.
+    fn take(&mut self, body: &str, id: &str) -> (u64, u64) {
+        let from = continued(&serde_json::from_str(body).unwrap());
+        let read = from.as_ref().and_then(|from| self.0.get(from)).copied().unwrap_or(0);
+        let new = body.len() as u64 / 4;
+        let names = [Some(id.to_owned()), from.filter(|from| from.starts_with("conv"))];
+        self.0.extend(names.into_iter().flatten().map(|name| (name, read + new)));
+        (read, new)
+    }
+}
+
+/// A provider that keeps histories, and reads all that it has from its cache.
+fn provider(dialect: &'static str) -> impl Fn(&Received) -> Answer {
+    let (held, count) = (Mutex::new(Held::new()), AtomicUsize::new(0));
+    move |request| {
+        let id = name(dialect, After(count.fetch_add(1, Ordering::Relaxed))).unwrap();
+        let (read, new) = held.lock().unwrap().take(&request.text(), &id);
+        let answer = if dialect == "anthropic" {
+            json!({"id": id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+                "stop_reason": "end_turn", "usage": {"input_tokens": new, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": 0, "output_tokens": 7}})
+        } else {
+            json!({"id": id, "object": "response", "model": "gpt-5", "status": "completed", "output": [],
+                "usage": {"input_tokens": read + new, "input_tokens_details": {"cached_tokens": read},
+                "output_tokens": 7, "total_tokens": read + new + 7}})
+        };
+        (200, answer.to_string())
+    }
+}
+
+/// The records of these requests, in their order.
+fn booked(dialect: &'static str, config: &str, bodies: &[String]) -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(provider(dialect));
+    let gateway = Gateway::start(home.path(), &format!("{config}{CONFIG}"), &upstream.url());
+    let path = if dialect == "anthropic" { "/v1/messages" } else { "/v1/responses" };
+    for body in bodies {
+        assert_eq!(gateway.post(path, &[], body).0, 200);
+    }
+    gateway.stop();
+    let mut records = records(home.path());
+    records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
+    assert_eq!(records.len(), bodies.len());
+    records
+}
+
+fn near(one: u64, other: u64) -> bool {
+    one.abs_diff(other) <= 100 + other / 50
+}
+
+#[test]
+fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
+    let (one, other, short) = (log("first", 4000), log("second", 3000), "ok".to_owned());
+    // What it goes on from, its result, and whether something of its prompt was cut.
+    let kept: &[(Past, &str, bool)] = &[
+        (Nothing, "none", false),
+        (After(0), &one, true),
+        (After(1), &short, true),
+        (After(2), &other, true),
+        (After(3), &short, true),
+        // Past before anything was cut, and from between.
+        (After(0), &short, false),
+        (After(1), "fork", true),
+        (After(6), &short, true),
+        (Unseen, &short, false),
+        (After(8), &other, true),
+        (Unseen, &short, false),
+        // All of it is sent again.
+        (Nothing, "again", false),
+        (Nothing, &one, true),
+        (After(12), &short, true),
+        (After(13), &short, true),
+    ];
+    let named: &[(Past, &str, bool)] = &[
+        (Named, &short, false),
+        (Named, &one, true),
+        (Named, &short, true),
+        (Named, &other, true),
+        (Named, &short, true),
+        (After(2), "fork", true),
+        (Unseen, &short, false),
+    ];
+    for (dialect, requests) in [("anthropic", kept), ("openai-responses", kept), ("openai-responses", named)]
+    {
+        let bodies: Vec<String> = requests
+            .iter()
+            .enumerate()
+            .map(|(at, (from, result, _))| request(dialect, *from, at, result))
+            .collect();
+        let (rewritten, observed) =
+            (booked(dialect, "", &bodies), booked(dialect, "mode = 'observe'\n", &bodies));
+        let mut held = Held::new();
+        for (at, (_, _, is_cut)) in requests.iter().enumerate() {
+            let (read, new) = held.take(&bodies[at], &name(dialect, After(at)).unwrap());
+            let (record, untouched) = (&rewritten[at], &rewritten[at]["counterfactual"]);
+            assert_eq!(untouched["estimated"], *is_cut, "{dialect} {at}: {record}");
+            let (found, cached) =
+                (prompt(&untouched["tokens"]), untouched["tokens"]["cache_read"].as_u64().unwrap());
+            assert!(near(found, read + new), "{dialect} {at}: {found} is not {}: {record}", read + new);
+            assert!(near(cached, read), "{dialect} {at}: {cached} is not {read}: {record}");
+            let net = record["net_saved"].as_i64().unwrap();
+            assert_eq!(net > 0, *is_cut, "{dialect} {at}: {net}");
+            // Who observes sees the same from the other side.
+            let (record, would) =
+                (&observed[at], observed[at]["would_have_saved_estimate"].as_i64().unwrap());
+            assert_eq!(record["counterfactual"]["estimated"], false, "{dialect} {at}: {record}");
+            let (net, would) = (net.unsigned_abs(), would.unsigned_abs());
+            assert!(net.abs_diff(would) <= net / 10, "{dialect} {at}: {would} is not {net}: {record}");
+        }
+    }
+}
+
+/// Where the provider sums up what it holds by itself, nobody knows what that would have left of what was cut.
+#[test]
+fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
+    let long = log("first", 4000);
+    for (threshold, results, expected) in [
+        (200_000, ["none", &long, "ok"], [json!(false), json!(true), json!(true)]),
+        (20_000, ["none", &long, "ok"], [json!(false), Value::Null, Value::Null]),
+        (10, ["none", "some", "ok"], [json!(false), json!(false), json!(false)]),
+    ] {
+        let edits = json!([{"type": "compaction", "compact_threshold": threshold}]);
+        let body = |(at, result): (usize, &&str)| {
+            let past = if at == 0 { Nothing } else { After(at - 1) };
+            let body = serde_json::from_str(&request("openai-responses", past, at, result)).unwrap();
+            merged(body, &json!({"context_management": edits})).to_string()
+        };
+        let bodies: Vec<String> = results.iter().enumerate().map(body).collect();
+        let records = booked("openai-responses", "", &bodies);
+        let told: Vec<_> =
+            records.iter().map(|record| record["counterfactual"]["estimated"].clone()).collect();
+        assert_eq!(told, expected, "{threshold}");
+    }
+}
+
+/// What was cut before a request that is done in the background is missing from its prompt, too: where its figures are told
+/// later, nobody claims that they are what it would have cost.
+#[test]
+fn what_is_told_later_of_a_cut_history_is_claimed_to_be_no_other() {
+    for (result, is_known) in [("ok".to_owned(), true), (log("first", 4000), false)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|request| {
+            let usage = json!({"input_tokens": 2000, "output_tokens": 100, "total_tokens": 2100});
+            let answer = match request.text() {
+                text if text.contains("background") => {
+                    json!({"id": "resp_1", "model": "gpt-5", "status": "queued", "usage": null})
+                }
+                text if text.is_empty() => {
+                    json!({"id": "resp_1", "model": "gpt-5", "status": "completed", "usage": usage})
+                }
+                _ => json!({"id": "resp_0", "model": "gpt-5", "status": "completed", "usage": usage}),
+            };
+            (200, answer.to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let begun = r#"{"model":"gpt-5","previous_response_id":"resp_0","input":"go on","background":true}"#;
+        for body in [&request("openai-responses", Nothing, 0, &result), begun] {
+            assert_eq!(gateway.post("/v1/responses", &[], body).0, 200);
+        }
+        assert_eq!(send(gateway.address, "GET", "/v1/responses/resp_1", &[], "").0, 200);
+        gateway.stop();
+        let told = records(home.path()).pop().unwrap();
+        assert!(told["answer"] == "resp_1" && told["cost"]["total"].is_i64(), "{told}");
+        assert_eq!(told["net_saved"].is_i64(), is_known, "{told}");
+    }
+}
