@@ -476,6 +476,7 @@ impl<'a> Request<'a> {
         RequestFacts {
             caller: self.caller.clone(),
             series: None,
+            continues: None,
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,

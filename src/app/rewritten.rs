@@ -46,6 +46,8 @@ pub(super) struct RequestFacts {
     /// What it is booked on where no session is known; `None`: a conversation of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
+    /// The name of what it goes on from, where the body has no messages.
+    pub(super) continues: Option<Box<str>>,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
     /// Bytes of those that are sent which are no text; `None`: the prompt that is billed is not what the body

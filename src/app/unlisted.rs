@@ -27,6 +27,7 @@ impl Core {
             // What cannot be looked up now is a conversation of its own.
             series: self.lineage.conversation_of(root, &continues, &caller).unwrap_or_default(),
             caller,
+            continues: Some(continues),
             model: model.as_deref().or(asked.model).map(str::to_owned),
             state: State::Unchanged,
             compaction: asked.compaction,

@@ -218,34 +218,46 @@ fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
     }
 }
 
-/// What was cut before a request that is done in the background is missing from its prompt, too: where its figures are told
-/// later, nobody claims that they are what it would have cost.
+/// What was cut before a request that is done in the background, or has no messages of its own, is missing from its prompt,
+/// too: nobody claims that its figures are what it would have cost.
 #[test]
-fn what_is_told_later_of_a_cut_history_is_claimed_to_be_no_other() {
+fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
     for (result, is_known) in [("ok".to_owned(), true), (log("first", 4000), false)] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|request| {
-            let usage = json!({"input_tokens": 2000, "output_tokens": 100, "total_tokens": 2100});
-            let answer = match request.text() {
-                text if text.contains("background") => {
-                    json!({"id": "resp_1", "model": "gpt-5", "status": "queued", "usage": null})
-                }
-                text if text.is_empty() => {
-                    json!({"id": "resp_1", "model": "gpt-5", "status": "completed", "usage": usage})
-                }
-                _ => json!({"id": "resp_0", "model": "gpt-5", "status": "completed", "usage": usage}),
+            let text = request.text();
+            let (id, status) = match &*text {
+                text if text.contains("background") => ("resp_1", "queued"),
+                text if text.contains("cmp_0") => ("resp_2", "completed"),
+                _ if request.line.contains("/compact") => ("cmp_0", "completed"),
+                "" => ("resp_1", "completed"),
+                _ => ("resp_0", "completed"),
             };
-            (200, answer.to_string())
+            let usage = json!({"input_tokens": 2000, "output_tokens": 100, "total_tokens": 2100});
+            let usage = if status == "queued" { Value::Null } else { usage };
+            (200, json!({"id": id, "model": "gpt-5", "status": status, "usage": usage}).to_string())
         });
         let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
         let begun = r#"{"model":"gpt-5","previous_response_id":"resp_0","input":"go on","background":true}"#;
-        for body in [&request("openai-responses", Nothing, 0, &result), begun] {
-            assert_eq!(gateway.post("/v1/responses", &[], body).0, 200);
+        let compacted = r#"{"model":"gpt-5","previous_response_id":"resp_0"}"#;
+        let after = r#"{"model":"gpt-5","previous_response_id":"cmp_0","input":"go on"}"#;
+        let first = request("openai-responses", Nothing, 0, &result);
+        for (method, path, body) in [
+            ("POST", "", &*first),
+            ("POST", "", begun),
+            ("GET", "/resp_1", ""),
+            ("POST", "/compact", compacted),
+            ("POST", "", after),
+        ] {
+            let (status, _) = send(gateway.address, method, &format!("/v1/responses{path}"), &[], body);
+            assert_eq!(status, 200, "{body}");
         }
-        assert_eq!(send(gateway.address, "GET", "/v1/responses/resp_1", &[], "").0, 200);
         gateway.stop();
-        let told = records(home.path()).pop().unwrap();
-        assert!(told["answer"] == "resp_1" && told["cost"]["total"].is_i64(), "{told}");
-        assert_eq!(told["net_saved"].is_i64(), is_known, "{told}");
+        for answer in ["resp_1", "cmp_0", "resp_2"] {
+            let records = records(home.path());
+            let told = records.iter().rfind(|record| record["answer"] == answer).unwrap();
+            assert!(told["cost"]["total"].is_i64(), "{told}");
+            assert_eq!(told["net_saved"].is_i64(), is_known, "{told}");
+        }
     }
 }

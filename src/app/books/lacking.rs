@@ -46,9 +46,9 @@ impl Histories {
         name.map_or(Some(Lacking::NOTHING), |name| self.lacking(&record.upstream, name))
     }
 
-    /// So much is missing from the history that a request has left: from its answer on, and from the one that grows with it.
-    pub(super) fn keep(&self, record: &Record, measured: &Measured, lacking: Option<Lacking>) {
-        let grown = measured.continues.as_deref().filter(|_| measured.grows);
+    /// So much is missing from the history that a request has left: from its answer on, and from the one that has `grown`
+    /// with it.
+    pub(super) fn keep(&self, record: &Record, grown: Option<&str>, lacking: Option<Lacking>) {
         for name in [record.answer.as_deref(), grown].into_iter().flatten().filter(|name| !name.is_empty()) {
             let key = (record.upstream.clone(), name.to_owned());
             if lacking == Some(Lacking::NOTHING) {

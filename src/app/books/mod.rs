@@ -87,6 +87,8 @@ pub(super) struct Ended {
     pub(super) window: Option<u64>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
+    /// The name of what a request without messages goes on from.
+    pub(super) continues: Option<Box<str>>,
     /// It was answered before, and the gateway asked again.
     pub(super) asked_again: bool,
 }
@@ -326,7 +328,7 @@ impl Desk {
     /// Counts what was not known of a record, and books the whole of it in its place.
     fn told(&mut self, told: &Told) {
         let Some((mut record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
-        self.untouched.doubt(&mut record);
+        self.untouched.told(&mut record);
         self.means.budget.book(&record, at_ms);
         self.means.tally.book_late(&record);
         put(&*self.means.store, &self.means.tally, record, at_ms);

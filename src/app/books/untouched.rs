@@ -58,7 +58,7 @@ impl Untouched {
 
     /// Completes the record of a request.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
-        let Some(slot) = ended.slot.clone() else { return as_it_came(&mut ended.record) };
+        let Some(slot) = ended.slot.clone() else { return self.unread(ended) };
         let Some(measured) = slot.get() else { return };
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
@@ -99,7 +99,8 @@ impl Untouched {
         // Of what is missing, the provider may have taken some out by itself.
         let left = uses.lacking();
         let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
-        self.histories.keep(&ended.record, measured, is_left.then_some(left));
+        let grown = measured.continues.as_deref().filter(|_| measured.grows);
+        self.histories.keep(&ended.record, grown, is_left.then_some(left));
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = !ended.record.breaks_prefix() && before.is_some_and(|before| before.sent == 0);
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
@@ -128,11 +129,20 @@ impl Untouched {
         net(&mut ended.record);
     }
 
-    /// Takes back what is said of a request that was booked as it came, if something is missing from its history.
-    pub(super) fn doubt(&self, record: &mut Record) {
-        let lacking = record.answer.as_ref().map(|answer| self.histories.lacking(&record.upstream, answer));
-        if lacking.is_some_and(|lacking| lacking.is_none_or(|lacking| lacking.sent > 0)) {
-            (record.counterfactual, record.net_saved) = (None, None);
+    /// Completes the record of a request that was not read. If something is missing from its history, nobody knows how long it
+    /// would have been, nor what it leaves of that: it may be a compaction.
+    fn unread(&self, ended: &mut Ended) {
+        as_it_came(&mut ended.record);
+        let Some(name) = ended.continues.as_deref() else { return };
+        let lacking = self.histories.lacking(&ended.record.upstream, name);
+        self.histories.keep(&ended.record, None, lacking.filter(|lacking| *lacking == Lacking::NOTHING));
+        doubt(&mut ended.record, lacking);
+    }
+
+    /// Completes the record of a request whose figures were told later.
+    pub(super) fn told(&self, record: &mut Record) {
+        if let Some(answer) = &record.answer {
+            doubt(record, self.histories.lacking(&record.upstream, answer));
         }
     }
 
@@ -249,6 +259,13 @@ impl Uses {
         let [original, sent, planned] =
             [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(tokens);
         Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }
+    }
+}
+
+/// Takes back what is said of a request that was booked as it came, if something is missing from its history, or may be.
+fn doubt(record: &mut Record, lacking: Option<Lacking>) {
+    if lacking.is_none_or(|lacking| lacking.sent > 0) {
+        (record.counterfactual, record.net_saved) = (None, None);
     }
 }
 

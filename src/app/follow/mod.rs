@@ -404,10 +404,11 @@ impl Exchange for Follow {
         let record = self.record(&how, &answer);
         self.learn(&answer);
         let slot = self.slot.take();
-        let (vendor, usage) = (self.vendor, answer.usage);
+        let (vendor, usage, continues) = (self.vendor, answer.usage, self.facts.continues.take());
         let asked_again = self.start.attempt.is_paid;
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref());
-        self.core.books.ended(Ended { record, at_ms: self.at_ms, usage, vendor, window, slot, asked_again });
+        let at_ms = self.at_ms;
+        self.core.books.ended(Ended { record, at_ms, usage, vendor, window, slot, continues, asked_again });
     }
 }
 
