@@ -322,7 +322,8 @@ fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range
     between.any(|at| !dropped[at] && conversation.messages[at].index.role == Role::Assistant)
 }
 
-/// A message that is nothing but reasoning stays or goes with the one behind it, and nothing comes between them.
+/// A message that is nothing but reasoning stays or goes with the answer behind it, and nothing comes between them. Where
+/// there is none, it may go alone.
 fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let inserted = plan.ops.iter().filter_map(|op| match op {
         Op::Insert { before, .. } => Some(*before),
@@ -332,7 +333,12 @@ fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -
     for (at, message) in conversation.messages.iter().enumerate() {
         let parts = &message.index.parts;
         let only = !parts.is_empty() && parts.iter().all(|part| part.kind == PartKind::Thinking);
-        let separated = dropped.get(at + 1).is_some_and(|next| *next != dropped[at]);
+        let is_answer = |at: usize| conversation.messages[at].index.role == Role::Assistant;
+        let separated = match dropped.get(at + 1) {
+            Some(false) if dropped[at] => is_answer(at + 1),
+            Some(next) => *next != dropped[at],
+            None => false,
+        };
         if only && (separated || (!dropped[at] && inserted.contains(&(at + 1)))) {
             return Err(Refusal::Pairing);
         }

@@ -143,6 +143,16 @@ fn reasoning_stays_with_what_it_led_to() {
     );
 }
 
+/// Where nothing came of it, it goes alone, and does not become another answer's.
+#[test]
+fn reasoning_that_led_to_nothing_goes() {
+    refusals(
+        "openai-responses",
+        r#"{"input":[{"role":"user","content":"a"},{"type":"reasoning","id":"r","summary":[]},{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"user","content":"d"}]}"#,
+        &[(&[drop(1, 2)], Ok(())), (&[drop(1, 4)], Ok(())), (&[drop(2, 3)], Err(Refusal::Pairing))],
+    );
+}
+
 /// A history of items: `u` the user, `a` the model, `c1` a call, `r1` its result; no result without a call that has
 /// none yet, and none is left out.
 fn history(words: &[&str]) -> String {
