@@ -1,6 +1,6 @@
 //! Where a request is marked for the provider's cache.
 
-use crate::conversation::{Conversation, PartId, Role};
+use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::gate::Rates;
 use crate::strategy::marks::{self, Chosen, Tried};
 
@@ -33,10 +33,12 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     let is_marked = conversation.is_marked();
     // The end of what is written or read anyway; the client's own mark is behind everything.
     let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
-    if !is_marked && policy.marks.marks {
+    let free = conversation.marks.as_ref().map_or(0, Marks::free);
+    if !is_marked && policy.marks.marks && free > 0 {
         let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
+        let end = end.map(|end| if free > 1 { end } else { reached(conversation, (entry, end), &gone) });
         let end = end.and_then(|end| within(request, (entry, end), standing));
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
@@ -70,6 +72,19 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         chosen.add(conversation, end.and_then(|end| base(request, end)), &gone);
     }
     chosen
+}
+
+/// The last part up to the end whose mark reads an entry that has room for none of its own.
+fn reached(
+    conversation: &Conversation,
+    (entry, end): (Option<PartId>, PartId),
+    gone: &dyn Fn(usize) -> bool,
+) -> PartId {
+    let Some(entry) = entry else { return end };
+    let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
+    let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
+    let mut behind = parts.filter(|id| entry < *id && *id <= end);
+    behind.nth(marks::LOOKBACK - 2).unwrap_or(end)
 }
 
 /// The end of what an event writes anew and others may go on from as well: who asks the same history something else has the
@@ -274,6 +289,49 @@ mod tests {
             (15, 4, vec![]),
         ] {
             assert_eq!(ends(calls, middle), expected, "{calls} {middle}");
+        }
+    }
+
+    /// Where one mark is left, it stands where it reads what the last one has written, in steps of many calls, too.
+    #[test]
+    fn a_mark_that_is_alone_reaches_the_last_one() {
+        let step = |at: usize| {
+            let calls: Vec<String> = (0..12)
+                .map(|call| format!(r#"{{"type":"tool_use","id":"c{at}_{call}","name":"t","input":{{}}}}"#))
+                .collect();
+            let results: Vec<String> = (0..12)
+                .map(|call| format!(r#"{{"type":"tool_result","tool_use_id":"c{at}_{call}","content":"r"}}"#))
+                .collect();
+            format!(
+                r#"{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}"#,
+                calls.join(","),
+                results.join(",")
+            )
+        };
+        // Marks of the client's in front of its first words, and where the gateway's stand.
+        for (system, expected) in [
+            (SHORT, [vec![(2, 11)], vec![(4, 6)], vec![(6, 1)]]),
+            ("", [vec![(2, 11)], vec![(4, 11), (2, 11)], vec![(6, 11), (4, 11)]]),
+        ] {
+            let mut standing = None;
+            let added = [1, 2, 3].map(|steps| {
+                let history: Vec<String> = (0..steps).map(step).collect();
+                let long = "go ".repeat(10_000);
+                let body = format!(
+                    r#"{{"model":"m","tools":[{{"name":"t","input_schema":{{}}{SHORT}}}],"system":[{{"type":"text","text":"s"{system}}}],"messages":[{{"role":"user","content":[{{"type":"text","text":"{long}"{SHORT}}}]}},{}]}}"#,
+                    history.join(",")
+                );
+                let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+                let past = Past { sent: 2 * steps - 1, standing: standing.take(), ..Past::nothing() };
+                let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
+                let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+                standing = outcome.standing.clone();
+                let mut parts: Vec<_> =
+                    outcome.marks.parts().iter().map(|(id, _)| (id.message, id.part)).collect();
+                parts.truncate(2);
+                parts
+            });
+            assert_eq!(added, expected, "{system}");
         }
     }
 
