@@ -11,6 +11,8 @@ use crate::conversation::{Chain, Hashed};
 use crate::store::{Batch, Recent, StoredWindow};
 use crate::upstream::Upstream;
 
+/// Bytes of the longest name of a model with which something is stored.
+const NAME: usize = 256;
 /// Histories that are remembered to have filled the window, or to be too long for it.
 const FULL: u64 = 1024;
 
@@ -179,7 +181,7 @@ impl Core {
     }
 
     fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>) {
-        let Some(model) = model else { return };
+        let Some(model) = model.filter(|model| model.len() <= NAME) else { return };
         let upstream = upstream.base_url().to_string();
         let window = StoredWindow { upstream, model: model.to_owned(), tokens };
         let batch = Batch { windows: vec![window], at_ms: (self.now_ms)(), ..Batch::default() };

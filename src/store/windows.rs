@@ -10,6 +10,8 @@ use rusqlite::{Connection, params};
 use super::StoreError;
 use super::row::{Batch, StoredWindow};
 
+/// The most that are kept: those that were said last.
+const MOST: u32 = 256;
 /// How long it is believed.
 const BELIEVED: Duration = Duration::from_secs(24 * 3600);
 
@@ -40,6 +42,12 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
                     i64::try_from(tokens).unwrap_or(i64::MAX),
                     batch.at_ms
                 ])?;
+            connection
+                .prepare_cached(
+                    "DELETE FROM windows WHERE (upstream, model) NOT IN
+                       (SELECT upstream, model FROM windows ORDER BY at_ms DESC LIMIT ?1)",
+                )?
+                .execute([MOST])?;
         }
     }
     Ok(())

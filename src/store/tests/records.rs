@@ -51,6 +51,13 @@ fn windows_are_believed_for_a_while() {
     let at_ms = 2 * DAY;
     wait(store.commit(Batch { windows: vec![window("q", Some(9))], at_ms, ..Batch::default() })).unwrap();
     assert_eq!(store.windows(0).unwrap(), [window("q", Some(9))], "what is too old is gone");
+    let many = (0..300).map(|model| window(&model.to_string(), Some(9)));
+    for (at_ms, window) in (at_ms + 1..).zip(many) {
+        wait(store.commit(Batch { windows: vec![window], at_ms, ..Batch::default() })).unwrap();
+    }
+    let kept = store.windows(0).unwrap();
+    let ends = (&*kept[0].model, &*kept[kept.len() - 1].model);
+    assert_eq!((kept.len(), ends), (256, ("44", "299")), "those that were told last");
 }
 
 #[test]
