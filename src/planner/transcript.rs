@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::conversation::{Conversation, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::Lines;
-use crate::strategy::summary::text::{is_binding, last_plan, says_a_decision};
+use crate::strategy::summary::text::{PLAN, is_binding, last_plan, says_a_decision};
 use crate::strategy::summary::wrapper::is_wrapped;
 
 use super::decision::{Applied, Decision};
@@ -21,6 +21,8 @@ const SAID_OF: usize = 50;
 const SAID_LEAST: usize = 4096;
 const SAID_MOST: usize = 16_384;
 const SAID_EACH: usize = 300;
+/// The most that a note repeats of a plan is one part in so many of what goes: there is little room.
+const PLAN_OF: usize = 8;
 
 /// The messages that a splice leaves out, whole.
 pub fn left_out(conversation: &Conversation, splice: &Splice, applied: &[Applied]) -> String {
@@ -109,7 +111,7 @@ pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Opti
             out.push_str(&line);
         }
     }
-    if let Some(plan) = last_plan(conversation, messages) {
+    if let Some(plan) = last_plan(conversation, messages, PLAN.min(bytes / PLAN_OF)) {
         let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }
     out.push(']');

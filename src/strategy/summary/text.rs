@@ -10,12 +10,14 @@ use super::Outline;
 use super::transcript::shorten;
 use super::wrapper::is_wrapped;
 use crate::conversation::files::concerned;
-use crate::conversation::{Conversation, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartKind, Role};
 
 /// Bytes of one thing that the user said.
 const SAID: usize = 3 << 10;
 /// Bytes of the last plan.
-const PLAN: usize = 3 << 10;
+pub const PLAN: usize = 3 << 10;
+/// Bytes of arguments that say nothing.
+const NO_PLAN: usize = 4;
 /// Files that are named.
 const FILES: usize = 40;
 
@@ -43,7 +45,7 @@ pub fn compose(
     if !files.is_empty() {
         let _ = writeln!(text, "\n## Files that were worked with\n{}", files.join("\n"));
     }
-    if let Some(plan) = last_plan(conversation, messages) {
+    if let Some(plan) = last_plan(conversation, messages, PLAN) {
         let _ = writeln!(text, "\n## The last plan\n{plan}");
     }
     text.truncate(text.trim_end().len());
@@ -137,19 +139,21 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     files.split_off(skip)
 }
 
-/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history; some 3 KB at
-/// most.
-pub fn last_plan(conversation: &Conversation, messages: &[usize]) -> Option<String> {
-    for message in (0..conversation.messages.len()).rev() {
-        for (id, part) in conversation.parts_of(message) {
-            let tool = part.tool.as_deref().unwrap_or_default().to_ascii_lowercase();
-            let writes = tool.contains("todo") || tool.contains("plan");
-            if part.kind == PartKind::ToolCall && writes {
-                let arguments = conversation.arguments(id).unwrap_or_default();
-                return (messages.contains(&message) && arguments.len() > 4)
-                    .then(|| shorten(&arguments, PLAN).into_owned());
-            }
+/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history; of what is longer
+/// than `most` bytes, about so many. One that only reads the list has nothing to say.
+pub fn last_plan(conversation: &Conversation, messages: &[usize], most: usize) -> Option<String> {
+    let calls = (0..conversation.messages.len()).rev().flat_map(|message| conversation.parts_of(message));
+    for (id, _) in calls.filter(|(_, part)| part.kind == PartKind::ToolCall && writes_plans(part)) {
+        let arguments = conversation.arguments(id).unwrap_or_default();
+        if arguments.len() > NO_PLAN {
+            let goes = messages.contains(&(id.message as usize));
+            return goes.then(|| shorten(&arguments, most).into_owned());
         }
     }
     None
+}
+
+fn writes_plans(call: &Part) -> bool {
+    let tool = call.tool.as_deref().unwrap_or_default().to_ascii_lowercase();
+    tool.contains("todo") || tool.contains("plan")
 }
