@@ -31,8 +31,9 @@ pub(super) fn decide(
     let output = decision::output_id(&texts);
     let recall = recall(&output);
     // What was cut is read on purpose: pointed to where it was cut, nobody ever could.
-    let reads_back = arguments.as_deref().is_some_and(|arguments| is_read_back(arguments, &texts, &output));
     let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
+    let reads_back =
+        arguments.as_deref().is_some_and(|arguments| is_read_back(arguments, &texts, &output, most));
     if reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most {
         return;
     }
