@@ -255,15 +255,21 @@ impl Witness {
     }
 
     /// How a message may be sent where the event of a request with it does not hold: as it was before. If it was not, it is
-    /// sent as the client says it, for nothing but events changes answers; and a result that is new with that request, as
-    /// that has it.
+    /// sent as the client says it, for nothing but events changes answers, unless one had changed the very same elsewhere,
+    /// which holds for who branches off; and a result that is new with that request, as that has it.
     fn former(&self, request: &Sent, sent: &Sent, at: usize) -> Vec<Option<u64>> {
-        let before = self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
+        let before = || self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
         let shares = |earlier: &&Sent| earlier.read.get(..=at) == sent.read.get(..=at);
-        let forms = before.filter(shares).filter_map(|earlier| earlier.kept[at]);
+        let forms = before().filter(shares).filter_map(|earlier| earlier.kept[at]);
         let forms: Vec<Option<u64>> = forms.map(Some).collect();
         if forms.is_empty() {
-            return vec![if sent.answers[at] { Some(sent.said[at]) } else { request.kept[at] }];
+            let same = |earlier: &Sent| {
+                let mut messages = earlier.said.iter().zip(&earlier.kept);
+                messages.any(|(said, kept)| *said == sent.said[at] && *kept == request.kept[at])
+            };
+            let is_taken_over = !sent.answers[at] || before().any(same);
+            let own = sent.answers[at].then_some(Some(sent.said[at]));
+            return own.into_iter().chain(is_taken_over.then_some(request.kept[at])).collect();
         }
         forms
     }
