@@ -149,10 +149,8 @@ impl<'a> Request<'a> {
             headers,
         });
         let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
-        let conversation = match model {
-            Some(model) if asked.passes_marks(&core.routes, model) => protocol.with_marks(conversation),
-            _ => conversation,
-        };
+        let passes_marks = model.is_some_and(|model| asked.passes_marks(&core.routes, model));
+        let conversation = if passes_marks { protocol.with_marks(conversation) } else { conversation };
         Ok(Self {
             core,
             track: core.track(),
