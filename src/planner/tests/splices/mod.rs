@@ -168,7 +168,8 @@ fn cuts_and_what_is_left() {
         ("u s c1 r1 a u x u", 8, &["5 u s aN u x u", "7 u[N] s a u x u"]),
         // Reasoning stays with what it led to.
         ("u s T c1 r1 T c2 c3 r2 r3 u x u", 13, &["10 u s aN u x u", "12 u[N] s T c r u x u"]),
-        ("u s T u c1 r1 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
+        // Where nothing came of it, it goes alone.
+        ("u s T u c1 r1 u x u", 9, &["3 u s aN u c r u x u", "6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
         // What the provider ran goes with what came of it.
