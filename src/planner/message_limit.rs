@@ -59,7 +59,7 @@ impl Before<'_> {
     fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
         let bare = |messages: &[usize], _: Option<&str>| transcript::short_note(messages, None);
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
-        let whole = self.note(cut, recall).filter(shorter);
+        let whole = self.note(cut, recall, usize::MAX).filter(shorter);
         let short = || self.noted(cut, recall, &transcript::short_note).filter(shorter);
         whole.or_else(short).or_else(|| self.noted(cut, recall, &bare).filter(shorter))
     }

@@ -37,6 +37,8 @@ const TRIES: usize = 8;
 /// How much dearer a thread may be than untouched if it ends with an event that makes room, as long as later results
 /// will do as well: a share.
 const LOSS: f64 = 0.15;
+/// The last plan takes no more than one part in so many of what a note leaves free beyond what must be.
+const PLAN_OF: u64 = 4;
 /// Bytes that a mark of what was cut takes, about.
 const MARK: u64 = 256;
 
@@ -276,7 +278,8 @@ impl Before<'_> {
         let mut places = self.places(&cuts);
         for _ in 0..TRIES {
             let at = ladder::cut(&places, rung, need, &policy.ladder)?;
-            let noted = self.note(&cuts[at], recall);
+            let beyond = places[at].frees.saturating_sub(need.least);
+            let noted = self.note(&cuts[at], recall, (beyond / PLAN_OF) as usize);
             if noted.is_some() {
                 return noted;
             }
@@ -325,10 +328,10 @@ impl Before<'_> {
         cuts.iter().map(place).collect()
     }
 
-    /// The splice that puts a note at a cut, and the full text of what goes.
-    pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
+    /// The splice that puts a note at a cut, with so many bytes of the last plan, and the full text of what goes.
+    pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>, plan: usize) -> Option<(Splice, Option<Save>)> {
         let text = |messages: &[usize], recalled: Option<&str>| {
-            transcript::note(self.conversation, messages, recalled)
+            transcript::note(self.conversation, messages, recalled, plan)
         };
         self.noted(cut, recall, &text)
     }

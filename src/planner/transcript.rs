@@ -21,8 +21,8 @@ const SAID_OF: usize = 50;
 const SAID_LEAST: usize = 4096;
 const SAID_MOST: usize = 16_384;
 const SAID_EACH: usize = 300;
-/// The most that a note repeats of a plan is one part in so many of what goes: there is little room.
-const PLAN_OF: usize = 8;
+/// Of what has less room, nothing of a plan is worth being said.
+const PLAN_LEAST: usize = 200;
 
 /// The messages that a splice leaves out, whole.
 pub fn left_out(conversation: &Conversation, splice: &Splice, applied: &[Applied]) -> String {
@@ -91,8 +91,14 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
 }
 
 /// The note that stands for messages: how many there were, where they can be read, and the beginnings of what user
-/// and model said in them, if there is too much what binds first, then the newest; and the last plan, if it is among them.
-pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Option<&str>) -> String {
+/// and model said in them, if there is too much what binds first, then the newest; and `most` bytes
+/// of the last plan, if it is among them.
+pub(super) fn note(
+    conversation: &Conversation,
+    messages: &[usize],
+    recall: Option<&str>,
+    most: usize,
+) -> String {
     let count = messages.len();
     let plural = if count == 1 { "" } else { "s" };
     let bytes: usize = messages.iter().map(|at| conversation.messages[*at].span.len()).sum();
@@ -111,7 +117,7 @@ pub(super) fn note(conversation: &Conversation, messages: &[usize], recall: Opti
             out.push_str(&line);
         }
     }
-    if let Some(plan) = last_plan(conversation, messages, PLAN.min(bytes / PLAN_OF)) {
+    if let Some(plan) = last_plan(conversation, messages, PLAN.min(most)).filter(|_| most >= PLAN_LEAST) {
         let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }
     out.push(']');

@@ -25,7 +25,7 @@ fn texts(all: &[String]) -> Conversation {
 fn lines(all: &[String]) -> Vec<String> {
     let conversation = texts(all);
     let messages: Vec<usize> = (0..all.len()).collect();
-    let note = note(&conversation, &messages, Some("see FILE"));
+    let note = note(&conversation, &messages, Some("see FILE"), usize::MAX);
     let note = note.strip_suffix(']').unwrap();
     let mut lines = note.lines();
     assert!(lines.next().unwrap().contains("; see FILE"), "{note}");
@@ -81,28 +81,37 @@ fn a_note_repeats_the_last_plan() {
     let [older, newer] = ["one", "two"].map(|todo| format!(r#"{{"todos":["{todo}"]}}"#));
     let long = format!(r#"{{"plan":"{}"}}"#, "step ".repeat(2000));
     let said = r#"{"role":"assistant","content":"well"},{"role":"user","content":"go"}"#.to_owned();
-    for (messages, most, expected) in [
+    const ALL: usize = usize::MAX;
+    for (messages, most, room, expected) in [
         (
             vec![call("TodoWrite", &older), call("TodoWrite", &newer)],
             4,
+            ALL,
             Some("; the last plan: {\"todos\":[\"two\"]}]"),
         ),
         (
             vec![call("update_plan", &newer), said.clone()],
             4,
+            ALL,
             Some("begins so:\n- model: well\n- user: go\n- the last plan: {\"todos\":[\"two\"]}]"),
         ),
         // A newer one stays.
-        (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, None),
-        (vec![call("TodoWrite", "{}")], 2, None),
-        (vec![call("Bash", &older), said], 4, None),
-        (vec![call("ExitPlanMode", &long)], 2, Some("step step")),
+        (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, ALL, None),
+        (vec![call("TodoWrite", "{}")], 2, ALL, None),
+        (vec![call("Bash", &older), said], 4, ALL, None),
+        // What only reads it says nothing.
+        (vec![call("TodoWrite", &newer), call("TodoRead", "{}")], 4, ALL, Some("[\"two\"]")),
+        (vec![call("ExitPlanMode", &long)], 2, ALL, Some("step step")),
+        (vec![call("ExitPlanMode", &long)], 2, 300, Some("step step")),
+        (vec![call("ExitPlanMode", &long)], 2, 199, None),
     ] {
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let conversation = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
-        let note = note(&conversation, &(0..most).collect::<Vec<_>>(), None);
+        let note = note(&conversation, &(0..most).collect::<Vec<_>>(), None, room);
         match expected {
-            Some(expected) => assert!(note.contains(expected) && note.len() < 3_500, "{note}"),
+            Some(expected) => {
+                assert!(note.contains(expected) && note.len() < 400 + room.min(3_100), "{note}")
+            }
             None => assert!(!note.contains("plan"), "{note}"),
         }
     }
