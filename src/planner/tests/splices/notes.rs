@@ -81,27 +81,27 @@ fn a_note_repeats_the_last_plan() {
     let [older, newer] = ["one", "two"].map(|todo| format!(r#"{{"todos":["{todo}"]}}"#));
     let long = format!(r#"{{"plan":"{}"}}"#, "step ".repeat(2000));
     let said = r#"{"role":"assistant","content":"well"},{"role":"user","content":"go"}"#.to_owned();
-    const ALL: usize = usize::MAX;
+    let all = usize::MAX;
     for (messages, most, room, expected) in [
         (
             vec![call("TodoWrite", &older), call("TodoWrite", &newer)],
             4,
-            ALL,
+            all,
             Some("; the last plan: {\"todos\":[\"two\"]}]"),
         ),
         (
             vec![call("update_plan", &newer), said.clone()],
             4,
-            ALL,
+            all,
             Some("begins so:\n- model: well\n- user: go\n- the last plan: {\"todos\":[\"two\"]}]"),
         ),
         // A newer one stays.
-        (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, ALL, None),
-        (vec![call("TodoWrite", "{}")], 2, ALL, None),
-        (vec![call("Bash", &older), said], 4, ALL, None),
+        (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, all, None),
+        (vec![call("TodoWrite", "{}")], 2, all, None),
+        (vec![call("Bash", &older), said], 4, all, None),
         // What only reads it says nothing.
-        (vec![call("TodoWrite", &newer), call("TodoRead", "{}")], 4, ALL, Some("[\"two\"]")),
-        (vec![call("ExitPlanMode", &long)], 2, ALL, Some("step step")),
+        (vec![call("TodoWrite", &newer), call("TodoRead", "{}")], 4, all, Some("[\"two\"]")),
+        (vec![call("ExitPlanMode", &long)], 2, all, Some("step step")),
         (vec![call("ExitPlanMode", &long)], 2, 300, Some("step step")),
         (vec![call("ExitPlanMode", &long)], 2, 199, None),
     ] {
@@ -110,7 +110,7 @@ fn a_note_repeats_the_last_plan() {
         let note = note(&conversation, &(0..most).collect::<Vec<_>>(), None, room);
         match expected {
             Some(expected) => {
-                assert!(note.contains(expected) && note.len() < 400 + room.min(3_100), "{note}")
+                assert!(note.contains(expected) && note.len() < 400 + room.min(3_100), "{note}");
             }
             None => assert!(!note.contains("plan"), "{note}"),
         }
