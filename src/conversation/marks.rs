@@ -32,6 +32,8 @@ pub struct Marks {
     pub frame_short: bool,
     /// Those on parts, in order.
     pub parts: Vec<(PartId, Hold)>,
+    /// How many of these, the first ones, are on instructions that stand in front of all other messages.
+    pub leading: usize,
     /// Whether any of them, wherever it stands, is to last for long.
     pub long: bool,
     /// The mark that the provider itself sets at the end of the prompt, if it does.
@@ -58,17 +60,22 @@ impl Marks {
 
     /// Whether any stands before the messages: the one that the provider sets itself counts as outside, and does not.
     pub fn are_before_messages(&self) -> bool {
-        self.frame > usize::from(self.end.is_some())
+        self.frame > usize::from(self.end.is_some()) || self.leading > 0
+    }
+
+    /// Those on parts behind the instructions.
+    pub fn in_history(&self) -> &[(PartId, Hold)] {
+        self.parts.get(self.leading..).unwrap_or_default()
     }
 
     /// Whether any of the messages is kept because of them.
     pub fn are_in_history(&self) -> bool {
-        self.end.is_some() || !self.parts.is_empty()
+        self.end.is_some() || !self.in_history().is_empty()
     }
 
     /// Whether any of the messages is kept for long because of them: those before the messages say nothing of that.
     pub fn are_long_in_history(&self) -> bool {
-        self.end == Some(Hold::Long) || self.parts.iter().any(|(_, hold)| *hold == Hold::Long)
+        self.end == Some(Hold::Long) || self.in_history().iter().any(|(_, hold)| *hold == Hold::Long)
     }
 }
 
@@ -117,11 +124,22 @@ impl Conversation {
     /// goes on. An answer that the client has begun itself is none.
     pub fn standing_mark(&self) -> Option<PartId> {
         let marks = self.marks.as_ref().filter(|marks| marks.end.is_none())?;
-        let (last, _) = *marks.parts.last()?;
+        let (last, _) = *marks.in_history().last()?;
         let is_answer = |message: &&Message| message.index.role == Role::Assistant;
         let behind = self.messages.get(last.message as usize + 1..)?.iter();
         let mut behind = behind.rev().skip_while(is_answer);
         behind.any(|message| is_answer(&message)).then_some(last)
+    }
+
+    /// The last mark of a client on instructions that stand in front of all other messages.
+    pub fn leading_mark(&self) -> Option<PartId> {
+        let marks = self.marks.as_ref()?;
+        marks.parts.get(..marks.leading)?.last().map(|(part, _)| *part)
+    }
+
+    /// The last mark of a client on a message that stays where it is.
+    pub fn kept_mark(&self) -> Option<PartId> {
+        self.standing_mark().or_else(|| self.leading_mark())
     }
 
     /// Where in the body a mark of a part goes: into this block, or around this text, which becomes one. `None`: such a part
@@ -162,7 +180,7 @@ impl Conversation {
     /// provider keep from request to request, whatever else is marked; it begins like this.
     pub fn kept_bytes(&self, prelude: Prelude) -> usize {
         let frame = self.body.len() - self.array.len();
-        match (self.standing_mark(), &self.marks) {
+        match (self.kept_mark(), &self.marks) {
             (Some(mark), _) => {
                 frame + self.messages[mark.message as usize].span.end as usize - self.array.start as usize
             }

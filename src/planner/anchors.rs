@@ -128,7 +128,7 @@ fn within(
 ) -> Option<PartId> {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     // What the client has kept is neither written nor read because of this.
-    let kept = conversation.standing_mark();
+    let kept = conversation.kept_mark();
     let entry = entry.filter(|entry| kept.is_none_or(|kept| *entry > kept));
     let frame = (conversation.body.len() - conversation.array.len()) as f64;
     let frame = (frame - conversation.kept_bytes(facts.prelude) as f64).max(0.0);
@@ -187,8 +187,17 @@ mod tests {
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
 
     /// The messages that are marked by the gateway in the second request of a conversation and in the third.
-    fn marked([tools, system, first, turn, top]: [&str; 5]) -> [Vec<u32>; 2] {
+    fn marked(dialect: &str, [tools, system, first, turn, top]: [&str; 5]) -> [Vec<u32>; 2] {
         let mut standing = None;
+        let instructions = format!(r#"[{{"type":"text","text":"s"{system}}}]"#);
+        // Instructions are a message there.
+        let leads = dialect == "openai-chat";
+        let (before, leading) = if leads {
+            (String::new(), vec![format!(r#"{{"role":"system","content":{instructions}}}"#)])
+        } else {
+            (format!(r#","system":{instructions}"#), Vec::new())
+        };
+        let protocol = protocol::named(dialect).unwrap();
         [3, 5].map(|count| {
             let message = |at: usize| {
                 let role = ["user", "assistant"][at % 2];
@@ -201,17 +210,18 @@ mod tests {
                 let text = format!("{at}").repeat(if at == 0 { 1_000 } else { 1 });
                 format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"{mark}}}]}}"#)
             };
-            let messages: Vec<String> = (0..count).map(message).collect();
+            let messages: Vec<String> = leading.iter().cloned().chain((0..count).map(message)).collect();
             let body = format!(
-                r#"{{"model":"m","tools":[{{"name":"t","input_schema":{{}}{tools}}}],"system":[{{"type":"text","text":"s"{system}}}],"messages":[{}]{top}}}"#,
+                r#"{{"model":"m","tools":[{{"name":"t","input_schema":{{}}{tools}}}]{before},"messages":[{}]{top}}}"#,
                 messages.join(",")
             );
-            let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
-            let past = Past { sent: count - 2, standing: standing.take(), ..Past::nothing() };
+            let talk = protocol.with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+            let sent = count - 2 + leading.len();
+            let past = Past { sent, standing: standing.take(), ..Past::nothing() };
             let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
             standing = outcome.standing.clone();
-            outcome.marks.parts().iter().map(|(part, _)| part.message).collect()
+            outcome.marks.parts().iter().map(|(part, _)| part.message - leading.len() as u32).collect()
         })
     }
 
@@ -238,7 +248,9 @@ mod tests {
             (["", "", "", LONG, ""], [vec![0], vec![0]]),
             ([SHORT, "", "", "", SHORT], [vec![], vec![]]),
         ] {
-            assert_eq!(marked(marks), expected, "{marks:?}");
+            for dialect in ["anthropic", "openai-chat"] {
+                assert_eq!(marked(dialect, marks), expected, "{dialect} {marks:?}");
+            }
         }
     }
 

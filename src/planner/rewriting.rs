@@ -25,7 +25,13 @@ impl Before<'_> {
         let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
         let entry = self.standing.kept.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
         let kept = entry.map(|entry| items.partition_point(|item| item.part <= entry));
-        kept.or_else(|| self.keeps_frame.then_some(0))
+        // Marked instructions among the messages are kept as those before them are.
+        let framed = || {
+            let leading = self.conversation.leading_mark();
+            let behind = leading.map_or(0, |mark| items.partition_point(|item| item.part <= mark));
+            behind.min(items.len() - 1)
+        };
+        kept.or_else(|| self.keeps_frame.then(framed))
     }
 
     /// Bytes of what was sent before that the provider writes again after a cut before an item: what stands before it

@@ -4,7 +4,7 @@
 //! marks the end of the prompt; a cut further up would then fall back to the instructions. An anchor, a mark where
 //! the next event would cut, keeps an entry alive there, and costs nothing: what it marks is read anyway.
 
-use crate::conversation::{Conversation, Hold, Part, PartId, PartKind};
+use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
 use super::gate::Rates;
 
@@ -300,11 +300,11 @@ fn markable(
     found.map(|(id, _)| id)
 }
 
-/// The parts up to which a client's own marks have the provider keep the history. `gone` tells which messages are not
+/// The parts up to which a client's own marks have the provider keep the history, the instructions apart. `gone` tells which messages are not
 /// sent.
 pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> impl Iterator<Item = PartId> {
     let marks = conversation.marks.iter();
-    let parts = marks.clone().flat_map(|marks| &marks.parts).map(|(part, _)| *part);
+    let parts = marks.clone().flat_map(Marks::in_history).map(|(part, _)| *part);
     let parts = parts.filter(|part| !gone(part.message as usize));
     let last = marks.filter(|marks| marks.end.is_some()).filter_map(|_| {
         let end = end_of(conversation, conversation.messages.len().checked_sub(1)?)?;

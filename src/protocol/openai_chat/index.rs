@@ -6,7 +6,7 @@
 use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Carriers, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Slots,
+    Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots,
 };
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
@@ -49,12 +49,16 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     })
 }
 
-/// With the marks of blocks, and the one of the body, as a router passes them on to Claude's provider.
+/// With the marks of blocks, and the one of the body, as a router passes them on to Claude's provider. What marks its first
+/// messages, if these are instructions, stands before the messages there.
 pub(super) fn with_marks(conversation: Conversation) -> Conversation {
     let Conversation { body, members, array, messages, .. } = &conversation;
     let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
     let marks = request_marks::read(body, automatic.map(|mark| mark.span), *array, messages);
-    let marks = Marks { carriers: Carriers::Texts, ..marks };
+    let is_first = |message: &&Message| message.index.role == Role::System;
+    let first = messages.iter().take_while(is_first).count();
+    let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
+    let marks = Marks { carriers: Carriers::Texts, leading, ..marks };
     Conversation {
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         marks: Some(marks),
@@ -306,6 +310,14 @@ mod tests {
                 String::new(),
                 0,
                 vec![(part(0, 0), Hold::Long)],
+                None,
+                false,
+            ),
+            (
+                format!(r#"{{"role":"system","content":{0}}},{{"role":"user","content":{0}}}"#, text(LONG)),
+                String::new(),
+                0,
+                vec![(part(0, 0), Hold::Long), (part(1, 0), Hold::Long)],
                 None,
                 true,
             ),
