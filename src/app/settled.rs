@@ -47,7 +47,8 @@ impl Request<'_> {
         match carried_out {
             Ok(edited) => {
                 self.keep_alive(&place, &decided);
-                let facts = self.facts(Some(place), State::Edited, why, decided);
+                let mut facts = self.facts(Some(place), State::Edited, why, decided);
+                facts.kept_long = edited.is_kept_long();
                 let body = Some(edited.body.clone());
                 Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
             }

@@ -226,6 +226,36 @@ fn what_nobody_reads_is_seldom_written() {
     }
 }
 
+/// What the gateway marks lasts for minutes, and is not taken for what the client has kept for an hour in front of it.
+#[test]
+fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
+    let mark = json!({"type": "ephemeral", "ttl": "1h"});
+    let system = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
+    let said = |at: usize| {
+        let words = json!([{"type": "text", "text": format!("{at} {}", "words ".repeat(200))}]);
+        let role = ["user", "assistant"][at % 2];
+        json!({"role": role, "content": words})
+    };
+    for dialect in ["anthropic", "openai-chat"] {
+        let rig = Rig::new();
+        let core = rig.core(rig.store("store"), Policy::default(), prices(0));
+        let told = [1, 3, 5, 7].map(|count| {
+            wait(MINUTE);
+            let messages: Vec<Value> = (0..count).map(said).collect();
+            let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+            let body = Bytes::from(body.to_string());
+            let body = if dialect == "anthropic" { body } else { routed(&body) };
+            let sent = rig.send(&core, protocol::named(dialect).unwrap(), &headers("k", "one"), &body);
+            core.lineage.ended(sent.facts.place.as_ref().unwrap().head(), Fate::Billed);
+            let left = String::from_utf8(sent.body.as_ref().unwrap_or(&body).to_vec()).unwrap();
+            let is_all_long = left.matches("cache_control").count() == left.matches(r#""1h""#).count();
+            assert_eq!(sent.facts.kept_long, is_all_long, "{dialect} {count} {left}");
+            is_all_long
+        });
+        assert!(told.contains(&true) && told.contains(&false), "{dialect} {told:?}");
+    }
+}
+
 /// Of a conversation that never reads what it has written one stake is lost, and not one with each request.
 #[test]
 fn what_was_not_read_is_not_written_again() {
