@@ -169,13 +169,13 @@ fn usage(figures: &Value<'_>) -> Partial {
         && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
         && count(figures, &["input_tokens_details", "cached_tokens"]).unwrap_or(0) == 0;
     let counts = if is_rest { Partial::from_disjoint } else { Partial::from_inclusive };
-    let hour = first(&[
-        &["prompt_tokens_details", "cache_creation_token_details", "ephemeral_1h_input_tokens"],
-        &["cache_creation", "ephemeral_1h_input_tokens"],
-    ]);
+    let lasting = |time: &str| {
+        first(&[&["prompt_tokens_details", "cache_creation_token_details", time], &["cache_creation", time]])
+    };
     Partial {
         total,
-        cache_write_1h: hour,
+        cache_write_5m: lasting("ephemeral_5m_input_tokens"),
+        cache_write_1h: lasting("ephemeral_1h_input_tokens"),
         // Vertex says it here.
         tier: text(figures, &["extra_properties", "google", "traffic_type"])
             .map(|word| Tier::from_wire(&word)),
@@ -322,6 +322,31 @@ mod tests {
             r#"{"prompt_tokens":1e2,"completion_tokens":7.0}"#,
             Tokens { input: 100, output: 7, ..Tokens::default() },
         );
+    }
+
+    /// What is said to be kept for minutes is not taken for what is kept for an hour.
+    #[test]
+    fn lifetimes_of_writes_are_told() {
+        for (details, expected) in [
+            ("", [900, 0, 900]),
+            (r#","cache_creation":{"ephemeral_1h_input_tokens":800}"#, [100, 800, 100]),
+            (r#","cache_creation":{"ephemeral_5m_input_tokens":900}"#, [900, 0, 0]),
+            (
+                r#","cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":800}"#,
+                [100, 800, 0],
+            ),
+            (
+                r#","prompt_tokens_details":{"cache_creation_token_details":{"ephemeral_5m_input_tokens":700}}"#,
+                [900, 0, 200],
+            ),
+        ] {
+            let text = format!(
+                r#"{{"choices":[{{"finish_reason":"stop"}}],"usage":{{"prompt_tokens":5000,"completion_tokens":7,"cache_creation_input_tokens":900{details}}}}}"#
+            );
+            let usage = answer(Framing::Document, &text).usage.unwrap();
+            let found = [usage.tokens.cache_write_5m, usage.tokens.cache_write_1h, usage.cache_write_untold];
+            assert_eq!(found, expected, "{details}");
+        }
     }
 
     /// The names of the others mean what they mean there, and zeros in names that a server does not use mean nothing.
