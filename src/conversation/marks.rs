@@ -21,6 +21,8 @@ pub enum Carriers {
     Blocks,
     /// A block with text, in a message or as all that a result says: for servers that pass marks on where they read them.
     Texts,
+    /// Nothing: what is marked would not begin the next prompt.
+    Nothing,
 }
 
 /// The cache marks of a request.
@@ -148,6 +150,7 @@ impl Conversation {
         let part = self.part(id)?;
         let place = match self.marks.as_ref()?.carriers {
             Carriers::Blocks => part.span,
+            Carriers::Nothing => return None,
             // An empty text carries none, nor what is no text at all.
             Carriers::Texts => self
                 .text_block(id, part)

@@ -254,6 +254,50 @@ mod tests {
         }
     }
 
+    /// Where servers may put all instructions in front, what stands behind them is new with each that comes: nothing is
+    /// marked, and nothing is staked.
+    #[test]
+    fn nothing_is_marked_where_instructions_come_later() {
+        const SAID: [&str; 5] = ["user", "assistant", "user", "assistant", "user"];
+        let protocol = protocol::named("openai-chat").unwrap();
+        for (late, mark, expected, is_staked) in [
+            (None, "", [2, 3], true),
+            (Some((1, "system")), "", [2, 3], true),
+            (Some((2, "system")), "", [0, 0], false),
+            (Some((2, "developer")), "", [0, 0], false),
+            (Some((9, "system")), "", [0, 0], false),
+            (Some((9, "system")), SHORT, [0, 0], false),
+        ] {
+            let mut standing = None;
+            let added = [3, 5].map(|count| {
+                let said = |role: &&str| {
+                    let text = "a".repeat(1_000);
+                    format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"}}]}}"#)
+                };
+                let mut messages: Vec<String> = SAID[..count].iter().map(said).collect();
+                messages.insert(
+                    0,
+                    format!(r#"{{"role":"system","content":[{{"type":"text","text":"s"{mark}}}]}}"#),
+                );
+                if let Some((at, role)) = late {
+                    let late = format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"now"}}]}}"#);
+                    messages.insert(at.min(messages.len()), late);
+                }
+                let sent = count - 1 + usize::from(late.is_some_and(|(at, _)| at < count));
+                let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+                let talk = protocol.with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+                let past = Past { sent, standing: standing.take(), ..Past::nothing() };
+                let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
+                let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+                standing = outcome.standing.clone();
+                outcome.marks.parts().len()
+            });
+            assert_eq!(added, expected, "{late:?} {mark}");
+            let stake = *standing.unwrap().kept.stake();
+            assert_eq!(stake.is_untouched(), !is_staked, "{late:?} {mark} {stake:?}");
+        }
+    }
+
     /// The provider looks for what it keeps no more than so many blocks in front of a mark.
     #[test]
     fn what_a_clients_mark_does_not_reach_is_marked() {

@@ -29,7 +29,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Part, PartId, PartKind};
+use crate::conversation::{Carriers, Conversation, Part, PartId, PartKind};
 use crate::plan::{Op, Plan, takes};
 use crate::shape::Settings;
 use crate::strategy::ladder::Rung;
@@ -64,6 +64,14 @@ pub struct Policy {
     pub ladder: ladder::Settings,
     /// What may be done about cache marks.
     pub marks: marks::Settings,
+}
+
+impl Policy {
+    /// The same for conversations that are not to be marked.
+    fn without_marks(&self) -> Self {
+        let marks = marks::Settings { marks: false, anchors: false, ..self.marks };
+        Self { marks, ..self.clone() }
+    }
 }
 
 /// What was once decided about each of some results, if anything. Asked for all at once.
@@ -252,6 +260,9 @@ pub fn plan(
     facts: &Facts,
     recall: Recall<'_>,
 ) -> Outcome {
+    let carriers = conversation.marks.as_ref().map(|marks| marks.carriers);
+    let own = (carriers == Some(Carriers::Nothing)).then(|| policy.without_marks());
+    let policy = own.as_ref().unwrap_or(policy);
     let splice = past.splice.clone().filter(|splice| splice.fits(conversation));
     let mut outcome = Outcome { splice, ..Outcome::default() };
     for applied in past.applied {

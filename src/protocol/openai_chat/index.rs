@@ -58,7 +58,10 @@ pub(super) fn with_marks(conversation: Conversation) -> Conversation {
     let is_first = |message: &&Message| message.index.role == Role::System;
     let first = messages.iter().take_while(is_first).count();
     let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
-    let marks = Marks { carriers: Carriers::Texts, leading, ..marks };
+    // Some servers put instructions that come later behind the first ones: what stands behind those is new with each.
+    let is_late = messages.iter().skip(first).any(|message| is_first(&message));
+    let carriers = if is_late { Carriers::Nothing } else { Carriers::Texts };
+    let marks = Marks { leading, carriers, ..marks };
     Conversation {
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         marks: Some(marks),
