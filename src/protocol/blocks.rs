@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::marked::{is_mark, marks_in, ttl};
+use super::marked::{is_mark, marks_in, own_mark, ttl};
 use super::prompt::{Block, Layout, Share};
 use super::weight;
 use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartId, PartKind, Role};
@@ -48,11 +48,20 @@ pub(super) fn part_key(
     };
     let weight =
         if is_text { said.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
-    let hold = |ttl| match ttl {
+    BlockKey { key: said.key(), weight, mark: mark.map(hold) }
+}
+
+/// How long that is to last.
+fn hold(ttl: Ttl) -> Hold {
+    match ttl {
         Ttl::FiveMinutes => Hold::Short,
         Ttl::OneHour => Hold::Long,
-    };
-    BlockKey { key: said.key(), weight, mark: mark.map(hold) }
+    }
+}
+
+/// The mark of a message, as one of its last part.
+pub(super) fn message_mark(raw: &[u8], layout: &Layout) -> Option<Hold> {
+    own_mark(raw, layout.marks).map(hold)
 }
 
 /// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.

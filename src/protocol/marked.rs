@@ -39,6 +39,13 @@ fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, fou
     cuts.extend(container::edits(value.span, &elements, &patch).into_iter().map(|edit| edit.at));
 }
 
+/// What the mark of an object says that is its own, and not one of what stands in it.
+pub(super) fn own_mark(raw: &[u8], marks: &[&str]) -> Option<Ttl> {
+    let members = scan::members_unchecked(raw, scan::document(raw).ok()?.span).ok()?;
+    let mut own = members.iter().filter(|member| is_mark(member.name(raw), marks));
+    own.find_map(|member| ttl(raw, member.value))
+}
+
 /// Whether a member of this name is a mark.
 pub(super) fn is_mark(name: &[u8], marks: &[&str]) -> bool {
     marks.iter().any(|mark| mark.as_bytes() == name)

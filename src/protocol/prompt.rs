@@ -11,7 +11,7 @@ use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Protocol;
-use super::blocks::{frame_block, part_block, part_key};
+use super::blocks::{frame_block, message_mark, part_block, part_key};
 use super::marked::ttl;
 use super::prelude::{self, Bind, Bound};
 use crate::conversation::{BlockKey, Conversation, PartId, Role};
@@ -291,7 +291,14 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
 pub(super) fn keys_of<'c>(conversation: &'c Conversation, at: usize, layout: &Layout) -> &'c [BlockKey] {
     let index = &conversation.messages[at].index;
     let key = |(id, part)| part_key(conversation, id, index.role, part, layout);
-    index.blocks(|| conversation.parts_of(at).map(key).collect())
+    index.blocks(|| {
+        let mut keys: Vec<BlockKey> = conversation.parts_of(at).map(key).collect();
+        // A mark of a message is one of its last part.
+        if let Some(last) = keys.last_mut().filter(|last| index.is_marked && last.mark.is_none()) {
+            last.mark = message_mark(conversation.messages[at].span.of(&conversation.body), layout);
+        }
+        keys.into()
+    })
 }
 
 /// The values that stand before the messages in a prompt, in its order.
@@ -362,6 +369,49 @@ mod tests {
             let (scale, hidden) = prompt.held(billed, hides);
             assert_eq!(hidden, expected, "{counted} {billed} {hides}");
             assert!(billed == 0 || (prompt.tokens(scale) + hidden).abs_diff(billed) <= 1, "{billed}");
+        }
+    }
+
+    /// Where marks stand on messages as well, that is one of the last part.
+    #[test]
+    fn messages_are_marked_as_their_last_part_is() {
+        use crate::usage::cache_model::Ttl::{FiveMinutes, OneHour};
+        const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
+        const LONG: &str = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
+        let protocol = protocol::named("openai-chat").unwrap();
+        let texts = |mark: &str| {
+            format!(r#"[{{"type":"text","text":"a"{mark}}},{{"type":"text","text":"the cache_control"}}]"#)
+        };
+        for (message, expected) in [
+            (r#"{"role":"user","content":"the cache_control"}"#.to_owned(), vec![None]),
+            (format!(r#"{{"role":"user","content":"a",{SHORT}}}"#), vec![Some(FiveMinutes)]),
+            (format!(r#"{{{LONG},"role":"system","content":"a"}}"#), vec![Some(OneHour)]),
+            (format!(r#"{{"role":"user",{SHORT},"content":{}}}"#, texts("")), vec![None, Some(FiveMinutes)]),
+            (
+                format!(r#"{{"role":"user","content":{}}}"#, texts(&format!(",{LONG}"))),
+                vec![Some(OneHour), None],
+            ),
+            (r#"{"role":"user","content":"a","cache_control":null}"#.to_owned(), vec![None]),
+            (
+                format!(r#"{{"role":"tool","tool_call_id":"c","content":"a",{SHORT}}}"#),
+                vec![Some(FiveMinutes)],
+            ),
+            (
+                format!(
+                    r#"{{"role":"assistant",{SHORT},"content":"a","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}}"#
+                ),
+                vec![None, Some(FiveMinutes)],
+            ),
+        ] {
+            let body = Bytes::from(format!(r#"{{"model":"m","messages":[{message}]}}"#));
+            let read = protocol.with_marks(protocol.index(&body, &NoMemo).unwrap());
+            let found: Vec<_> = protocol.prompt(&read).blocks.iter().map(|block| block.mark).collect();
+            assert_eq!(found, expected, "{message}");
+            let marked = read.marks.unwrap().parts.into_iter().map(|(id, _)| id.part as usize);
+            let expected = expected.iter().enumerate().filter_map(|(part, mark)| mark.map(|_| part));
+            if !message.contains("null") {
+                assert_eq!(marked.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{message}");
+            }
         }
     }
 
