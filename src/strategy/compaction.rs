@@ -86,8 +86,8 @@ const CONTINUED: &[&str] = &[
     "Another language model started to solve this problem and produced a summary",
     "<state_snapshot>",
     "What did we do so far?",
-    "compacted to free up context",
-    "summarized to free up context",
+    "been compacted to free up context",
+    "been summarized to free up context",
     "A previous instance of Droid has summarized",
     "Here is a summary of the conversation to date",
 ];
@@ -239,6 +239,8 @@ mod tests {
                 vec![user("What did we do so far?"), answer.to_owned(), user("go on")],
                 Some(Compaction::Continued),
             ),
+            // What is said of the future has not been done.
+            (vec![user("The history may be summarized to free up context."), answer.to_owned()], None),
             // Quoted far inside of something, or said by the model, it means nothing.
             (vec![user(&format!("{far}CONTEXT CHECKPOINT COMPACTION{far}"))], None),
             (vec![user("hello"), answer.replace("well", "anchored summary")], None),
