@@ -144,12 +144,25 @@ fn equal_results_of_one_step_point_to_the_first() {
     assert_eq!(parts, [1, 2]);
 }
 
+/// What is decided of a text that a call reads by this command after it was cut, `result` being what the call shows.
+fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
+    let text: String = serde_json::from_str(&content("huge")).unwrap();
+    let id = decision::output_id(&[text.into()]);
+    let request = talk("u c1 r1:huge c2 r2:huge");
+    let body = std::str::from_utf8(&request.body).unwrap();
+    let (before, after) = body.rsplit_once("make").unwrap();
+    let after = after.replace(&content("huge"), result);
+    let body = format!("{before}{}{after}", command.replace("ID", &id));
+    let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+    let mut settings = settings();
+    settings.truncate.base.max_bytes = max_bytes;
+    decided(&plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings))
+}
+
 /// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
 /// where it was cut.
 #[test]
 fn what_is_read_back_can_be_read() {
-    let text: String = serde_json::from_str(&content("huge")).unwrap();
-    let id = decision::output_id(&[text.into()]);
     for (command, max_bytes, expected) in [
         ("cat /home/me/outputs/ID.txt", 500, &[][..]),
         ("cd /home/me/outputs && cat ID.txt", 500, &[]),
@@ -158,15 +171,7 @@ fn what_is_read_back_can_be_read() {
         ("cat /home/me/outputs/another.txt", 500, &["4 repeat"]),
         ("make", 500, &["4 repeat"]),
     ] {
-        let request = talk("u c1 r1:huge c2 r2:huge");
-        let body = std::str::from_utf8(&request.body).unwrap();
-        let (before, after) = body.rsplit_once("make").unwrap();
-        let body = format!("{before}{}{after}", command.replace("ID", &id));
-        let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
-        let mut settings = settings();
-        settings.truncate.base.max_bytes = max_bytes;
-        let outcome = plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings);
-        assert_eq!(decided(&outcome), expected, "{command} {max_bytes}");
+        assert_eq!(read_back(command, max_bytes, &content("huge")), expected, "{command} {max_bytes}");
     }
 }
 
@@ -176,21 +181,11 @@ fn what_is_read_back_with_numbers_can_be_read() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let numbered = text.lines().enumerate().map(|(at, line)| format!("{:6}\t{line}\n", at + 1));
     let numbered = serde_json::to_string(&numbered.collect::<String>()).unwrap();
-    let id = decision::output_id(&[text.into()]);
     for (command, max_bytes, expected) in [
         ("cat -n /home/me/outputs/ID.txt", 700, &[][..]),
         ("cat -n /home/me/outputs/ID.txt", 400, &["4 truncate"]),
         ("cat -n /home/me/outputs/another.txt", 700, &["4 truncate"]),
     ] {
-        let request = talk("u c1 r1:huge c2 r2:huge");
-        let body = std::str::from_utf8(&request.body).unwrap();
-        let (before, after) = body.rsplit_once("make").unwrap();
-        let after = after.replace(&content("huge"), &numbered);
-        let body = format!("{before}{}{after}", command.replace("ID", &id));
-        let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
-        let mut settings = settings();
-        settings.truncate.base.max_bytes = max_bytes;
-        let outcome = plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings);
-        assert_eq!(decided(&outcome), expected, "{command} {max_bytes}");
+        assert_eq!(read_back(command, max_bytes, &numbered), expected, "{command} {max_bytes}");
     }
 }
