@@ -233,7 +233,7 @@ impl<'c> Walk<'c> {
         self.at = end;
     }
 
-    /// What is needed where messages that must go are what is needed, and where the text is said then: in their
+    /// What is needed in place of messages that would be, but must go, and where the text is said then: in their
     /// place, unless it is needed in an earlier one more.
     fn said(&self, gone: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
         let Some(earlier) = self.parted.clone() else { return (None, Some(gone)) };

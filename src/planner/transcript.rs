@@ -91,8 +91,8 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
 }
 
 /// The note that stands for messages: how many there were, where they can be read, and the beginnings of what user
-/// and model said in them, if there is too much what binds first, then the newest; and `most` bytes
-/// of the last plan, if it is among them.
+/// and model said in them, if there is too much what binds first, then the newest; and `most` bytes of the last plan, if it
+/// is among them.
 pub(super) fn note(
     conversation: &Conversation,
     messages: &[usize],
@@ -117,7 +117,8 @@ pub(super) fn note(
             out.push_str(&line);
         }
     }
-    if let Some(plan) = last_plan(conversation, messages, PLAN.min(most)).filter(|_| most >= PLAN_LEAST) {
+    let plan = (most >= PLAN_LEAST).then(|| last_plan(conversation, messages, PLAN.min(most)));
+    if let Some(plan) = plan.flatten() {
         let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }
     out.push(']');
