@@ -190,6 +190,7 @@ impl Before<'_> {
             messages: self.messages_with(self.splice),
             defers: self.conversation.asks_for_edits,
             waits: false,
+            can_wait: false,
         };
         Level { waits: self.waits(&level, settings), ..level }
     }

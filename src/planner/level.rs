@@ -36,9 +36,16 @@ pub struct Level {
     /// The prompt may be much shorter than it is estimated, and the provider says so if it is not: until then nothing goes
     /// that would be missed.
     pub waits: bool,
+    /// Room is not made yet: that would be dearer than what the thread may lose by it, and the prompt fits.
+    pub can_wait: bool,
 }
 
 impl Level {
+    /// Whether room is to be made now.
+    pub fn is_full(&self, settings: &window::Settings) -> bool {
+        !self.can_wait && self.gauge.is_some_and(|gauge| gauge.excess(settings) > 0)
+    }
+
     /// Whether there are so many messages that room is to be made by a summary.
     pub fn is_crowded(&self, settings: &window::Settings) -> bool {
         settings.messages.is_some_and(|most| self.messages >= most)

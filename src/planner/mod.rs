@@ -18,6 +18,7 @@ mod message_limit;
 mod newborn;
 mod old;
 mod opening;
+mod patience;
 mod read_back;
 mod reasoning;
 mod rewriting;
@@ -176,8 +177,7 @@ impl Outcome {
 
     /// Whether room is to be made and no summary makes it, although one could.
     pub fn lacks_summary(&self, settings: &window::Settings) -> bool {
-        let gauge = self.level.and_then(|level| level.gauge);
-        let is_full = gauge.is_some_and(|gauge| gauge.excess(settings) > 0);
+        let is_full = self.level.is_some_and(|level| level.is_full(settings));
         self.event
             .as_ref()
             .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))

@@ -156,6 +156,8 @@ impl Before<'_> {
         level.clearable_bytes = self.clearable_bytes(policy, &level);
         let may_change = !self.facts.compacting || self.facts.overflow.is_some();
         let room = self.make_room(ready, policy, &level, recall);
+        level.can_wait = room.as_ref().is_some_and(|change| self.may_wait(change, policy, &level));
+        let room = room.filter(|_| !level.can_wait);
         let room = room.or_else(|| self.thin_out(ready, policy, &level, recall));
         let (change, next) = match room.filter(|_| may_change) {
             Some(change) => (Some(change), None),

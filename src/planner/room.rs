@@ -35,8 +35,8 @@ const WRONG_BY: u64 = 1200;
 /// Places for a cut that are tried.
 const TRIES: usize = 8;
 /// How much dearer a thread may be than untouched if it ends with an event that makes room, as long as later results
-/// will do as well: a share.
-const LOSS: f64 = 0.15;
+/// will do as well, or there is time: a share.
+pub(super) const LOSS: f64 = 0.15;
 /// The last plan takes no more than one part in so many of what a note leaves free beyond what must be.
 const PLAN_OF: u64 = 4;
 /// Bytes that a mark of what was cut takes, about.

@@ -201,6 +201,7 @@ fn messages_are_counted_as_there() {
             messages,
             defers: false,
             waits: false,
+            can_wait: false,
         };
         assert!(!level(few).is_crowded(&window) && level(many).is_crowded(&window), "{name}");
     }

@@ -128,7 +128,7 @@ impl Terms {
 
     /// Whether one that is ready has to be used.
     fn must_be_used(&self, level: Level) -> bool {
-        level.gauge.is_some_and(|gauge| gauge.excess(&self.window) > 0) || level.is_crowded(&self.window)
+        level.is_full(&self.window) || level.is_crowded(&self.window)
     }
 
     /// Whether a summary was written as it is to be, and stands for the beginning of a history.

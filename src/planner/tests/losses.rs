@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::events::{Thread, policy, talk, words};
-use crate::strategy::gate::Reason;
+use crate::strategy::estimate::Estimate;
+use crate::strategy::gate::{Rates, Reason};
 
 /// Words of a talk that grows: results of any size, and turns.
 fn lives() -> impl Strategy<Value = Vec<Vec<String>>> {
@@ -59,5 +60,43 @@ proptest! {
                 break;
             }
         }
+    }
+}
+
+/// Room that would be dearer than what the thread may lose is made when it must be, and not before.
+#[test]
+fn dear_room_is_made_late() {
+    // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it 2,000
+    // more, which may be as many again.
+    let first: Vec<String> = (0..29).flat_map(|_| words("x10000 a")).collect();
+    let usual = Facts { window: Some(100_000), ..Facts::default() };
+    let by_worth = Policy::default();
+    let mut oldest = by_worth.clone();
+    oldest.clear.policy = clear::Policy::Oldest;
+    let mut guessed = by_worth.clone();
+    guessed.window.count = Estimate::Chars4Floor;
+    let elsewhere = Facts { measured_elsewhere: true, ..usual };
+    let uncached = Facts { rates: Some(Rates { read: 1.0, write: 1.0 }), ..usual };
+    for (name, policy, facts, is_counted, expected) in [
+        ("by worth", &by_worth, usual, true, 10),
+        ("nothing is cached", &by_worth, uncached, true, 6),
+        ("nobody has counted the prompt", &by_worth, usual, false, 4),
+        ("another model's count", &by_worth, elsewhere, true, 6),
+        ("a known agent's policy", &oldest, usual, true, 6),
+        ("a known agent's count", &guessed, usual, true, 6),
+    ] {
+        let (mut thread, mut so_far) = (Thread::default(), [words("u a"), first.clone()].concat());
+        let event = (0..20).find(|request| {
+            so_far.extend(words("x8000 a"));
+            let talk = talk(&so_far);
+            let counted = (thread.sent, talk.body.len() as u64 / 4 - 2_000);
+            let measured = Some(counted).filter(|_| is_counted && *request > 0);
+            let outcome = thread.send(&talk, policy, &Facts { measured, ..facts }, request % 2 > 0);
+            let (level, is_due) = (outcome.level.unwrap(), outcome.event.is_some());
+            assert_eq!(level.can_wait, !is_due && *request >= 6, "{name} {request}");
+            assert!(is_due || !outcome.lacks_summary(&policy.window), "{name} {request}");
+            is_due
+        });
+        assert_eq!(event, Some(expected), "{name}");
     }
 }

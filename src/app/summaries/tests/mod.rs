@@ -213,6 +213,7 @@ fn due(
         messages: conversation.messages.len() as u32,
         defers: conversation.asks_for_edits,
         waits: false,
+        can_wait: false,
     };
     summaries.due(Seen {
         protocol: protocol::named("openai-chat").unwrap(),
@@ -265,6 +266,7 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
                 messages: 9,
                 defers: false,
                 waits: false,
+                can_wait: false,
             })
         };
         let is_early = first > 0 && is_due(first - 1);
