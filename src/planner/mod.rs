@@ -276,7 +276,7 @@ pub fn plan(
     let tail = conversation.tail();
     apply_known(conversation, &past, past.sent..tail, &mut outcome);
     let (old, saves) = (outcome.applied.len(), outcome.saves.len());
-    let mut view = newborn::View::default();
+    let mut view = newborn::View::new(past.applied);
     for message in past.sent.max(tail)..conversation.messages.len() {
         for (id, part) in conversation.parts_of(message) {
             if part.kind == PartKind::ToolResult {

@@ -18,7 +18,7 @@ pub(super) fn decide(
     id: PartId,
     settings: &Settings,
     recall: Recall<'_>,
-    view: &mut View,
+    view: &mut View<'_>,
     outcome: &mut Outcome,
 ) {
     let Some(part) = conversation.part(id) else { return };
@@ -32,8 +32,10 @@ pub(super) fn decide(
     let recall = recall(&output);
     // What was cut is read on purpose: pointed to where it was cut, nobody ever could.
     let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
-    let reads_back =
-        arguments.as_deref().is_some_and(|arguments| is_read_back(arguments, &texts, &output, most));
+    let full_text = |id: &str| view.full_text(conversation, outcome, id);
+    let reads_back = arguments
+        .as_deref()
+        .is_some_and(|arguments| is_read_back(arguments, &texts, &output, most, full_text));
     if reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most {
         return;
     }
@@ -135,11 +137,32 @@ pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
     sizes.iter().sum()
 }
 
-/// The results that the model can still read, by what they say. Built when the first candidate needs it.
-#[derive(Default)]
-pub(super) struct View(Option<std::collections::HashMap<Digest, PartId>>);
+/// What stands before new results.
+pub(super) struct View<'p> {
+    /// The results that the model can still read, by what they say. Built when the first candidate needs it.
+    results: Option<std::collections::HashMap<Digest, PartId>>,
+    /// What was decided of them.
+    applied: &'p [Applied],
+}
 
-impl View {
+impl<'p> View<'p> {
+    pub(super) const fn new(applied: &'p [Applied]) -> Self {
+        Self { results: None, applied }
+    }
+
+    /// The full text with this id, if what it is of stands in the body still, be it sent or not.
+    fn full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<String> {
+        let splice = outcome.splice.as_deref().filter(|splice| splice.output.as_deref() == Some(id));
+        if let Some(splice) = splice {
+            return Some(super::left_out(conversation, splice, self.applied));
+        }
+        let is_of_it = |applied: &&Applied| {
+            applied.decision.output.as_deref() == Some(id) && super::fits(conversation, applied)
+        };
+        let decided = self.applied.iter().chain(&outcome.applied).find(is_of_it)?;
+        super::full_text(conversation, decided)
+    }
+
     /// An earlier result with the same content that is still in view: its call id and tool.
     fn earlier<'a>(
         &mut self,
@@ -152,7 +175,8 @@ impl View {
         if !settings.repeat || conversation.hides_results {
             return None;
         }
-        let seen = self.0.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
+        let seen =
+            self.results.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
         let earlier = seen.get(&content).copied().filter(|earlier| is_the_last(conversation, *earlier, id));
         let Some(earlier) = earlier else {
             seen.insert(content, id);

@@ -144,8 +144,8 @@ fn equal_results_of_one_step_point_to_the_first() {
     assert_eq!(parts, [1, 2]);
 }
 
-/// What is decided of a text that a call reads by this command after it was cut, `result` being what the call shows.
-fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
+/// A request in which a call reads by this command a text that was cut, `result` being what the call shows.
+fn reading(command: &str, result: &str) -> Conversation {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let id = decision::output_id(&[text.into()]);
     let request = talk("u c1 r1:huge c2 r2:huge");
@@ -153,10 +153,13 @@ fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
     let (before, after) = body.rsplit_once("make").unwrap();
     let after = after.replace(&content("huge"), result);
     let body = format!("{before}{}{after}", command.replace("ID", &id));
-    let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+    protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap()
+}
+
+fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
     let mut settings = settings();
     settings.truncate.base.max_bytes = max_bytes;
-    decided(&plan_with(&request, &Past { sent: 3, ..Past::nothing() }, &settings))
+    decided(&plan_with(&reading(command, result), &Past { sent: 3, ..Past::nothing() }, &settings))
 }
 
 /// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
@@ -187,5 +190,40 @@ fn what_is_read_back_with_numbers_can_be_read() {
         ("cat -n /home/me/outputs/another.txt", 700, &["4 truncate"]),
     ] {
         assert_eq!(read_back(command, max_bytes, &numbered), expected, "{command} {max_bytes}");
+    }
+}
+
+/// So it is in parts, as long as what they are of stands in the body, be it sent or not.
+#[test]
+fn what_is_read_back_in_parts_can_be_read() {
+    let text: String = serde_json::from_str(&content("huge")).unwrap();
+    let page: Vec<String> = text.lines().skip(30).map(|line| format!("{line}\n")).collect();
+    let page = serde_json::to_string(&page.concat()).unwrap();
+    let cut = run(&talk("u c1 r1:huge"), 1, &[]).applied;
+    let splice = |output: &str| Splice {
+        rule: splice::NOTE.into(),
+        drops: [(1, 3)].into(),
+        layout: Layout::Answer,
+        at: PartId { message: 3, part: 0 },
+        leaf: 0,
+        text: "gone".into(),
+        bytes_before: 2000,
+        bytes_after: 4,
+        output: Some(output.to_owned()),
+    };
+    let left_out = left_out(&talk("u c1 r1:huge"), &splice(""), &[]);
+    let left_out = decision::output_id(&[left_out.into()]);
+    for (command, applied, of, expected) in [
+        ("sed -n 31,90p /o/ID.txt", &*cut, None, &["2 truncate"][..]),
+        ("sed -n 31,90p /o/ID.txt", &cut, Some("other"), &[]),
+        ("sed -n 33,92p /o/ALL.txt", &[], Some(&*left_out), &[]),
+        ("sed -n 31,90p /o/another.txt", &cut, None, &["2 truncate", "4 truncate"]),
+        // Of what it is a part nobody knows.
+        ("sed -n 31,90p /o/ID.txt", &[], None, &["4 truncate"]),
+    ] {
+        let past =
+            Past { sent: 3, applied, splice: of.map(|output| splice(output).into()), ..Past::nothing() };
+        let request = reading(&command.replace("ALL", &left_out), &page);
+        assert_eq!(decided(&plan_with(&request, &past, &settings())), expected, "{command}");
     }
 }
