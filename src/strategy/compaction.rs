@@ -78,6 +78,12 @@ const ASKED: &[&str] = &[
     "Write a continuation summary",
     "concise summary of our conversation so far",
     "Please summarize this conversation.",
+    "Summarize the conversation history so far",
+    "must be compacted now",
+    "summary of our entire conversation",
+    "summary of the conversation above",
+    "Extend the summary by taking into account the new messages above",
+    "automated summarization request",
 ];
 
 /// Words that summaries begin with.
@@ -145,6 +151,12 @@ mod tests {
             "You have been working on the task described above but have not yet completed it. Write a continuation summary that",
             "Please provide a concise summary of our conversation so far, capturing the key context",
             "Please summarize this conversation.",
+            "Summarize the conversation history so far, paying special attention to the most recent agent commands",
+            "The conversation has grown too large for the context window and must be compacted now.",
+            "Create a comprehensive summary of our entire conversation that will serve as complete context",
+            "Create a summary of the conversation above:",
+            "This is summary of the conversation to date: x\n\nExtend the summary by taking into account the new messages above:",
+            "[SYSTEM NOTE: This is an automated summarization request, not from the user]",
         ] {
             let message = |role: &str, text: &str| serde_json::json!({"role": role, "content": text});
             let messages = [message("user", "hello"), message("assistant", "well"), message("user", asked)];
