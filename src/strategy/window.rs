@@ -226,10 +226,8 @@ const LARGE_STEPS: f64 = 3.0;
 /// The share of the usable window that a step may add which is like none before: a long result, a pasted document.
 const SUDDEN: f64 = 0.1;
 
-/// Readings that the velocity is taken over: the steps between them are one fewer.
-const READINGS: usize = 6;
-/// Steps that the growth is taken over.
-const STEPS: usize = READINGS - 1;
+/// Steps that the velocity is taken over.
+const STEPS: usize = 5;
 /// The fewest readings that say anything.
 const FEWEST: usize = 3;
 /// A step this many times the usual is a spike.
@@ -240,7 +238,7 @@ const FOLLOW: f64 = 0.3;
 /// How fast a thread grows, over its prompts' tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Velocity {
-    last: Vec<u64>,
+    last: Option<u64>,
     /// The last steps that added anything, or nothing: where a prompt is shorter than the one before it, room was made, and
     /// what that step has added is not known.
     steps: Vec<u64>,
@@ -272,19 +270,16 @@ pub struct Growth {
 impl Velocity {
     /// Takes the next prompt's tokens.
     pub fn read(&mut self, tokens: u64) -> Reading {
-        if self.last.len() == READINGS {
-            self.last.remove(0);
-        }
-        if let Some(step) = self.last.last().and_then(|last| tokens.checked_sub(*last)) {
+        if let Some(step) = self.last.and_then(|last| tokens.checked_sub(last)) {
             if self.steps.len() == STEPS {
                 self.steps.remove(0);
             }
             self.steps.push(step);
+            if self.count > 1 {
+                self.largest = self.largest.max(step);
+            }
         }
-        if let Some(last) = self.last.last().filter(|_| self.count > 1) {
-            self.largest = self.largest.max(tokens.saturating_sub(*last));
-        }
-        self.last.push(tokens);
+        self.last = Some(tokens);
         self.count += 1;
         if self.count < FEWEST {
             return Reading { velocity: 0.0, spike: false };
@@ -295,18 +290,15 @@ impl Velocity {
         Reading { velocity, spike }
     }
 
-    /// How the thread grows; `None` before there are enough steps to tell. Those from before room was made count: the talk
-    /// is the same, only its level has fallen.
+    /// How the thread grows; `None` before there are enough steps to tell.
     pub fn growth(&self) -> Option<Growth> {
-        let velocity = self.steps.iter().sum::<u64>() as f64 / STEPS as f64;
-        (self.steps.len() == STEPS).then_some(Growth { velocity, largest: self.largest })
+        (self.steps.len() == STEPS).then(|| Growth { velocity: self.mean(), largest: self.largest })
     }
 
-    /// Tokens a step, over the last readings.
+    /// Tokens a step, over the last steps. Those from before room was made count: the talk is the same, only its level has
+    /// fallen.
     fn mean(&self) -> f64 {
-        let (first, last) = (self.last.first().copied(), self.last.last().copied());
-        let added = last.unwrap_or(0) as f64 - first.unwrap_or(0) as f64;
-        added / self.last.len().saturating_sub(1).max(1) as f64
+        self.steps.iter().sum::<u64>() as f64 / self.steps.len().max(1) as f64
     }
 }
 
@@ -481,6 +473,25 @@ mod tests {
             (60_000, 14_500.0, true),
         ] {
             assert_eq!(velocity.read(tokens), Reading { velocity: expected, spike }, "{tokens}");
+        }
+    }
+
+    /// Where room was made the level falls, and the thread grows as it did.
+    #[test]
+    fn room_that_is_made_is_no_growth() {
+        let mut velocity = Velocity::default();
+        for (tokens, expected) in [
+            (10_000, 0.0),
+            (11_000, 0.0),
+            (12_000, 1000.0),
+            (5_000, 1000.0),
+            (6_000, 1000.0),
+            (8_000, 1250.0),
+            (3_000, 1250.0),
+            (4_000, 1200.0),
+        ] {
+            let expected = Reading { velocity: expected, spike: false };
+            assert_eq!(velocity.read(tokens), expected, "{tokens}");
         }
     }
 
