@@ -1,4 +1,4 @@
-//! What parts of URLs mean: who may have the name of a host, and what escapes stand for.
+//! What parts of URLs mean: who may have the name of a host, what escapes stand for, and which parameters are credentials.
 //!
 //! Looks nothing up, and forbids nothing: what follows is for those to say who ask.
 
@@ -73,10 +73,31 @@ pub fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes(text).collect::<Result<_, _>>().ok()?).ok()
 }
 
+/// Names of parameters that carry a credential.
+const CREDENTIALS: &[&str] = &["key", "api_key", "api-key", "access_token", "token"];
+
+/// The values of a query's parameters that are credentials, as they are written.
+pub fn credentials(query: &str) -> impl Iterator<Item = &str> {
+    let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
+    parameters.filter(|(name, _)| CREDENTIALS.contains(name)).map(|(_, value)| value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::HostName::{Address, Localhost, Private, Public};
     use super::*;
+
+    #[test]
+    fn credentials_are_told_by_their_names() {
+        for (query, expected) in [
+            ("", &[][..]),
+            ("key", &[]),
+            ("alt=sse&key=a%20b", &["a%20b"]),
+            ("monkey=a&access_token=b&api_key=", &["b", ""]),
+        ] {
+            assert_eq!(credentials(query).collect::<Vec<_>>(), expected, "{query}");
+        }
+    }
 
     #[test]
     fn hosts_are_called_by_addresses_and_names() {

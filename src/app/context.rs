@@ -17,6 +17,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) vendor: Option<Vendor>,
     /// The model that its path or its envelope names.
     pub(super) model: Option<&'a str>,
+    /// The parameters of its path.
+    pub(super) query: &'a str,
     /// The name of the server it goes to.
     pub(super) upstream: &'a str,
     /// What its path says that the client does about its history.

@@ -40,6 +40,7 @@ impl Enveloped {
         RequestContext {
             vendor: Vendor::of_host(upstream.base_url().domain()),
             model: self.model(),
+            query: self.inbound.head.uri.query().unwrap_or_default(),
             upstream: upstream.name(),
             compaction: (self.purpose == Purpose::Compact).then_some(Compaction::Asked),
             overflow: None,

@@ -26,6 +26,7 @@ use crate::store::{Batch, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::gate::Rates;
 use crate::strategy::system::{EntryKey, Stable};
+use crate::url;
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Binding, Price, Priced, Vendor};
 
@@ -137,7 +138,7 @@ impl<'a> Request<'a> {
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
-        let principal = lineage::principal(headers);
+        let principal = lineage::principal(headers, url::credentials(asked.query));
         let root = core.root(protocol, headers, principal);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let model = conversation.model.as_deref().or(asked.model);

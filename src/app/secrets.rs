@@ -2,10 +2,10 @@
 
 use http::{HeaderMap, Uri};
 
+use crate::url;
+
 /// What the names of headers have in them that carry one.
 const HEADERS: &[&str] = &["auth", "key", "token", "cookie", "secret"];
-/// Parameters of a path that carry one.
-const PARAMETERS: &[&str] = &["key", "api_key", "api-key", "access_token", "token"];
 /// What is shorter, in bytes, may be an ordinary word.
 const SHORTEST: usize = 12;
 /// What stands in its place.
@@ -17,9 +17,7 @@ pub(super) fn hidden(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> Strin
     let carries = |name: &str| HEADERS.iter().any(|word| name.contains(word));
     let values = headers.into_iter().flatten().filter(|(name, _)| carries(name.as_str()));
     let values = values.filter_map(|(_, value)| value.to_str().ok());
-    let parameters =
-        uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
-    let parameters = parameters.filter(|(name, _)| PARAMETERS.contains(name)).map(|(_, value)| value);
+    let parameters = url::credentials(uri.query().unwrap_or_default());
     // A scheme stands before some, and several may stand in one header.
     let words = values.flat_map(|value| value.split([' ', ',', ';', '"'])).chain(parameters);
     let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();

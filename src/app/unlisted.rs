@@ -10,6 +10,7 @@ use super::rewritten::{RequestFacts, Rewritten};
 use crate::ledger::words::State;
 use crate::lineage;
 use crate::protocol::{self, Protocol, Unlisted};
+use crate::url;
 
 impl Core {
     /// Such a request, as it leaves; `None` for any other.
@@ -22,7 +23,7 @@ impl Core {
     ) -> Option<Rewritten> {
         let Unlisted { model, session, continues } = protocol::unlisted(protocol, body)?;
         let caller = lineage::caller(headers, session.as_deref());
-        let root = self.root(protocol, headers, lineage::principal(headers));
+        let root = self.root(protocol, headers, lineage::principal(headers, url::credentials(asked.query)));
         Some(Rewritten::of(RequestFacts {
             // What cannot be looked up now is a conversation of its own.
             series: self.lineage.conversation_of(root, &continues, &caller).unwrap_or_default(),

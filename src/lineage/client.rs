@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::conversation::Digest;
 use crate::protocol;
@@ -73,13 +73,14 @@ fn names_an_agent(name: &str) -> bool {
     AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent")
 }
 
-/// What stands for the sender's credential: a digest of a lasting key, or of the account that short-lived
-/// tokens belong to. Histories of different principals are never taken for one. A token that is renewed during
+/// What stands for the sender's credential: a digest of a lasting key, in a header or one of the `parameters` of the path,
+/// or of the account that short-lived tokens belong to. Histories of different principals are never taken for one. A token that is renewed during
 /// a conversation must not make it a new one, so such tokens do not count.
-pub fn principal(headers: &HeaderMap) -> Digest {
-    let keys = KEYS.iter().filter_map(|name| headers.get(name));
+pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'a str>) -> Digest {
+    let named = KEYS.iter().filter_map(|name| headers.get(name));
+    let keys = named.map(HeaderValue::as_bytes).chain(parameters.map(str::as_bytes));
     let mut pieces: Vec<&[u8]> = Vec::new();
-    for key in keys.map(|key| credential(key.as_bytes())).filter(|key| is_lasting(key)) {
+    for key in keys.map(credential).filter(|key| is_lasting(key)) {
         pieces.push(key);
         pieces.push(b"\0");
     }
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn keys_tell_principals_apart_and_renewed_tokens_do_not() {
-        let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs));
+        let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs), std::iter::empty());
         assert_ne!(of(&[("x-api-key", "a")]), of(&[("x-api-key", "b")]));
         assert_ne!(of(&[("authorization", "Bearer sk-a")]), of(&[("authorization", "Bearer sk-b")]));
         for (name, one, other, same) in [
@@ -149,5 +150,10 @@ mod tests {
             of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "1")]),
             of(&[("authorization", "Bearer eyJa"), ("chatgpt-account-id", "2")])
         );
+        let asks = |keys: &[&str]| principal(&headers(&[]), keys.iter().copied());
+        for (one, other, same) in [("a", "b", false), ("a", "a", true), ("ya29.a", "ya29.b", true)] {
+            assert_eq!(asks(&[one]) == asks(&[other]), same, "{one} {other}");
+        }
+        assert_ne!(asks(&["a"]), asks(&[]));
     }
 }

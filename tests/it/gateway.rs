@@ -611,6 +611,39 @@ fn prompts_are_counted_as_they_would_be_sent() {
 }
 
 /// Nobody follows a question for the length of a prompt, but it is no more to be lost than the prompt.
+/// What was decided for one key's history is nothing to another key, wherever a request carries it.
+#[test]
+fn a_key_in_the_path_is_a_sender() {
+    let upstream = Upstream::start(|_| (200, r#"{"candidates":[]}"#.to_owned()));
+    let long = log("long", 4000);
+    let begun = contents(&long);
+    let mut gone_on = begun.clone();
+    let turn = |role: &str| json!({"role": role, "parts": [{"text": "go on"}]});
+    gone_on.as_array_mut().unwrap().extend([turn("model"), turn("user")]);
+    let path = "/v1beta/models/m:generateContent";
+    for (other_query, other_header, is_cut) in [
+        ("?key=first-key", "", true),
+        ("?alt=json&key=first-key", "", true),
+        ("?key=other-key", "", false),
+        ("", "first-key", true),
+        ("", "other-key", false),
+        ("", "", false),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let sends = |contents: &Value, query: &str, header: &str| {
+            let headers = [("x-goog-api-key", header)];
+            let headers = if header.is_empty() { &[][..] } else { &headers };
+            gateway.post(&format!("{path}{query}"), headers, &json!({"contents": contents}).to_string());
+            upstream.received().last().unwrap().text().contains("bytes removed here")
+        };
+        let (query, header) =
+            if other_header.is_empty() { ("?key=first-key", "") } else { ("", "first-key") };
+        assert!(sends(&begun, query, header));
+        assert_eq!(sends(&gone_on, other_query, other_header), is_cut, "{other_query} {other_header}");
+    }
+}
+
 #[test]
 fn a_count_that_is_refused_for_its_edits_is_asked_for_as_it_came() {
     let home = tempfile::tempdir().unwrap();
