@@ -475,7 +475,8 @@ impl<'a> Request<'a> {
         RequestFacts {
             caller: self.caller.clone(),
             series: None,
-            continues: None,
+            continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),
+            grows: self.conversation.grows,
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,

@@ -46,8 +46,10 @@ pub(super) struct RequestFacts {
     /// What it is booked on where no session is known; `None`: a conversation of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
-    /// The name of what it goes on from, where the body has no messages.
+    /// The name of what it goes on from, if that is not in the body.
     pub(super) continues: Option<Box<str>>,
+    /// What has that name grows with the request.
+    pub(super) grows: bool,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
     /// Bytes of those that are sent which are no text; `None`: the prompt that is billed is not what the body

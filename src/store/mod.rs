@@ -10,6 +10,7 @@ mod checkpoints;
 mod file_identity;
 mod health;
 mod idle;
+mod lacking;
 pub mod ledger;
 pub mod logs;
 mod missing;
@@ -38,7 +39,7 @@ use std::ops::Range;
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Digest};
 use crate::planner::PartKey;
 
 pub use bodies::Bodies;
@@ -49,7 +50,10 @@ pub use outputs::Outputs;
 pub use overlay::Overlay;
 pub use promise::Stored;
 pub use recent::Recent;
-pub use row::{Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredSplice, StoredWindow, Thread, Used};
+pub use row::{
+    Batch, Boundary, LedgerRow, Spent, StoredDecision, StoredLacking, StoredSplice, StoredWindow, Thread,
+    Used,
+};
 pub use sqlite::Sqlite;
 pub use summaries::Summary;
 
@@ -115,6 +119,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`] when they cannot be read.
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError>;
+
+    /// What is missing from a history that a provider holds, as far as it is known now, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError>;
 
     /// What the requests of a conversation, or all, have used up that came then, in milliseconds since 1970.
     ///

@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow,
-    Summary, Thread,
+    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking, StoredSplice,
+    StoredWindow, Summary, Thread,
 };
-use crate::conversation::{Chain, Hashed};
+use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::PartKey;
 
 /// What an entry takes besides what it decides, in bytes.
@@ -128,6 +128,10 @@ impl Store for Overlay {
 
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
         self.below.windows(now_ms)
+    }
+
+    fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError> {
+        self.below.lacking(history, now_ms)
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

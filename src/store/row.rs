@@ -89,6 +89,17 @@ pub struct StoredWindow {
     pub tokens: Option<u64>,
 }
 
+/// What is missing from a history that a provider holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredLacking {
+    /// What stands for the history.
+    pub history: Digest,
+    /// Tokens that were cut of it; `None`: nobody knows how many.
+    pub tokens: Option<u64>,
+    /// When the request came that says so, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
 /// A request's record, as the database keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerRow {
@@ -147,6 +158,8 @@ pub struct Batch {
     pub used: Option<Used>,
     /// Windows that providers have told of.
     pub windows: Vec<StoredWindow>,
+    /// What is missing from histories that providers hold.
+    pub lacking: Vec<StoredLacking>,
     /// Ids of full texts that are still in use.
     pub touch: Vec<String>,
     /// Records for the ledger.

@@ -125,6 +125,12 @@ CREATE TABLE IF NOT EXISTS windows (
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (upstream, model)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lacking (
+  id INTEGER PRIMARY KEY,
+  history BLOB NOT NULL UNIQUE,
+  tokens INTEGER,
+  at_ms INTEGER NOT NULL
+);
 ";
 
 /// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL
@@ -185,7 +191,7 @@ fn is_locked(error: &rusqlite::Error) -> bool {
 /// that has them.
 fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
     let mut has_all = true;
-    for table in ["uses", "unlogged", "refusals", "windows"] {
+    for table in ["uses", "unlogged", "refusals", "windows", "lacking"] {
         has_all &= connection.table_exists(None, table)?;
     }
     Ok(has_all)

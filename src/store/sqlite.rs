@@ -12,12 +12,13 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 use super::health::{self, Health};
 use super::outputs::{Outputs, create_private, create_private_file};
 use super::row::{
-    Batch, Boundary, Spent, StoredDecision, StoredSplice, StoredWindow, Thread, digest, part_key,
+    Batch, Boundary, Spent, StoredDecision, StoredLacking, StoredSplice, StoredWindow, Thread, digest,
+    part_key,
 };
 use super::summaries::{self, Summary};
 use super::writer::Writer;
-use super::{Store, StoreError, Stored, ledger, schema, splices, windows};
-use crate::conversation::Chain;
+use super::{Store, StoreError, Stored, lacking, ledger, schema, splices, windows};
+use crate::conversation::{Chain, Digest};
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
 
@@ -197,6 +198,10 @@ impl Store for Sqlite {
 
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
         self.read(|connection| windows::all(connection, now_ms))
+    }
+
+    fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError> {
+        self.read(|connection| lacking::find(connection, history, now_ms))
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

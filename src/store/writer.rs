@@ -25,7 +25,7 @@ use super::row::{Batch, StoredDecision};
 use super::sqlite::leaves_to;
 use super::sweep::{self, Sweep};
 use super::unlogged::Unlogged;
-use super::{StoreError, splices, uses, windows, withdrawal};
+use super::{StoreError, lacking, splices, uses, windows, withdrawal};
 use crate::conversation::Digest;
 
 /// Batches that one transaction takes at most.
@@ -342,6 +342,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     super::summaries::put(connection, batch)?;
     uses::put(connection, batch)?;
     windows::put(connection, batch)?;
+    lacking::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
         // The rest has its turns.

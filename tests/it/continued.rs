@@ -2,6 +2,7 @@
 //! the prompts of all that continue it.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -118,14 +119,57 @@ fn booked(dialect: &'static str, config: &str, bodies: &[String]) -> Vec<Value> 
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(provider(dialect));
     let gateway = Gateway::start(home.path(), &format!("{config}{CONFIG}"), &upstream.url());
-    let path = if dialect == "anthropic" { "/v1/messages" } else { "/v1/responses" };
     for body in bodies {
-        assert_eq!(gateway.post(path, &[], body).0, 200);
+        assert_eq!(gateway.post(path(dialect), &[], body).0, 200);
     }
     gateway.stop();
-    let mut records = records(home.path());
+    in_order(home.path(), bodies.len())
+}
+
+/// The same, with a gateway of its own for each.
+fn booked_by_many(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(provider(dialect));
+    for body in bodies {
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        assert_eq!(gateway.post(path(dialect), &[], body).0, 200);
+        gateway.stop();
+    }
+    in_order(home.path(), bodies.len())
+}
+
+/// The same, with two gateways on one store that take turns.
+fn booked_by_two(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
+    let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let upstream = Upstream::start(provider(dialect));
+    let shared = format!("{CONFIG}[state]\ndir = '{}'\n", home.path().join("plimsoll").display());
+    let gateways = [home.path(), other.path()].map(|at| Gateway::start(at, &shared, &upstream.url()));
+    for (at, body) in bodies.iter().enumerate() {
+        assert_eq!(gateways[at % 2].post(path(dialect), &[], body).0, 200);
+        // What is booked is read by the other one.
+        while lines(home.path()) <= at {
+            std::thread::yield_now();
+        }
+    }
+    gateways.into_iter().for_each(Gateway::stop);
+    in_order(home.path(), bodies.len())
+}
+
+/// How many records are written by now.
+fn lines(home: &Path) -> usize {
+    let logs = std::fs::read_dir(home.join("plimsoll/conversations")).into_iter().flatten();
+    let texts = logs.map(|log| std::fs::read(log.unwrap().path()).unwrap());
+    texts.map(|text| text.split(|byte| *byte == b'\n').count() - 1).sum()
+}
+
+fn path(dialect: &str) -> &'static str {
+    if dialect == "anthropic" { "/v1/messages" } else { "/v1/responses" }
+}
+
+fn in_order(home: &Path, count: usize) -> Vec<Value> {
+    let mut records = records(home);
     records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
-    assert_eq!(records.len(), bodies.len());
+    assert_eq!(records.len(), count);
     records
 }
 
@@ -135,8 +179,40 @@ fn near(one: u64, other: u64) -> bool {
 
 #[test]
 fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
+    for (dialect, requests) in chains() {
+        let bodies = bodies(dialect, &requests);
+        let (rewritten, observed) =
+            (booked(dialect, "", &bodies), booked(dialect, "mode = 'observe'\n", &bodies));
+        check(dialect, &requests, &bodies, &rewritten);
+        // Who observes sees the same from the other side.
+        for (at, (record, rewritten)) in observed.iter().zip(&rewritten).enumerate() {
+            let would = record["would_have_saved_estimate"].as_i64().unwrap();
+            assert_eq!(record["counterfactual"]["estimated"], false, "{dialect} {at}: {record}");
+            let (net, would) =
+                (rewritten["net_saved"].as_i64().unwrap().unsigned_abs(), would.unsigned_abs());
+            assert!(net.abs_diff(would) <= net / 10, "{dialect} {at}: {would} is not {net}: {record}");
+        }
+    }
+}
+
+/// Whatever process has cut it.
+#[test]
+fn what_was_cut_is_known_to_all_gateways_on_a_store() {
+    for (dialect, mut requests) in chains() {
+        // What begins in the same words as another gateway's is not known to have been read.
+        requests.truncate(11);
+        let bodies = bodies(dialect, &requests);
+        for records in [booked_by_many(dialect, &bodies), booked_by_two(dialect, &bodies)] {
+            check(dialect, &requests, &bodies, &records);
+        }
+    }
+}
+
+/// Requests: what each goes on from, its result, and whether something of its prompt was cut.
+type Chains = Vec<(Past, String, bool)>;
+
+fn chains() -> [(&'static str, Chains); 3] {
     let (one, other, short) = (log("first", 4000), log("second", 3000), "ok".to_owned());
-    // What it goes on from, its result, and whether something of its prompt was cut.
     let kept: &[(Past, &str, bool)] = &[
         (Nothing, "none", false),
         (After(0), &one, true),
@@ -165,33 +241,32 @@ fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
         (After(2), "fork", true),
         (Unseen, &short, false),
     ];
-    for (dialect, requests) in [("anthropic", kept), ("openai-responses", kept), ("openai-responses", named)]
-    {
-        let bodies: Vec<String> = requests
-            .iter()
-            .enumerate()
-            .map(|(at, (from, result, _))| request(dialect, *from, at, result))
-            .collect();
-        let (rewritten, observed) =
-            (booked(dialect, "", &bodies), booked(dialect, "mode = 'observe'\n", &bodies));
-        let mut held = Held::new();
-        for (at, (_, _, is_cut)) in requests.iter().enumerate() {
-            let (read, new) = held.take(&bodies[at], &name(dialect, After(at)).unwrap());
-            let (record, untouched) = (&rewritten[at], &rewritten[at]["counterfactual"]);
-            assert_eq!(untouched["estimated"], *is_cut, "{dialect} {at}: {record}");
-            let (found, cached) =
-                (prompt(&untouched["tokens"]), untouched["tokens"]["cache_read"].as_u64().unwrap());
-            assert!(near(found, read + new), "{dialect} {at}: {found} is not {}: {record}", read + new);
-            assert!(near(cached, read), "{dialect} {at}: {cached} is not {read}: {record}");
-            let net = record["net_saved"].as_i64().unwrap();
-            assert_eq!(net > 0, *is_cut, "{dialect} {at}: {net}");
-            // Who observes sees the same from the other side.
-            let (record, would) =
-                (&observed[at], observed[at]["would_have_saved_estimate"].as_i64().unwrap());
-            assert_eq!(record["counterfactual"]["estimated"], false, "{dialect} {at}: {record}");
-            let (net, would) = (net.unsigned_abs(), would.unsigned_abs());
-            assert!(net.abs_diff(would) <= net / 10, "{dialect} {at}: {would} is not {net}: {record}");
-        }
+    [("anthropic", kept), ("openai-responses", kept), ("openai-responses", named)].map(
+        |(dialect, requests)| {
+            let requests =
+                requests.iter().map(|(from, result, is_cut)| (*from, (*result).to_owned(), *is_cut));
+            (dialect, requests.collect())
+        },
+    )
+}
+
+fn bodies(dialect: &str, requests: &Chains) -> Vec<String> {
+    let all = requests.iter().enumerate();
+    all.map(|(at, (from, result, _))| request(dialect, *from, at, result)).collect()
+}
+
+fn check(dialect: &str, requests: &Chains, bodies: &[String], records: &[Value]) {
+    let mut held = Held::new();
+    for (at, (_, _, is_cut)) in requests.iter().enumerate() {
+        let (read, new) = held.take(&bodies[at], &name(dialect, After(at)).unwrap());
+        let (record, untouched) = (&records[at], &records[at]["counterfactual"]);
+        assert_eq!(untouched["estimated"], *is_cut, "{dialect} {at}: {record}");
+        let (found, cached) =
+            (prompt(&untouched["tokens"]), untouched["tokens"]["cache_read"].as_u64().unwrap());
+        assert!(near(found, read + new), "{dialect} {at}: {found} is not {}: {record}", read + new);
+        assert!(near(cached, read), "{dialect} {at}: {cached} is not {read}: {record}");
+        let net = record["net_saved"].as_i64().unwrap();
+        assert_eq!(net > 0, *is_cut, "{dialect} {at}: {net}");
     }
 }
 

@@ -1,14 +1,16 @@
 //! What the histories lack that providers hold: what was cut of one request is missing from the prompts of all that go on
 //! from it without sending it again.
 //!
-//! In memory, and bounded: of a history that was begun before a restart, or is one of too many, nothing is known to be
-//! missing.
+//! It is stored where something is missing. Above that stands a bounded memory, as what is to be stored waits for its turn;
+//! whichever knows of the later request is right, as gateways may share a store.
 
-use super::measure::Measured;
+use std::sync::Arc;
+
+use crate::conversation::{Digest, Hashed};
 use crate::ledger::Record;
-use crate::store::Recent;
+use crate::store::{Recent, Store, StoredLacking};
 
-/// Histories of which something is missing: those that were gone on with last.
+/// Histories that are remembered: those that were gone on with last.
 const HISTORIES: u64 = 4096;
 
 /// Tokens that are missing.
@@ -16,7 +18,8 @@ const HISTORIES: u64 = 4096;
 pub(super) struct Lacking {
     /// Of what came, from what was sent.
     pub(super) sent: u64,
-    /// Of what was sent, from what an observing gateway would have sent.
+    /// Of what was sent, from what an observing gateway would have sent: lost with the process, as what it would have
+    /// decided is.
     pub(super) planned: u64,
 }
 
@@ -24,38 +27,76 @@ impl Lacking {
     pub(super) const NOTHING: Self = Self { sent: 0, planned: 0 };
 }
 
+/// What is missing from a history, and when the request came after which it was; no tokens: that cannot be told.
+type Said = (Option<Lacking>, i64);
+
 /// What is missing from histories, by upstream and by the name that a request goes on from: an answer's, or the history's
 /// own.
-pub(super) struct Histories(Recent<(String, String), Option<Lacking>>);
-
-impl Default for Histories {
-    fn default() -> Self {
-        Self(Recent::of_entries(HISTORIES))
-    }
+pub(super) struct Histories {
+    store: Arc<dyn Store>,
+    recent: Recent<Digest, Said, Hashed>,
+    /// What is to be stored.
+    fresh: Vec<StoredLacking>,
 }
 
 impl Histories {
-    /// What is missing from the history with this name; `None`: that cannot be told.
-    pub(super) fn lacking(&self, upstream: &str, name: &str) -> Option<Lacking> {
-        self.0.get(&(upstream.to_owned(), name.to_owned())).unwrap_or(Some(Lacking::NOTHING))
+    pub(super) fn of(store: Arc<dyn Store>) -> Self {
+        Self { store, recent: Recent::of_entries(HISTORIES), fresh: Vec::new() }
     }
 
-    /// What is missing from the history that a request goes on from; nothing, if it sends all of it.
-    pub(super) fn before(&self, record: &Record, measured: &Measured) -> Option<Lacking> {
-        let name = measured.continues.as_deref();
-        name.map_or(Some(Lacking::NOTHING), |name| self.lacking(&record.upstream, name))
+    /// What is missing from the history with this name at a time in milliseconds since 1970; `None`: that cannot be told.
+    pub(super) fn lacking(&self, upstream: &str, name: &str, now_ms: i64) -> Option<Lacking> {
+        let history = history(upstream, name);
+        let recent = self.recent.get(&history);
+        match (self.store.lacking(history, now_ms), recent) {
+            (Ok(Some(stored)), recent) if recent.is_none_or(|(_, at_ms)| at_ms < stored.at_ms) => {
+                stored.tokens.map(|sent| Lacking { sent, ..Lacking::NOTHING })
+            }
+            (_, Some((lacking, _))) => lacking,
+            (Ok(_), None) => Some(Lacking::NOTHING),
+            (Err(_), None) => None,
+        }
     }
 
-    /// So much is missing from the history that a request has left: from its answer on, and from the one that has `grown`
-    /// with it.
-    pub(super) fn keep(&self, record: &Record, grown: Option<&str>, lacking: Option<Lacking>) {
-        for name in [record.answer.as_deref(), grown].into_iter().flatten().filter(|name| !name.is_empty()) {
-            let key = (record.upstream.clone(), name.to_owned());
-            if lacking == Some(Lacking::NOTHING) {
-                self.0.remove(&key);
-            } else {
-                self.0.insert(key, lacking);
+    /// What is missing from the history that a request goes on from by its name; nothing, if it sends all of it.
+    pub(super) fn before(&self, record: &Record, name: Option<&str>, now_ms: i64) -> Option<Lacking> {
+        name.map_or(Some(Lacking::NOTHING), |name| self.lacking(&record.upstream, name, now_ms))
+    }
+
+    /// So much is missing from the history that a request has left which came then: from its answer on, and from the one
+    /// that has `grown` with it, of which so much was missing before.
+    pub(super) fn keep(
+        &mut self,
+        record: &Record,
+        grown: Option<(&str, Option<Lacking>)>,
+        lacking: Option<Lacking>,
+        at_ms: i64,
+    ) {
+        let is_missing = |lacking: Option<Lacking>| lacking.is_none_or(|lacking| lacking.sent > 0);
+        let answer = record.answer.as_deref().map(|answer| (answer, Some(Lacking::NOTHING)));
+        for (name, before) in [answer, grown].into_iter().flatten().filter(|(name, _)| !name.is_empty()) {
+            let history = history(&record.upstream, name);
+            let said = self.recent.get(&history).map_or(before, |(said, _)| said);
+            let was_missing = is_missing(before) || is_missing(said);
+            if lacking == Some(Lacking::NOTHING) && !was_missing {
+                self.recent.remove(&history);
+                continue;
+            }
+            self.recent.insert(history, (lacking, at_ms));
+            if was_missing || is_missing(lacking) {
+                let tokens = lacking.map(|lacking| lacking.sent);
+                self.fresh.push(StoredLacking { history, tokens, at_ms });
             }
         }
     }
+
+    /// What is to be stored since this was last asked.
+    pub(super) fn fresh(&mut self) -> Vec<StoredLacking> {
+        std::mem::take(&mut self.fresh)
+    }
+}
+
+/// What stands for a history.
+fn history(upstream: &str, name: &str) -> Digest {
+    Digest::of(&[b"lacking\0", upstream.as_bytes(), b"\0", name.as_bytes()])
 }

@@ -35,10 +35,6 @@ pub(in crate::app) struct Measured {
     pub(super) edits_from: Option<u64>,
     /// The provider has some of the history that is not in the body.
     pub(super) hides: bool,
-    /// The name of what it goes on from, if that is not in the body.
-    pub(super) continues: Option<Box<str>>,
-    /// What has that name grows with the request.
-    pub(super) grows: bool,
     /// Some of that stands between what is.
     pub(super) refers: bool,
     /// Which of the user's turns it belongs to, from 1.
@@ -100,8 +96,6 @@ pub(super) fn measure(
         reads_marks: conversation.marks.is_some(),
         edits_from: protocol.edits_from(conversation),
         hides: conversation.is_held_elsewhere(),
-        continues: conversation.continues.clone().filter(|name| !name.is_empty()),
-        grows: conversation.grows,
         refers: conversation.refers,
         turn,
         step,

@@ -29,7 +29,7 @@ use crate::planner::{Applied, Splice};
 use crate::protocol::{Answer, Protocol};
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
-use crate::store::{Batch, Bodies, Outage, Store};
+use crate::store::{Batch, Bodies, Outage, Store, StoredLacking};
 use crate::usage::{Catalogue, Usage, Vendor};
 
 use awaited::Awaited;
@@ -87,8 +87,10 @@ pub(super) struct Ended {
     pub(super) window: Option<u64>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
-    /// The name of what a request without messages goes on from.
+    /// The name of what it goes on from, if that is not in the body.
     pub(super) continues: Option<Box<str>>,
+    /// What has that name grows with the request.
+    pub(super) grows: bool,
     /// It was answered before, and the gateway asked again.
     pub(super) asked_again: bool,
 }
@@ -165,7 +167,8 @@ impl Books {
         let (store, tally) = (Arc::clone(&means.store), Arc::clone(&means.tally));
         let budget = Arc::clone(&means.budget);
         let counter = means.counts.then(Counter::default);
-        let (untouched, instructions) = (Untouched::new(means.observes), Instructions::default());
+        let untouched = Untouched::new(means.observes, Arc::clone(&store));
+        let instructions = Instructions::default();
         let bodies = Outage::new("a request's body could not be saved", "bodies of requests are saved again");
         let awaited = Awaited::default();
         let desk = Desk { means, counter, untouched, instructions, awaited, bodies };
@@ -188,7 +191,7 @@ impl Books {
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
-            store(&*self.store, &self.tally, *ended);
+            store(&*self.store, &self.tally, *ended, Vec::new());
         }
     }
 
@@ -229,14 +232,15 @@ impl Planned {
     }
 }
 
-fn store(store: &dyn Store, tally: &Tally, ended: Ended) {
+fn store(store: &dyn Store, tally: &Tally, ended: Ended, lacking: Vec<StoredLacking>) {
     tally.book(&ended.record);
-    put(store, tally, ended.record, ended.at_ms);
+    put(store, tally, ended.record, ended.at_ms, lacking);
 }
 
-fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64) {
+/// `lacking`: what is missing from histories with the request.
+fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64, lacking: Vec<StoredLacking>) {
     let ledger = vec![record.into_row(at_ms)];
-    tally.stored(store.later(Batch { ledger, at_ms, ..Batch::default() }));
+    tally.stored(store.later(Batch { lacking, ledger, at_ms, ..Batch::default() }));
 }
 
 struct Desk {
@@ -322,16 +326,16 @@ impl Desk {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
         self.compare(&mut ended);
         self.awaited.remember(&ended.record, ended.at_ms);
-        store(&*self.means.store, &self.means.tally, *ended);
+        store(&*self.means.store, &self.means.tally, *ended, self.untouched.lacking());
     }
 
     /// Counts what was not known of a record, and books the whole of it in its place.
     fn told(&mut self, told: &Told) {
         let Some((mut record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
-        self.untouched.told(&mut record);
+        self.untouched.told(&mut record, at_ms);
         self.means.budget.book(&record, at_ms);
         self.means.tally.book_late(&record);
-        put(&*self.means.store, &self.means.tally, record, at_ms);
+        put(&*self.means.store, &self.means.tally, record, at_ms, Vec::new());
     }
 
     /// Tells where a request's instructions are other than those before it.

@@ -4,6 +4,8 @@
 //! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`]. Observing, a third
 //! one is sent what the gateway would have sent, and the same is asked of it.
 
+use std::sync::Arc;
+
 use super::Ended;
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
@@ -11,7 +13,7 @@ use super::sizes::Sizes;
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
-use crate::store::Recent;
+use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
@@ -51,15 +53,23 @@ struct Caches {
 
 impl Untouched {
     /// `observes`: what would have been sent is followed too.
-    pub(super) fn new(observes: bool) -> Self {
-        let (followed, histories) = (Threads::of_entries(THREADS), Histories::default());
+    pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
+        let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
         Self { observes, caches: Vec::new(), followed, histories }
+    }
+
+    /// What is to be stored with the records that were completed last.
+    pub(super) fn lacking(&mut self) -> Vec<StoredLacking> {
+        self.histories.fresh()
     }
 
     /// Completes the record of a request.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
         let Some(slot) = ended.slot.clone() else { return self.unread(ended) };
-        let Some(measured) = slot.get() else { return };
+        let Some(measured) = slot.get() else {
+            self.unmeasured(ended);
+            return;
+        };
         let resent = ended.record.edits.original_resent;
         let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
@@ -88,7 +98,8 @@ impl Untouched {
             return;
         }
         let is_followed = self.follows(ended, measured.prior);
-        let before = self.histories.before(&ended.record, measured);
+        let continues = ended.continues.as_deref();
+        let before = self.histories.before(&ended.record, continues, ended.at_ms);
         let lacking = before.unwrap_or_default();
         let caches = self.caches(ended, measured.reads_marks, prices);
         // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
@@ -99,8 +110,8 @@ impl Untouched {
         // Of what is missing, the provider may have taken some out by itself.
         let left = uses.lacking();
         let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
-        let grown = measured.continues.as_deref().filter(|_| measured.grows);
-        self.histories.keep(&ended.record, grown, is_left.then_some(left));
+        let grown = ended.continues.as_deref().filter(|_| ended.grows).map(|name| (name, before));
+        self.histories.keep(&ended.record, grown, is_left.then_some(left), ended.at_ms);
         // What goes as it came, and goes on from what came, costs what it costs.
         let goes_on = !ended.record.breaks_prefix() && before.is_some_and(|before| before.sent == 0);
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
@@ -130,19 +141,29 @@ impl Untouched {
     }
 
     /// Completes the record of a request that was not read. If something is missing from its history, nobody knows how long it
-    /// would have been, nor what it leaves of that: it may be a compaction.
-    fn unread(&self, ended: &mut Ended) {
+    /// would have been.
+    fn unread(&mut self, ended: &mut Ended) {
         as_it_came(&mut ended.record);
-        let Some(name) = ended.continues.as_deref() else { return };
-        let lacking = self.histories.lacking(&ended.record.upstream, name);
-        self.histories.keep(&ended.record, None, lacking.filter(|lacking| *lacking == Lacking::NOTHING));
-        doubt(&mut ended.record, lacking);
+        let before = self.unmeasured(ended);
+        doubt(&mut ended.record, before);
+    }
+
+    /// Passes on what is missing before a request that nobody has looked at, and says what that is. If it is anything, or the
+    /// request was edited, nobody knows what is missing behind it: it may be a compaction.
+    fn unmeasured(&mut self, ended: &Ended) -> Option<Lacking> {
+        let name = ended.continues.as_deref();
+        let before = self.histories.before(&ended.record, name, ended.at_ms);
+        let is_whole = before == Some(Lacking::NOTHING) && !ended.record.edits.were_sent();
+        let is_taken = ended.record.status.is_some_and(|status| (200..300).contains(&status));
+        let grown = name.filter(|_| ended.grows && is_taken).map(|name| (name, before));
+        self.histories.keep(&ended.record, grown, is_whole.then_some(Lacking::NOTHING), ended.at_ms);
+        before
     }
 
     /// Completes the record of a request whose figures were told later.
-    pub(super) fn told(&self, record: &mut Record) {
+    pub(super) fn told(&self, record: &mut Record, now_ms: i64) {
         if let Some(answer) = &record.answer {
-            doubt(record, self.histories.lacking(&record.upstream, answer));
+            doubt(record, self.histories.lacking(&record.upstream, answer, now_ms));
         }
     }
 
@@ -359,7 +380,51 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Slot;
     use super::*;
+    use crate::ledger::Edits;
+    use crate::ledger::words::State;
+    use crate::store::{Outputs, Sqlite};
+
+    /// Where the books had no room to look at it.
+    #[test]
+    fn what_was_edited_unseen_leaves_what_nobody_knows() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        let store = Arc::new(Sqlite::open(&at("db"), Outputs::new(at("outputs")), at("logs"), 8).unwrap());
+        let mut untouched = Untouched::new(false, store);
+        let mut book = |answer: &str, continues: Option<&str>, grows: bool, state: State| {
+            let edits = Edits { state: state.into(), ..Edits::default() };
+            let record =
+                Record { answer: Some(answer.to_owned()), status: Some(200), edits, ..Record::default() };
+            let mut ended = Ended {
+                record: Box::new(record),
+                at_ms: 0,
+                usage: None,
+                vendor: None,
+                window: None,
+                slot: Some(Slot::default()),
+                continues: continues.map(Into::into),
+                grows,
+                asked_again: false,
+            };
+            untouched.complete(&mut ended, &Catalogue::embedded());
+            let stored = untouched.lacking().len();
+            let known = |name: &str| untouched.histories.lacking("", name, 0).is_some();
+            (known(answer), known(continues.unwrap_or_default()), stored)
+        };
+        for (answer, continues, grows, state, expected) in [
+            ("a", None, false, State::Unchanged, (true, true, 0)),
+            ("b", Some("a"), false, State::Unchanged, (true, true, 0)),
+            ("c", Some("b"), false, State::Edited, (false, true, 1)),
+            ("d", Some("c"), false, State::Unchanged, (false, false, 1)),
+            ("e", Some("b"), false, State::Unchanged, (true, true, 0)),
+            ("f", Some("conv"), true, State::Unchanged, (true, true, 0)),
+            ("g", Some("conv"), true, State::Edited, (false, false, 2)),
+        ] {
+            assert_eq!(book(answer, continues, grows, state), expected, "{answer}");
+        }
+    }
 
     #[test]
     fn a_thread_that_goes_on_is_known_however_many_others_there_are() {

@@ -404,11 +404,22 @@ impl Exchange for Follow {
         let record = self.record(&how, &answer);
         self.learn(&answer);
         let slot = self.slot.take();
-        let (vendor, usage, continues) = (self.vendor, answer.usage, self.facts.continues.take());
+        let (vendor, usage) = (self.vendor, answer.usage);
+        let (continues, grows) = (self.facts.continues.take(), self.facts.grows);
         let asked_again = self.start.attempt.is_paid;
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref());
         let at_ms = self.at_ms;
-        self.core.books.ended(Ended { record, at_ms, usage, vendor, window, slot, continues, asked_again });
+        self.core.books.ended(Ended {
+            record,
+            at_ms,
+            usage,
+            vendor,
+            window,
+            slot,
+            continues,
+            grows,
+            asked_again,
+        });
     }
 }
 

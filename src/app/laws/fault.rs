@@ -31,5 +31,15 @@ fn a_record_that_is_lost_to_a_fault_is_counted() {
 fn ended() -> Ended {
     let record = Box::new(Record { id: uuid::Uuid::now_v7().to_string(), ..Record::default() });
     let (usage, slot, continues) = (None, None, None);
-    Ended { record, at_ms: clock(), usage, vendor: None, window: None, slot, continues, asked_again: false }
+    Ended {
+        record,
+        at_ms: clock(),
+        usage,
+        vendor: None,
+        window: None,
+        slot,
+        continues,
+        grows: false,
+        asked_again: false,
+    }
 }

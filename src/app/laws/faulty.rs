@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::conversation::{Chain, Conversation, Memo, Role};
+use crate::conversation::{Chain, Conversation, Digest, Memo, Role};
 use crate::json::{Edit, Edits};
 use crate::plan::{Plan, Refusal};
 use crate::planner::PartKey;
@@ -12,8 +12,8 @@ use crate::protocol::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Lowering, Protocol, Unread,
 };
 use crate::store::{
-    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow, Summary,
-    Thread,
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking, StoredSplice,
+    StoredWindow, Summary, Thread,
 };
 
 /// How many different failures there are.
@@ -84,6 +84,10 @@ impl Store for Faulty {
 
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
         self.read(&[1], |store| store.windows(now_ms))
+    }
+
+    fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError> {
+        self.read(&[1], |store| store.lacking(history, now_ms))
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

@@ -13,13 +13,13 @@ use super::client::{Client, sittings};
 use super::keys;
 use super::rig::{self, Rig, headers, policy, prices};
 use crate::app::Core;
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Digest};
 use crate::lineage::NOTED_EVERY;
 use crate::planner::PartKey;
 use crate::protocol::conformance::for_all;
 use crate::store::{
-    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredSplice, StoredWindow, Summary,
-    Thread,
+    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking, StoredSplice,
+    StoredWindow, Summary, Thread,
 };
 
 const HOUR_MS: i64 = 3_600_000;
@@ -93,6 +93,10 @@ impl Store for Swept {
 
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
         self.inner.windows(now_ms)
+    }
+
+    fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError> {
+        self.inner.lacking(history, now_ms)
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

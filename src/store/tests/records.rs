@@ -129,3 +129,36 @@ fn records_are_booked_once_and_forgotten() {
     let left: (i64, i64, i64, String) = bench.database().query_row(sums, [], columns).unwrap();
     assert_eq!(left, (1, 2, 7, "{}".to_owned()));
 }
+
+/// What is missing from histories is kept for a time, and of so many: the last.
+#[test]
+fn what_is_missing_from_histories_is_known_for_a_while() {
+    const DAY: i64 = 24 * 3_600_000;
+    let bench = Bench::new();
+    let store = bench.open();
+    let history = |name: &str| Digest::of(&[name.as_bytes()]);
+    let said = |name: &str, tokens, at_ms| StoredLacking { history: history(name), tokens, at_ms };
+    let put = |lacking: Vec<StoredLacking>| {
+        wait(store.commit(Batch { lacking, ..Batch::default() })).unwrap();
+    };
+    put(vec![said("a", Some(1000), 1), said("b", None, 2)]);
+    put(vec![said("a", Some(u64::MAX), 3)]);
+    let (a, b) = (said("a", Some(i64::MAX as u64), 3), said("b", None, 2));
+    for (name, now_ms, expected) in [
+        ("a", 0, Some(a)),
+        ("a", 90 * DAY + 3, Some(a)),
+        ("a", 90 * DAY + 4, None),
+        ("b", 90 * DAY + 2, Some(b)),
+        ("b", 90 * DAY + 3, None),
+        ("c", 0, None),
+    ] {
+        assert_eq!(store.lacking(history(name), now_ms).unwrap(), expected, "{name} {now_ms}");
+    }
+    put(vec![said("c", Some(9), 91 * DAY)]);
+    let left = ["a", "b", "c"].map(|name| store.lacking(history(name), 0).unwrap().is_some());
+    assert_eq!(left, [false, false, true], "what is too old is gone");
+    let many: Vec<_> = (0..(1 << 16) + 9).map(|at| said(&at.to_string(), Some(9), 92 * DAY)).collect();
+    many.chunks(10_000).for_each(|some| put(some.to_vec()));
+    let left = ["c", "8", "9", "65544"].map(|name| store.lacking(history(name), 0).unwrap().is_some());
+    assert_eq!(left, [false, false, true, true]);
+}

@@ -1,0 +1,62 @@
+//! The table of what is missing from histories that providers hold: of what was cut of a request, all that goes on from its
+//! answer knows nothing any more, in whatever process it is booked.
+//!
+//! Only histories of which something is missing have a row. The oldest rows go, by their number and by their age: what
+//! nothing is found of is taken to be whole.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::StoreError;
+use super::row::{Batch, StoredLacking};
+use crate::conversation::Digest;
+
+/// The most that are kept: a few megabytes.
+const MOST: i64 = 1 << 16;
+/// How long they are.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Of those that are too old, so many go with each that is put in.
+const SWEPT: i64 = 4;
+
+/// What is missing from a history, as far as it is known at a time in milliseconds since 1970.
+pub(super) fn find(
+    connection: &Connection,
+    history: Digest,
+    now_ms: i64,
+) -> Result<Option<StoredLacking>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT tokens, at_ms FROM lacking WHERE history = ?1 AND at_ms >= ?2")?;
+    let found = statement.query_row(params![history.0, oldest(now_ms)], |row| {
+        Ok(StoredLacking { history, tokens: row.get(0)?, at_ms: row.get(1)? })
+    });
+    Ok(found.optional()?)
+}
+
+/// Stores what a batch says. What is put in last has the highest number.
+pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    for lacking in &batch.lacking {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO lacking (history, tokens, at_ms) VALUES (?1, ?2, ?3)")?
+            .execute(params![
+                lacking.history.0,
+                lacking.tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
+                lacking.at_ms
+            ])?;
+        let last = connection.last_insert_rowid();
+        connection
+            .prepare_cached("DELETE FROM lacking WHERE id <= ?1")?
+            .execute([last.saturating_sub(MOST)])?;
+        connection
+            .prepare_cached(
+                "DELETE FROM lacking WHERE at_ms < ?1 AND id IN (SELECT id FROM lacking ORDER BY id LIMIT ?2)",
+            )?
+            .execute([oldest(lacking.at_ms), SWEPT])?;
+    }
+    Ok(())
+}
+
+/// When the oldest came that is still known.
+const fn oldest(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(KEPT.as_millis() as i64)
+}
