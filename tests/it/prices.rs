@@ -6,6 +6,7 @@ use std::fs;
 use plimsoll::usage::Rate;
 use serde_json::{Value, json};
 
+use crate::books::records;
 use crate::cli::{done, json as printed, run};
 use crate::support::{Gateway, Upstream};
 
@@ -181,4 +182,77 @@ fn what_has_no_price_is_told_beside_what_has() {
         at.contains("\n  at `upstream.fast`: catalogue 2026-11-21: openai/gpt-oss-120b of groq\n"),
         "{at}"
     );
+}
+
+/// What OpenRouter states is booked; what it does not is by the list where that is known, and what it would have been
+/// without the gateway is in proportion.
+#[test]
+fn what_a_router_serves_costs_what_is_known_of_it() {
+    const HALF_A_CENT: i64 = 5_000_000_000;
+    let log: String = (0..4000).map(|at| format!("line {at} of a long log\n")).collect();
+    // The name that is asked for, the one that answers, what is stated in dollars; the name that is booked, the cost, and
+    // whether it is known what it would have cost.
+    for (asked, answered, stated, booked, cost, is_known) in [
+        (
+            "anthropic/claude-sonnet-4.5",
+            "anthropic/claude-4.5-sonnet-20250929",
+            json!(0.005),
+            "anthropic/claude-4.5-sonnet-20250929",
+            Some(HALF_A_CENT),
+            true,
+        ),
+        (
+            "openai/gpt-5:nitro",
+            "openai/gpt-5:nitro",
+            json!(0.005),
+            "openai/gpt-5:nitro",
+            Some(HALF_A_CENT),
+            true,
+        ),
+        ("openai/gpt-5:nitro", "openai/gpt-5", Value::Null, "openai/gpt-5:nitro", None, false),
+        (
+            "openai/gpt-5",
+            "openai/gpt-5-2025-08-07",
+            Value::Null,
+            "openai/gpt-5-2025-08-07",
+            Some(1_350_000_000),
+            true,
+        ),
+        (
+            "openai/gpt-5:online",
+            "openai/gpt-5",
+            json!(0.005),
+            "openai/gpt-5:online",
+            Some(HALF_A_CENT),
+            false,
+        ),
+        ("z-ai/glm-4.7:free", "z-ai/glm-4.7:free", json!(0), "z-ai/glm-4.7:free", Some(0), true),
+        ("z-ai/glm-4.7:free", "z-ai/glm-4.7-20251222", Value::Null, "z-ai/glm-4.7:free", Some(0), true),
+        ("z-ai/glm-4.7:free", "another/model", Value::Null, "another/model", None, false),
+    ] {
+        let answer = json!({"id": "gen-1", "object": "chat.completion", "model": answered,
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+            "usage": {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, "cost": stated}});
+        let upstream = Upstream::start(move |_| (200, answer.to_string()));
+        let home = tempfile::tempdir().unwrap();
+        let config = format!(
+            "[listen]\nadmin = 'off'\n[upstream.router]\nbase_url = 'http://openrouter.ai/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n",
+            upstream.url()
+        );
+        let gateway = Gateway::configured(home.path(), &config);
+        let call = json!({"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}});
+        let body = json!({"model": asked, "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": log}]});
+        assert_eq!(gateway.post("/router/v1/chat/completions", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        let record = &records(home.path())[0];
+        let told = (record["model"].as_str().unwrap(), record["cost"]["total"].as_i64());
+        assert_eq!(told, (booked, cost), "{asked} {answered}: {record}");
+        assert_eq!(record["net_saved"].as_i64().is_some(), is_known, "{asked} {answered}: {record}");
+        let untouched = &record["counterfactual"];
+        assert_eq!(untouched["estimated"], true, "{record}");
+        assert_eq!(untouched["cost"].as_i64() > cost, is_known && cost > Some(0), "{record}");
+    }
 }

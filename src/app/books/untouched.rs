@@ -328,7 +328,8 @@ fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue
 /// provider states a cost of its own.
 fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
     let known = ended.record.cost.as_ref()?.total;
-    if untouched.tokens == real.tokens {
+    // What the provider takes nothing for it would have taken nothing for.
+    if untouched.tokens == real.tokens || (real.provider_cost.is_some() && known == 0) {
         return Some(known);
     }
     let model = ended.record.model.as_deref().unwrap_or_default();
@@ -336,14 +337,13 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
         let total = match usage.provider_cost {
             None => usage::bill(prices, usage, model, ended.vendor)?.total,
             // Whose list it is matters little to a proportion.
-            Some(_) => usage::cost(usage, &prices.find(model, ended.vendor)?.price)?.total(),
+            Some(_) => usage::cost(usage, &prices.in_proportion(model, ended.vendor)?.price)?.total(),
         };
         Some(total.picodollars())
     };
     let (before, after) = (listed(real)?, listed(untouched)?);
     let more = match real.provider_cost {
         None => after - before,
-        Some(_) if known == 0 => 0,
         Some(_) => (after - before).checked_mul(i128::from(known))?.checked_div(before)?,
     };
     i64::try_from(more).ok().map(|more| known.saturating_add(more))

@@ -50,6 +50,13 @@ pub struct Priced {
     pub listed: Option<Listed>,
 }
 
+impl Priced {
+    /// What is free.
+    fn nothing() -> Self {
+        Self { price: Arc::default(), source: Source::Embedded(CATALOGUE_DATE), listed: None }
+    }
+}
+
 impl Catalogue {
     /// The embedded prices alone.
     pub fn embedded() -> Self {
@@ -86,10 +93,19 @@ impl Catalogue {
         self.priced(model, find_row(model, vendor))
     }
 
+    /// The same for how a model's rates stand to each other: behind a word of OpenRouter's that chooses among those who serve
+    /// it (`:nitro`) they are taken to be in the same proportions.
+    pub fn in_proportion(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        self.find(model, vendor).or_else(|| self.find(names::without_choice(model)?, vendor))
+    }
+
     /// The same for a bill: a reseller's price is nobody else's. `None` where neither `vendor` nor the name tells that
-    /// it is that reseller who sells it.
+    /// it is that reseller who sells it, and where it asks for one of several who take different prices. What OpenRouter
+    /// calls `:free` costs nothing.
     pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
-        self.priced(model, find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor)))
+        let row = find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor));
+        let is_free = || names::is_free(model, vendor == Some(Vendor::OpenRouter));
+        self.priced(model, row).or_else(|| is_free().then(Priced::nothing))
     }
 
     fn priced(&self, model: &str, row: Option<&Row>) -> Option<Priced> {
@@ -111,7 +127,8 @@ impl Catalogue {
     }
 
     /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own that was asked
-    /// for tells the seller and the region, and so the price; what answers behind it does not. An alias hides both.
+    /// for tells the seller and the region, and so the price; what answers behind it does not. An alias hides both. Nor do
+    /// OpenRouter's names of snapshots say what a name that was asked for does: which variant it is, or which model.
     pub fn billed_name<'n>(
         asked: Option<&'n str>,
         answered: Option<&'n str>,
@@ -121,7 +138,25 @@ impl Catalogue {
             let seller = Self::seller(model, vendor);
             matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex)) || Self::is_alias(model)
         };
-        asked.filter(tells).or(answered).or(asked)
+        let is_its_snapshot = |asked: &&str| {
+            vendor == Some(Vendor::OpenRouter)
+                && answered.is_some_and(|answered| Self::is_snapshot(asked, answered, vendor))
+        };
+        asked.filter(|asked| tells(asked) || is_its_snapshot(asked)).or(answered).or(asked)
+    }
+
+    /// Whether an answer that has this name is of a snapshot of the model that was asked for, and that name alone tells what
+    /// is paid.
+    fn is_snapshot(asked: &str, answered: &str, vendor: Option<Vendor>) -> bool {
+        let (model, is_variant) = match asked.rsplit_once(':') {
+            Some((model, _)) => (model, true),
+            None => (asked, false),
+        };
+        if answered.contains(':') || (!is_variant && find_row(answered, vendor).is_some()) {
+            return false;
+        }
+        let rows = [model, answered].map(|name| find_row(name, vendor).map(|row| (row.vendor, row.name)));
+        names::is_snapshot_of(model, answered) || (rows[0].is_some() && rows[0] == rows[1])
     }
 
     /// Whether it is an alias that a seller's customer has made: only they know of what, and where it runs.
@@ -236,8 +271,16 @@ fn find_row(model: &str, vendor: Option<Vendor>) -> Option<&'static Row> {
             Some((vendor, rest)) => row(vendor, rest),
             None => Vendor::MAKERS.iter().find_map(|&maker| row(maker, form)),
         };
-        own.or_else(listed).or_else(|| sole_reseller(form))
+        own.or_else(listed).or_else(|| sole_reseller(form)).or_else(|| routed_claude(form))
     })
+}
+
+/// The row of a Claude by the name that OpenRouter has for it, or for a snapshot of it: versions have dots, and a
+/// snapshot's may stand before the family (`anthropic/claude-4.5-sonnet`).
+fn routed_claude(name: &str) -> Option<&'static Row> {
+    let named = names::family_first(name.strip_prefix("anthropic/")?)?;
+    row(Vendor::OpenRouter, &format!("anthropic/{named}"))
+        .or_else(|| row(Vendor::Anthropic, &named.replace('.', "-")))
 }
 
 /// A prefix that names a vendor, and the rest.

@@ -39,6 +39,41 @@ pub(super) fn is_of_vertex(model: &str) -> bool {
     model.starts_with("publishers/") || model.starts_with("projects/")
 }
 
+/// Words behind a name at OpenRouter that choose among those who serve a model, and change nothing else.
+const CHOICES: [&str; 3] = [":nitro", ":floor", ":exacto"];
+
+/// A model's name without such a word, if it has one.
+pub(super) fn without_choice(model: &str) -> Option<&str> {
+    let name = CHOICES.iter().find_map(|word| model.strip_suffix(word))?;
+    name.contains('/').then_some(name)
+}
+
+/// Whether it is a model that OpenRouter takes nothing for, where that sells it, `routed`, or its name says so.
+pub(super) fn is_free(model: &str, routed: bool) -> bool {
+    model.ends_with(":free") && (routed || model.starts_with("openrouter/"))
+}
+
+/// Whether a name is another one with nothing behind it but the number of a snapshot, if that.
+pub(super) fn is_snapshot_of(model: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(model) else { return false };
+    let is_number =
+        |rest: &str| matches!(rest.len(), 4 | 6 | 8) && rest.bytes().all(|byte| byte.is_ascii_digit());
+    rest.is_empty() || rest.strip_prefix('-').is_some_and(is_number)
+}
+
+/// A Claude's name with its version, which has dots, behind its family: `claude-sonnet-4.5`, also of `claude-4.5-sonnet`.
+pub(super) fn family_first(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("claude-")?;
+    match rest.split_once('-') {
+        Some((version, family)) if version.starts_with(|first: char| first.is_ascii_digit()) => {
+            let is_family = family.bytes().all(|byte| byte.is_ascii_lowercase());
+            is_family.then(|| format!("claude-{family}-{version}"))
+        }
+        Some(_) if rest.contains('.') => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
 /// The name as it is, then with one decoration less at a time.
 pub(super) fn forms(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(name), |form| stripped(form))
@@ -155,6 +190,46 @@ mod tests {
             ("gemini-3-pro", false),
         ] {
             assert_eq!(is_dearer_in_regions(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn routed_names() {
+        for (name, expected) in [
+            ("openai/gpt-5:nitro", Some("openai/gpt-5")),
+            ("openai/gpt-5:floor", Some("openai/gpt-5")),
+            ("openrouter/openai/gpt-5:exacto", Some("openrouter/openai/gpt-5")),
+            // What is searched for is paid, too; other variants are models of their own; and tags are somebody else's.
+            ("openai/gpt-5:online", None),
+            ("openai/gpt-5:free", None),
+            ("openai/gpt-5:extended", None),
+            ("qwen3:nitro", None),
+            ("openai/gpt-5", None),
+        ] {
+            assert_eq!(without_choice(name), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("claude-4.5-sonnet", Some("claude-sonnet-4.5")),
+            ("claude-4-opus", Some("claude-opus-4")),
+            ("claude-opus-5.5", Some("claude-opus-5.5")),
+            ("claude-opus-5-5", None),
+            ("claude-3-5-haiku", None),
+            ("claude-4.5-sonnet:thinking", None),
+            ("claude-sonnet", None),
+            ("gpt-5.5", None),
+        ] {
+            assert_eq!(family_first(name).as_deref(), expected, "{name}");
+        }
+        for (model, name, expected) in [
+            ("m/k2.5", "m/k2.5-0127", true),
+            ("m/k2.5", "m/k2.5-20260127", true),
+            ("m/k2.5", "m/k2.5", true),
+            ("m/k2.5", "m/k2.5-thinking", false),
+            ("m/k2.5", "m/k2.5-01", false),
+            ("m/k2.5", "m/k2.50127", false),
+            ("m/k2.5", "m/k2", false),
+        ] {
+            assert_eq!(is_snapshot_of(model, name), expected, "{model} {name}");
         }
     }
 

@@ -164,6 +164,21 @@ fn names_as_they_are_written() {
         ("anthropic/claude-sonnet-4.6", None, Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
         ("anthropic/claude-sonnet-4.6", Some(OpenRouter), Some((OpenRouter, "anthropic/claude-sonnet-4.6"))),
         ("openrouter/openai/gpt-4o", None, Some((OpenRouter, "openai/gpt-4o"))),
+        // Snapshots, as it names them.
+        (
+            "anthropic/claude-4.5-sonnet-20250929",
+            Some(OpenRouter),
+            Some((OpenRouter, "anthropic/claude-sonnet-4.5")),
+        ),
+        ("anthropic/claude-4-opus-20250522", None, Some((OpenRouter, "anthropic/claude-opus-4"))),
+        ("anthropic/claude-fable-5.1-20260831", Some(OpenRouter), Some((Anthropic, "claude-fable-5-1"))),
+        ("openrouter/anthropic/claude-5.5-opus-20261001", None, Some((Anthropic, "claude-opus-5-5"))),
+        ("anthropic/claude-3.5-sonnet-20241022", None, Some((OpenRouter, "anthropic/claude-3.5-sonnet"))),
+        ("deepseek/deepseek-v3.2-20251201", Some(OpenRouter), Some((OpenRouter, "deepseek/deepseek-v3.2"))),
+        ("anthropic/claude-opus-5-fast-20260723", Some(OpenRouter), None),
+        ("anthropic/claude-opus-5.6", Some(OpenRouter), None),
+        ("anthropic/claude-4.5-sonnet", Some(Groq), None),
+        ("z-ai/glm-4.6:exacto", Some(OpenRouter), Some((OpenRouter, "z-ai/glm-4.6:exacto"))),
         ("openai/gpt-4o", None, Some((OpenAi, "gpt-4o"))),
         ("openrouter/openai/gpt-6.1-sol", None, Some((OpenAi, "gpt-6.1-sol"))),
         // A name whose maker the upstream is not.
@@ -236,6 +251,23 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         assert_eq!(catalogue.billed(model, vendor).is_some(), is_billed, "{model} {vendor:?}");
         assert!(catalogue.find(model, vendor).is_some(), "what is not the bill is known: {model} {vendor:?}");
     }
+    // Whoever is chosen among those who serve a model takes a price of their own; what nothing is taken for costs nothing.
+    for (model, vendor, input, is_known) in [
+        ("openai/gpt-5:nitro", Some(OpenRouter), None, true),
+        ("moonshotai/kimi-k2.5:floor", Some(OpenRouter), None, true),
+        ("openai/gpt-5:online", Some(OpenRouter), None, false),
+        ("openai/gpt-5:extended", Some(OpenRouter), None, false),
+        ("z-ai/glm-4.6:exacto", Some(OpenRouter), Some("0.45"), true),
+        ("openai/gpt-5:free", Some(OpenRouter), Some("0"), false),
+        ("openrouter/openai/gpt-5:free", None, Some("0"), false),
+        ("openai/gpt-5:free", None, None, false),
+        ("openai/gpt-5:free", Some(Groq), None, false),
+    ] {
+        let catalogue = Catalogue::embedded();
+        let billed = catalogue.billed(model, vendor).map(|priced| priced.price.base.input);
+        let found = catalogue.in_proportion(model, vendor).is_some();
+        assert_eq!((billed, found), (input.map(usd), is_known), "{model} {vendor:?}");
+    }
     let stated = |output| Stated { input: Some(usd("1")), output, ..Stated::default() };
     for (stated, expected) in [(stated(None), None), (stated(Some(usd("2"))), Some(usd("1")))] {
         let catalogue = Catalogue::with_overrides(vec![("qwen/*".to_owned(), stated)]).unwrap();
@@ -246,7 +278,7 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
 
 #[test]
 fn who_is_billed_by_name() {
-    use Vendor::Bedrock;
+    use Vendor::{Bedrock, OpenRouter};
     const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
     let (own, claude) = (Some("eu.anthropic.claude-opus-5"), Some("claude-opus-5"));
     for (asked, answered, vendor, expected) in [
@@ -257,6 +289,43 @@ fn who_is_billed_by_name() {
         (own, claude, None, own),
         (Some(PROFILE), claude, Some(Bedrock), Some(PROFILE)),
         (None, None, None, None),
+        // What OpenRouter's name for a snapshot says less of than the name that was asked for.
+        (Some("z/air:free"), Some("z/air"), Some(OpenRouter), Some("z/air:free")),
+        (Some("z/air:free"), Some("z/air-20260728"), Some(OpenRouter), Some("z/air:free")),
+        (Some("z/air:free"), Some("z/air:free"), Some(OpenRouter), Some("z/air:free")),
+        (
+            Some("anthropic/claude-sonnet-4.5:nitro"),
+            Some("anthropic/claude-4.5-sonnet-20250929"),
+            Some(OpenRouter),
+            Some("anthropic/claude-sonnet-4.5:nitro"),
+        ),
+        (
+            Some("moonshotai/kimi-k2.5"),
+            Some("moonshotai/kimi-k2.5-0127"),
+            Some(OpenRouter),
+            Some("moonshotai/kimi-k2.5"),
+        ),
+        (
+            Some("moonshotai/kimi-k2.5"),
+            Some("moonshotai/kimi-k2.5-0127"),
+            None,
+            Some("moonshotai/kimi-k2.5-0127"),
+        ),
+        // Another has answered, or another listing.
+        (Some("z/air:free"), Some("z/air-pro"), Some(OpenRouter), Some("z/air-pro")),
+        (Some("openai/gpt-4o:free"), Some("openai/gpt-5"), Some(OpenRouter), Some("openai/gpt-5")),
+        (
+            Some("openai/gpt-4o"),
+            Some("openai/gpt-4o-2024-05-13"),
+            Some(OpenRouter),
+            Some("openai/gpt-4o-2024-05-13"),
+        ),
+        (
+            Some("openrouter/auto"),
+            Some("anthropic/claude-4.5-sonnet-20250929"),
+            Some(OpenRouter),
+            Some("anthropic/claude-4.5-sonnet-20250929"),
+        ),
     ] {
         assert_eq!(Catalogue::billed_name(asked, answered, vendor), expected, "{asked:?} {answered:?}");
     }
