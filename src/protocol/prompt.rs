@@ -139,7 +139,7 @@ impl Prompt {
     pub fn shape(&self, scale: Scale) -> PromptShape {
         let (kept, late) = self.blocks.split_at(self.kept());
         let Bound { mut system, mut messages } = self.bound;
-        let kept = kept.iter().map(|block| cache_model::Block {
+        let mut sized = |block: &Block| cache_model::Block {
             key: block.key,
             tokens: block.tokens(scale),
             mark: block.mark,
@@ -148,11 +148,11 @@ impl Prompt {
                 (None, Share::System) => std::mem::take(&mut system),
                 _ => 0,
             },
-        });
+        };
         PromptShape {
-            blocks: kept.collect(),
+            blocks: kept.iter().map(&mut sized).collect(),
             automatic: self.automatic,
-            late: late.iter().map(|block| block.tokens(scale)).sum(),
+            late: late.iter().map(sized).collect(),
         }
     }
 
@@ -440,8 +440,9 @@ mod tests {
             let found: String = prompt.blocks.iter().map(letter).collect();
             assert_eq!((&*found, prompt.late), (order, late), "{body:?}");
             let (scale, shape) = (super::Scale::Bytes(1.0), prompt.shape(super::Scale::Bytes(1.0)));
-            let kept: u64 = shape.blocks.iter().map(|block| block.tokens).sum();
-            assert_eq!((shape.blocks.len() + late, kept + shape.late), (order.len(), prompt.tokens(scale)));
+            let all: u64 = shape.blocks.iter().chain(&shape.late).map(|block| block.tokens).sum();
+            assert_eq!((shape.blocks.len() + late, shape.late.len()), (order.len(), late));
+            assert_eq!(all, prompt.tokens(scale));
             assert_eq!(read.late_bytes(), if late > 0 { instructions.len() } else { 0 });
             let before = protocol::before_messages(protocol, &read).len();
             assert_eq!(before, 2 - late, "{body:?}");

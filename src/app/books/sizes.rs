@@ -53,9 +53,13 @@ impl Sizes {
         billed: u64,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
-        // What stands behind all that is kept is as large as it is estimated.
-        let billed = billed.saturating_sub(sent.late);
+        let late = self.late(&mut sent.late, billed);
+        let mut billed = billed.saturating_sub(late.unwrap_or(0));
         let links: Vec<u64> = links(&sent.blocks).collect();
+        let kept = sent.blocks.len();
+        if late.is_none() {
+            sent.blocks.append(&mut sent.late);
+        }
         let mut longest = links.iter().enumerate().rev();
         let before = longest.find_map(|(at, link)| Some((at + 1, self.prompts.get(link)?)));
         let goes_on =
@@ -66,13 +70,28 @@ impl Sizes {
             self.put(&mut sent.blocks, |_, block| scaled(block.tokens, scale));
             scale
         });
+        if late.is_none() {
+            sent.late = sent.blocks.split_off(kept);
+            billed = billed.saturating_sub(estimated(&sent.late));
+        }
         if let Some(link) = links.last() {
             self.prompts.insert(*link, billed);
         }
-        for block in unsent.flat_map(|prompt| &mut prompt.blocks) {
+        for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
             let own = Size { tokens: scaled(block.tokens, correction), is_billed: false };
             block.tokens = self.blocks.get_or_insert(block.key, own).tokens;
         }
+    }
+
+    /// The tokens of what stands behind all that is kept, once a prompt with it was billed: as the next one has the same there,
+    /// the figures differ by what is new before it. Where it is new, it is sized with all else that is; so it is where it has
+    /// all that was billed.
+    fn late(&self, late: &mut [Block], all: u64) -> Option<u64> {
+        let billed = |block: &Block| self.blocks.get(&block.key).filter(|size| size.is_billed);
+        let known: Vec<u64> = late.iter().map(|block| Some(billed(block)?.tokens)).collect::<Option<_>>()?;
+        let tokens = Some(known.iter().sum()).filter(|tokens| *tokens < all)?;
+        late.iter_mut().zip(&known).for_each(|(block, tokens)| block.tokens = *tokens);
+        Some(tokens)
     }
 
     /// Sizes a prompt whose blocks behind so many have so many tokens. Says how many of them an estimated one of what is new
@@ -146,10 +165,13 @@ mod tests {
     /// What was sent, what it was billed for, and how large that makes it; the same of what was not sent.
     type Case = (&'static str, Blocks, u64, &'static [u64], Blocks, &'static [u64]);
 
+    /// The same of a prompt with something behind it, and how large that is.
+    type Late = (&'static str, PromptShape, u64, [&'static [u64]; 2], Blocks, &'static [u64]);
+
     /// A prompt of blocks with these keys, estimated at so many tokens.
     fn prompt(blocks: Blocks) -> PromptShape {
         let block = |&(key, tokens)| Block { key, tokens, mark: None, bound: 0 };
-        PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: 0 }
+        PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: vec![] }
     }
 
     fn tokens(prompt: &PromptShape) -> Vec<u64> {
@@ -216,6 +238,40 @@ mod tests {
             let (mut sent, mut original) = (prompt(sent), prompt(original));
             sizes.size(&mut sent, billed, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
+            assert_eq!(tokens(&original), sized, "{what}: as it came");
+        }
+    }
+
+    /// They are no smaller than they are estimated to be beside the rest, and do not make what is cut larger.
+    #[test]
+    fn what_stands_behind_all_that_is_kept_is_as_large_as_the_rest_makes_likely() {
+        let mut sizes = Sizes::new();
+        let late = |blocks, late| PromptShape { late: prompt(late).blocks, ..prompt(blocks) };
+        let requests: [Late; 4] = [
+            ("first", late(&[(1, 3000)], &[(9, 1000)]), 6000, [&[4500], &[1500]], &[(1, 3000)], &[4500]),
+            (
+                "grown by as much as the figure",
+                late(&[(1, 3000), (2, 1000)], &[(9, 1000)]),
+                8000,
+                [&[4500, 2000], &[1500]],
+                &[(1, 3000), (3, 4000)],
+                &[4500, 8000],
+            ),
+            (
+                "others",
+                late(&[(1, 3000), (2, 1000)], &[(8, 2000)]),
+                10_000,
+                [&[4500, 2000], &[3500]],
+                &[],
+                &[],
+            ),
+            ("smaller than they were", late(&[(4, 1000)], &[(9, 1000)]), 1200, [&[600], &[600]], &[], &[]),
+        ];
+        for (what, mut sent, billed, expected, original, sized) in requests {
+            let mut original = late(original, &[(9, 1000)]);
+            sizes.size(&mut sent, billed, std::iter::once(&mut original));
+            let of_late: Vec<u64> = sent.late.iter().map(|block| block.tokens).collect();
+            assert_eq!([&*tokens(&sent), &*of_late], expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
     }

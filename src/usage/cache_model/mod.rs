@@ -72,8 +72,8 @@ pub struct PromptShape {
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself (Anthropic's top-level `cache_control`).
     pub automatic: Option<Ttl>,
-    /// Tokens behind the blocks that are never kept.
-    pub late: u64,
+    /// What stands behind the blocks and is never kept.
+    pub late: Vec<Block>,
 }
 
 /// Which cache a provider has.
@@ -260,7 +260,8 @@ impl CacheModel {
             State::Marked(cache) => cache.observe(&chain, shape, now_ms),
             State::Automatic(cache) => cache.observe(&chain, now_ms),
         };
-        CacheUse { uncached: used.uncached.saturating_add(shape.late), ..used }
+        let late: u64 = shape.late.iter().map(|block| block.tokens).sum();
+        CacheUse { uncached: used.uncached.saturating_add(late), ..used }
     }
 }
 

@@ -12,7 +12,7 @@ const H1: Option<Ttl> = Some(Ttl::OneHour);
 /// Blocks of `(key, tokens, mark)`.
 fn prompt(blocks: &[(u128, u64, Option<Ttl>)]) -> PromptShape {
     let block = |&(key, tokens, mark)| Block { key, tokens, mark, bound: 0 };
-    PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: 0 }
+    PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: vec![] }
 }
 
 /// `count` unmarked blocks of 10 tokens with keys from `first` on.
@@ -251,7 +251,7 @@ fn what_stands_behind_the_messages_is_never_cached() {
         (Writes::Billed, [0, 0, 2048, 1000], [2048, 0, 1024, 1000]),
     ] {
         let mut model = CacheModel::new(CacheKind::openai(writes));
-        let late = |shape| PromptShape { late: 1000, ..shape };
+        let late = |shape| PromptShape { late: vec![Block::hidden(1000)], ..shape };
         check(&mut model, 0, &late(prompt(&[(1, 2048, None)])), first);
         check(&mut model, 0, &late(prompt(&[(1, 2048, None), (2, 1024, None)])), second);
     }
