@@ -321,6 +321,8 @@ pub struct Conversation {
     pub continues: Option<Box<str>>,
     /// That is the history's own name: with this request it stands for more than it did.
     pub grows: bool,
+    /// Hashes of what the provider has sealed the summary with that the history begins with, if it does with one of its.
+    pub seals: Vec<u128>,
     /// Of some messages the body has no more than a name: the provider has what they say.
     pub refers: bool,
     /// The client asks the provider, with a word of the dialect's own, to sum up the history.

@@ -1,6 +1,6 @@
 //! Histories that the provider keeps, each by the name that a request goes on from: an answer's, or its own.
 
-use super::{Caller, Lineage, Place};
+use super::{Caller, Lineage, Place, Sender};
 use crate::conversation::{Chain, Conversation, Digest};
 use crate::store::{StoreError, Thread};
 
@@ -17,6 +17,27 @@ impl Lineage {
         if let Some(name) = conversation.continues.as_deref().filter(|name| !name.is_empty()) {
             self.answered(place, name);
         }
+    }
+
+    /// The same by what the provider has sealed a summary of the history with: a client may go on with that in place of it.
+    pub fn summed_up(&self, place: &Place, seals: &[u128]) {
+        for seal in seals {
+            self.answered(place, &seal_name(*seal));
+        }
+    }
+
+    /// A thread that begins with this request: booked with the one that its history sums up, if that is known.
+    pub(super) fn thread_behind(
+        &self,
+        conversation: &Conversation,
+        sender: &Sender<'_>,
+    ) -> Result<Thread, StoreError> {
+        let mut parent = None;
+        for seal in &conversation.seals {
+            parent = parent.or(self.answerer(kept(sender.root, &seal_name(*seal)), sender.caller)?);
+        }
+        // What was refused is not in it.
+        self.new_thread(parent.map(|parent| Thread { observe: false, refused: None, ..parent }), sender)
     }
 
     /// The conversation in which an answer was given, or that goes on under this name, if it is of the same session.
@@ -38,6 +59,11 @@ impl Lineage {
         let known = self.known(&id)?.map(|known| known.thread);
         Ok(known.filter(|thread| thread.session == caller.session))
     }
+}
+
+/// No answer's name has a blank.
+fn seal_name(seal: u128) -> String {
+    format!("seal {seal:032x}")
 }
 
 /// What stands for a history that the provider keeps.

@@ -200,7 +200,7 @@ impl Lineage {
         let answerer = kept.map(|answer| self.answerer(answer, sender.caller)).transpose()?.flatten();
         let (thread, relation) = match answerer {
             Some(thread) => (thread, Relation::Continue),
-            None => (self.new_thread(None, sender)?, Relation::New),
+            None => (self.thread_behind(conversation, sender)?, Relation::New),
         };
         Ok(Place {
             root: sender.root,

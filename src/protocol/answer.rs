@@ -21,6 +21,8 @@ pub struct Answer {
     pub error: Option<String>,
     /// All that it says of itself, in small letters: its code and its type besides.
     pub error_words: Option<String>,
+    /// Hashes of what the provider has sealed a summary of the history with.
+    pub seals: Vec<u128>,
     /// Reasoning blocks that the provider says it dropped because of what stood before them.
     pub reasoning_dropped: u32,
 }

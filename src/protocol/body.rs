@@ -206,6 +206,7 @@ impl Document {
             requested_ttl_ms: None,
             continues: None,
             grows: false,
+            seals: Vec::new(),
             refers: false,
             asks_for_summary: false,
             asks_for_edits: false,

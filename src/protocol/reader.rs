@@ -30,6 +30,8 @@ pub(crate) trait Fold: Send {
     fn word(&mut self, _word: &[u8]) {}
     /// The one document of an answer that is not a stream.
     fn whole(&mut self, document: &Value<'_>);
+    /// The same as it came, with what the model says in it.
+    fn said(&mut self, _document: &[u8]) {}
     /// Whether a stream has said that it has come to its proper end.
     fn is_over(&self) -> bool;
     /// What was learned.
@@ -128,6 +130,7 @@ impl<F: Fold> AnswerReader for Whole<F> {
             items(bytes, &mut |item| self.fold.event(item));
         } else if let Some(document) = read(bytes) {
             self.fold.whole(&document);
+            self.fold.said(bytes);
         }
         self.fold.answer()
     }

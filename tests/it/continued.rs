@@ -336,3 +336,67 @@ fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
         }
     }
 }
+
+/// A summary that the provider has sealed is sent in place of what it sums up: who goes on from it is known by the seal.
+#[test]
+fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
+    const KEY: (&str, &str) = ("x-api-key", "one");
+    let block = |member: &str, seal: &str| json!({"type": "compaction", "content": "so far", member: seal});
+    let usage = json!({"input_tokens": 0, "output_tokens": 0,
+        "iterations": [{"type": "compaction", "input_tokens": 90, "output_tokens": 9}]});
+    let whole = |block: &Value| {
+        json!({"id": "msg_1", "type": "message", "model": "claude-opus-5-5", "content": [block],
+            "stop_reason": "compaction", "usage": usage})
+        .to_string()
+    };
+    let streamed = |start: Value, deltas: &[Value]| {
+        let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#);
+        let delta = |delta| format!(r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#);
+        let message = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-opus-5-5","usage":{"input_tokens":0}}}"#;
+        let ended =
+            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"compaction"}},"usage":{usage}}}"#);
+        let events = [message.to_owned(), start].into_iter().chain(deltas.iter().map(delta)).chain([ended]);
+        events.map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat()
+    };
+    let signed = block("signature", "seal");
+    let apart = [
+        json!({"type": "compaction_delta", "content": "so far"}),
+        json!({"type": "signature_delta", "signature": "seal"}),
+    ];
+    let encrypted = [json!({"type": "compaction_delta", "content": "so far", "encrypted_content": "seal"})];
+    let thought = [json!({"type": "signature_delta", "signature": "seal"})];
+    // What the provider answers, what the client goes on with, its key, and whether that belongs to the same conversation.
+    for (answer, begins, key, belongs) in [
+        (whole(&signed), &signed, KEY, true),
+        (whole(&block("encrypted_content", "seal")), &block("encrypted_content", "seal"), KEY, true),
+        (streamed(json!({"type": "compaction", "content": ""}), &apart), &signed, KEY, true),
+        (streamed(json!({"type": "compaction"}), &encrypted), &block("encrypted_content", "seal"), KEY, true),
+        (streamed(json!({"type": "thinking", "thinking": ""}), &thought), &signed, KEY, false),
+        (whole(&signed), &block("signature", "another"), KEY, false),
+        (whole(&signed), &block("signature", ""), KEY, false),
+        (whole(&block("signature", "")), &block("signature", ""), KEY, false),
+        (whole(&signed), &signed, ("x-api-key", "two"), false),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let told = answer.clone();
+        let upstream = Upstream::start(move |_| (200, told.clone()));
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let summary = json!({"role": "assistant", "content": [begins]});
+        let body =
+            |messages: Value| json!({"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages});
+        let asked = merged(body(json!([user("go")])), &json!({"compaction": {"type": "summarize"}}));
+        assert_eq!(gateway.post("/v1/messages", &[KEY], &asked.to_string()).0, 200);
+        while lines(home.path()) < 1 {
+            std::thread::yield_now();
+        }
+        let after = body(json!([summary, user("next")])).to_string();
+        assert_eq!(gateway.post("/v1/messages", &[key], &after).0, 200);
+        gateway.stop();
+        let records = in_order(home.path(), 2);
+        let [before, after] = [&records[0], &records[1]];
+        assert_eq!(before["conversation"] == after["conversation"], belongs, "{answer} {begins}");
+        assert_eq!(before["thread"] == after["parent"], belongs, "{after}");
+        assert_ne!(before["thread"], after["thread"]);
+    }
+}

@@ -400,6 +400,7 @@ impl Exchange for Follow {
         }
         if let (Some(place), Some(id)) = (&self.facts.place, &answer.id) {
             self.core.lineage.answered(place, id);
+            self.core.lineage.summed_up(place, &answer.seals);
         }
         let record = self.record(&how, &answer);
         self.learn(&answer);

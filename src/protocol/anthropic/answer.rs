@@ -10,10 +10,12 @@
 use memchr::memmem;
 
 use super::dialect::DIALECT;
-use super::edits;
+use super::{edits, summary};
+use crate::protocol::body::Object;
+use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, count, text};
-use crate::protocol::{Answer, AnswerReader, Framing};
+use crate::protocol::{Answer, AnswerReader, Framing, Stop};
 use crate::usage::{Extra, Geo, Own, Partial, Reasoning, Speed, Tier, Tokens};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
@@ -28,6 +30,8 @@ struct Messages {
     opening: Option<u64>,
     /// The provider's own tools ran.
     has_served: bool,
+    /// The block that a stream has begun last is a summary of the history.
+    is_summary: bool,
 }
 
 /// What is counted of the provider's own tools, below `server_tool_use`.
@@ -73,6 +77,20 @@ impl Fold for Messages {
         memmem::find(head, b"content_block_").is_none() && memmem::find(head, b"\"ping\"").is_none()
     }
 
+    /// Blocks. Only of a summary is anything wanted: what a client can go on with, and nobody else has.
+    fn pass(&mut self, event: &[u8]) {
+        let head = &event[..event.len().min(96)];
+        if memmem::find(head, b"content_block_start").is_some() {
+            self.is_summary = memmem::find(head, b"\"compaction\"").is_some();
+        }
+        if self.is_summary
+            && let Ok(event) = Object::of(event)
+        {
+            let blocks = ["content_block", "delta"].into_iter().filter_map(|name| within(&event, name));
+            self.answer.seals.extend(blocks.flat_map(|block| summary::seals(&block)));
+        }
+    }
+
     fn event(&mut self, event: &Value<'_>) {
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => {
@@ -105,6 +123,13 @@ impl Fold for Messages {
         }
         self.message(document);
         self.answer.complete = self.answer.stop.is_some();
+    }
+
+    fn said(&mut self, document: &[u8]) {
+        let stop = self.answer.stop.as_ref().map(Stop::word);
+        if stop == Some(summary::KIND) || self.usage.prompt_is_cut {
+            self.answer.seals = summary::sealed(document);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -212,7 +237,6 @@ fn tokens(step: &Value<'_>) -> Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Stop;
     use crate::usage::{Money, Usage};
 
     fn stream(events: &[&str]) -> Answer {

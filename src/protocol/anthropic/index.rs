@@ -6,6 +6,7 @@
 use memchr::memmem;
 
 use super::dialect::DIALECT;
+use super::summary;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Shows, Slots,
@@ -40,7 +41,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     let automatic = frame.get("cache_control").filter(|mark| mark.kind == Kind::Object);
     let marks = request_marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
-    Ok(Conversation {
+    let conversation = Conversation {
         model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
         stream: frame.is_true("stream"),
@@ -57,7 +58,9 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
         marks: Some(marks),
         ..frame.into_conversation(list.span, messages)
-    })
+    };
+    let seals = summary::beginning(&conversation);
+    Ok(Conversation { seals, ..conversation })
 }
 
 /// What stands before the messages ends with the instructions, or with the last tool where there are none. No mark may stand
@@ -184,7 +187,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Resul
     feed(raw, item, MARKS, hash)?;
     *shows = *shows | shown(&block);
     let mut part = Part::new(kind, item.span);
-    part.is_summary = block.says("type", "compaction");
+    part.is_summary = block.says("type", summary::KIND);
     if kind == PartKind::Hosted {
         let called = block.get("tool_use_id").is_none();
         part.call_id = block.text(if called { "id" } else { "tool_use_id" });

@@ -9,6 +9,7 @@ mod dialect;
 mod edits;
 mod error;
 mod index;
+mod summary;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Protocol, Unread, between};
 use crate::conversation::{Conversation, Memo};

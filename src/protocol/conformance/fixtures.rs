@@ -201,8 +201,18 @@ fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
     for size in [1, 7, 64] {
         assert_eq!(read(size), whole, "in pieces of {size} bytes: {body}");
     }
-    let Answer { id, model, stop, usage, complete, pending, error, error_words: _, reasoning_dropped } =
-        whole;
+    let Answer {
+        id,
+        model,
+        stop,
+        usage,
+        complete,
+        pending,
+        error,
+        error_words: _,
+        seals: _,
+        reasoning_dropped,
+    } = whole;
     let stop = stop.as_ref().map(Stop::word);
     let learned = json!({
         "id": id, "model": model, "stop": stop, "complete": complete, "pending": pending,
