@@ -14,6 +14,7 @@ mod follow;
 mod frame;
 mod histogram;
 mod housekeeping;
+mod known;
 mod last_use;
 mod later;
 #[cfg(test)]

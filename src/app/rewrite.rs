@@ -19,16 +19,15 @@ use crate::config;
 use crate::conversation::{Chain, Conversation, Digest, Prelude};
 use crate::ledger::words::State;
 use crate::lineage::{self, Caller, Place, Relation};
-use crate::planner::{self, Outcome, Overflow, Past, Policy, Splice, Standing};
+use crate::planner::{self, Outcome, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::{Deadline, Fault};
 use crate::store::{Batch, StoreError};
 use crate::strategy::compaction::{self, Compaction};
-use crate::strategy::gate::Rates;
 use crate::strategy::system::{EntryKey, Stable};
 use crate::url;
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Binding, Price, Priced, Vendor};
+use crate::usage::{self, Binding, Price, Priced};
 
 /// One request on its way through.
 pub(super) struct Request<'a> {
@@ -36,14 +35,14 @@ pub(super) struct Request<'a> {
     pub(super) track: Track<'a>,
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
-    root: Chain,
+    pub(super) root: Chain,
     /// What stands for the sender's credential.
     pub(super) principal: Digest,
     pub(super) caller: Caller,
     pub(super) asked: RequestContext<'a>,
     /// What its model is, and costs.
     priced: Option<Priced>,
-    compaction: Option<Compaction>,
+    pub(super) compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     pub(super) tuning: Arc<Tuning>,
     /// Where what stands before its messages stops being the same from conversation to conversation, and what the provider
@@ -176,7 +175,7 @@ impl<'a> Request<'a> {
         self.conversation.model.as_deref().or(self.asked.model)
     }
 
-    fn price(&self) -> Option<&Price> {
+    pub(super) fn price(&self) -> Option<&Price> {
         self.priced.as_ref().map(|priced| &*priced.price)
     }
 
@@ -278,57 +277,6 @@ impl<'a> Request<'a> {
     pub(super) fn bind(&self, place: &Place) {
         let binds = self.model().and_then(usage::binding) == Some(Binding::Refused);
         self.track.lineage.bind(place, binds);
-    }
-
-    /// What is known of the world, for the gate.
-    fn known(&self, place: &Place) -> planner::Facts {
-        let (model, price) = (self.model(), self.price());
-        let kind = self.cache();
-        let (learned, head) = (self.core.windows.of(self.asked.upstream, model), place.chains[place.sent]);
-        let said = self.track.meter.said(head);
-        // An answer that ended because the window was full is as good as a refusal.
-        let filled =
-            self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
-        // What is only observed is planned as it would be.
-        let refuses = self.core.recover.enabled
-            && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
-            && self.core.windows.is_clear(self.asked.upstream)
-            && !said.is_nothing();
-        let requested_ttl_ms = self.conversation.requested_ttl_ms;
-        let ttl_ms = kind.ttl_ms(requested_ttl_ms);
-        let last_ms = self.track.lineage.last_read_ms(place);
-        let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
-        planner::Facts {
-            rates: price
-                .and_then(|price| price.shares(requested_ttl_ms))
-                .map(|(read, write)| Rates { read, write }),
-            cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
-            window: learned.or_else(|| price.and_then(|price| price.context_window)),
-            overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
-            measured: said.figure(),
-            measured_elsewhere: said.is_of_another(model),
-            refuses,
-            bytes_per_token: self.track.meter.bytes_per_token(model),
-            now_ms: self.now(),
-            ttl_ms: ttl_ms.unwrap_or(0),
-            prelude: self.prelude_for(kind),
-            min_prefix_tokens: kind.min_prefix_tokens(),
-            caches_without_marks: kind.is_automatic(),
-            seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
-            keeps_outputs: self.core.keeps_outputs(),
-            max_output: Price::most_output(price, self.conversation.max_output),
-            counted_output: self
-                .conversation
-                .max_output
-                .filter(|_| model.is_none_or(usage::counts_output))
-                .unwrap_or(0),
-            over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
-            compacting: self.compaction == Some(Compaction::Asked),
-            bound: model.and_then(usage::binding),
-            reads_reasoning: model.is_some_and(usage::reads_old_reasoning)
-                && !self.conversation.forgets_reasoning,
-            ..planner::Facts::default()
-        }
     }
 
     /// The request as it came, if it is not to be sent at all.

@@ -1,0 +1,62 @@
+//! What is known of the world when a request is planned: what its model costs and takes, what was said of its thread, what
+//! the provider keeps.
+
+use super::rewrite::Request;
+use crate::lineage::{Place, Relation};
+use crate::planner::{self, Overflow};
+use crate::strategy::compaction::Compaction;
+use crate::strategy::gate::Rates;
+use crate::usage::{self, Price, Vendor};
+
+impl Request<'_> {
+    /// What is known of the world, for the gate.
+    pub(super) fn known(&self, place: &Place) -> planner::Facts {
+        let (model, price) = (self.model(), self.price());
+        let kind = self.cache();
+        let (learned, head) = (self.core.windows.of(self.asked.upstream, model), place.chains[place.sent]);
+        let said = self.track.meter.said(head);
+        // An answer that ended because the window was full is as good as a refusal.
+        let filled =
+            self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
+        // What is only observed is planned as it would be.
+        let refuses = self.core.recover.enabled
+            && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
+            && self.core.windows.is_clear(self.asked.upstream)
+            && !said.is_nothing();
+        let requested_ttl_ms = self.conversation.requested_ttl_ms;
+        let ttl_ms = kind.ttl_ms(requested_ttl_ms);
+        let last_ms = self.track.lineage.last_read_ms(place);
+        let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
+        planner::Facts {
+            rates: price
+                .and_then(|price| price.shares(requested_ttl_ms))
+                .map(|(read, write)| Rates { read, write }),
+            cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
+            window: learned.or_else(|| price.and_then(|price| price.context_window)),
+            overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
+            measured: said.figure(),
+            measured_elsewhere: said.is_of_another(model),
+            refuses,
+            bytes_per_token: self.track.meter.bytes_per_token(model),
+            now_ms: self.now(),
+            ttl_ms: ttl_ms.unwrap_or(0),
+            prelude: self.prelude_for(kind),
+            min_prefix_tokens: kind.min_prefix_tokens(),
+            caches_without_marks: kind.is_automatic(),
+            seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
+            keeps_outputs: self.core.keeps_outputs(),
+            max_output: Price::most_output(price, self.conversation.max_output),
+            counted_output: self
+                .conversation
+                .max_output
+                .filter(|_| model.is_none_or(usage::counts_output))
+                .unwrap_or(0),
+            over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
+            compacting: self.compaction == Some(Compaction::Asked),
+            bound: model.and_then(usage::binding),
+            reads_reasoning: model.is_some_and(usage::reads_old_reasoning)
+                && !self.conversation.forgets_reasoning,
+            ..planner::Facts::default()
+        }
+    }
+}
