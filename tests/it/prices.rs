@@ -189,7 +189,7 @@ fn what_has_no_price_is_told_beside_what_has() {
 #[test]
 fn what_a_router_serves_costs_what_is_known_of_it() {
     const HALF_A_CENT: i64 = 5_000_000_000;
-    let log: String = (0..4000).map(|at| format!("line {at} of a long log\n")).collect();
+    let log = (0..4000).map(|at| format!("line {at} of a long log\n")).collect::<Vec<_>>().concat();
     // The name that is asked for, the one that answers, what is stated in dollars; the name that is booked, the cost, and
     // whether it is known what it would have cost.
     for (asked, answered, stated, booked, cost, is_known) in [
