@@ -61,10 +61,9 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| pointed(argument, &url)));
     command.envs(addresses.iter().map(|(variable, path)| (*variable, format!("{url}{path}"))));
-    for variable in ["NO_PROXY", "no_proxy"] {
-        let others = env::var(variable).ok().filter(|others| !others.is_empty());
-        let all = others.map_or_else(|| HERE.to_owned(), |others| format!("{others},{HERE}"));
-        command.env(variable, all);
+    for (variable, other) in [("NO_PROXY", "no_proxy"), ("no_proxy", "NO_PROXY")] {
+        let set = |name| env::var_os(name).filter(|hosts| !hosts.is_empty());
+        command.env(variable, with_here(set(variable).or_else(|| set(other))));
     }
     let ended = attend(&runtime, &mut command).map_err(|error| Failure::Unrun {
         code: if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN },
@@ -130,6 +129,20 @@ fn pointed(argument: &OsString, url: &str) -> OsString {
     match argument.to_str() {
         Some(text) if text.contains(PLACE) => text.replace(PLACE, url).into(),
         _ => argument.clone(),
+    }
+}
+
+/// Hosts that no proxy is asked for, and the gateway's with them. Programs read one of the two spellings and leave the
+/// other: a new one must not hide what the old one says. `*` is all hosts only where it stands alone.
+fn with_here(hosts: Option<OsString>) -> OsString {
+    match hosts {
+        None => HERE.into(),
+        Some(all) if all == "*" => all,
+        Some(mut hosts) => {
+            hosts.push(",");
+            hosts.push(HERE);
+            hosts
+        }
     }
 }
 

@@ -173,6 +173,28 @@ fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
     }
 }
 
+/// Programs read one of the two spellings, some the one first and some the other.
+#[test]
+fn hosts_that_no_proxy_is_asked_for_stay_so_in_either_spelling() {
+    const BOTH: &str = "echo \"$NO_PROXY $no_proxy\"";
+    let home = tempfile::tempdir().unwrap();
+    for (set, expected) in [
+        (&[][..], "127.0.0.1,localhost 127.0.0.1,localhost"),
+        (&[("NO_PROXY", "a.test")], "a.test,127.0.0.1,localhost a.test,127.0.0.1,localhost"),
+        (&[("no_proxy", "a.test")], "a.test,127.0.0.1,localhost a.test,127.0.0.1,localhost"),
+        (
+            &[("NO_PROXY", "a.test"), ("no_proxy", "b.test")],
+            "a.test,127.0.0.1,localhost b.test,127.0.0.1,localhost",
+        ),
+        (&[("NO_PROXY", ""), ("no_proxy", "*")], "* *"),
+        (&[("NO_PROXY", "*"), ("no_proxy", "b.test")], "* b.test,127.0.0.1,localhost"),
+    ] {
+        let mut command = command(home.path(), &["--", "sh", "-c", BOTH]);
+        command.envs(set.iter().copied());
+        assert_eq!(ran(command).out.trim_end(), expected, "{set:?}");
+    }
+}
+
 /// As with `nohup`: what the gateway was started with holds for the agent.
 #[test]
 fn a_signal_that_was_ignored_stays_so() {
