@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::config::{Config, Mode, Recall};
 use crate::ledger::Totals;
 use crate::protocol;
+use crate::upstream::{BaseUrl, BaseUrlError};
 
 /// Variables, and what stands behind the gateway's address in them.
 type Addresses = Vec<(&'static str, String)>;
@@ -51,7 +52,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
-    if let Some(unused) = unused {
+    for unused in unused {
         tell(&format!("plimsoll: {unused}"));
     }
     for unusable in config.unusable_proxies() {
@@ -81,8 +82,8 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
 }
 
 /// The configuration, what the agent is told in which variable, and what is to be said of what is not used.
-fn configured(options: &Run) -> Result<(Config, Addresses, Option<String>), Failure> {
-    let mut unused = None;
+fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure> {
+    let mut unused = Vec::new();
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // Histories hold the URLs of full texts for longer than this gateway runs.
@@ -95,7 +96,9 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Option<String>), Fail
         config.mode = Mode::Observe;
     }
     if let Some(url) = &options.gateway.upstream {
-        (config, unused) = serve::to_single(config, url)?;
+        let single = serve::to_single(config, url)?;
+        config = single.0;
+        unused.extend(single.1);
     }
     let mut addresses = Addresses::new();
     let servers = protocol::servers();
@@ -108,15 +111,28 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Option<String>), Fail
             None => path.to_owned(),
             // The agent would have gone there, and nowhere else: so does the gateway, with the same paths.
             Some(url) => {
-                let wrong = |error| Failure::Usage(format!("`{variable}`: {error}"));
-                let name = variable.to_ascii_lowercase();
-                config = config.with_upstream_like(upstream, &name, url.parse().map_err(wrong)?);
-                format!("/{name}")
+                let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
+                let (with, path, keys) = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
+                config = with;
+                if !keys.is_empty() {
+                    let keys = keys.join("`, `");
+                    unused.push(format!(
+                        "`{variable}` is set, and requests go where it says, without `{keys}` of the file"
+                    ));
+                }
+                path
             }
         };
         addresses.push((variable, path));
     }
     Ok((config, addresses, unused))
+}
+
+/// An address as a variable has it. Servers of this machine are often named without a scheme; what is sent to others must
+/// not go there in the clear by mistake.
+fn address(text: &str) -> Result<BaseUrl, BaseUrlError> {
+    let local = || format!("http://{text}").parse().ok().filter(BaseUrl::is_local);
+    text.parse().or_else(|error| local().ok_or(error))
 }
 
 /// Prints a line. Standard output is the agent's.

@@ -181,11 +181,17 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// The same, with one more upstream: `name`, which speaks what the upstream `like` speaks, with default settings.
+    /// The same, with a way to a server that an agent was to ask itself, in place of the upstream `like`: the path that it
+    /// is asked below, and the keys of the file that do not hold there. `name` is what it is called where it is none of
+    /// the file's.
     #[must_use]
-    pub fn with_upstream_like(mut self, like: &str, name: &str, base_url: BaseUrl) -> Self {
-        self.upstreams.add_like(like, name, base_url);
-        self
+    pub fn leading_to(mut self, url: BaseUrl, like: &str, name: &str) -> (Self, String, Vec<String>) {
+        let (path, mut unused) = self.upstreams.leading_to(url, like, name);
+        if self.upstreams.named(name).is_some() {
+            let lost = self.profiles.iter().filter(|profile| profile.matcher.is_for_upstream(like, name));
+            unused.extend(lost.map(|profile| format!("profile.{}", profile.name)));
+        }
+        (self, path, unused)
     }
 
     /// The same, as it turns out where the gateway listens.

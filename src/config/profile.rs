@@ -67,6 +67,11 @@ impl Matcher {
             && is(&self.protocol, Some(request.protocol))
             && self.headers.iter().all(has)
     }
+
+    /// Whether it is for an upstream by its name, and not for another one.
+    pub(super) fn is_for_upstream(&self, name: &str, other: &str) -> bool {
+        self.upstream.as_ref().is_some_and(|patterns| patterns.matches(name) && !patterns.matches(other))
+    }
 }
 
 /// The profiles of a file. What one leaves out is the preset's that it names, else the file's.

@@ -114,6 +114,20 @@ impl Upstream {
         keys.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
     }
 
+    /// What a file says of it, by its keys: where it is, if it is built in, and the rest.
+    fn said(&self) -> (Option<String>, Vec<String>) {
+        let name = &self.name;
+        let Some((server, protocols)) =
+            protocol::servers().into_iter().find(|(server, _)| server.name == *name)
+        else {
+            return (None, vec![format!("upstream.{name}")]);
+        };
+        let built_in = Entry::default().at(server, &protocols);
+        let is_moved = self.base_url != built_in.base_url;
+        let keys = self.changed(&built_in).into_iter().map(|key| format!("upstream.{name}.{key}"));
+        (is_moved.then(|| format!("upstream.{name}.base_url")), keys.collect())
+    }
+
     /// The proxy on the way to it, where the environment says that of proxies and the gateway listens there.
     ///
     /// # Errors
@@ -169,26 +183,29 @@ impl Upstreams {
     /// What a file says of them besides where the built-in ones are, by its keys: what does not hold where everything goes
     /// to one address.
     pub(super) fn said(&self) -> Vec<String> {
-        let servers = protocol::servers();
-        let keys = |upstream: &Upstream| {
-            let name = &upstream.name;
-            match servers.iter().find(|(server, _)| server.name == *name) {
-                None => vec![format!("upstream.{name}")],
-                Some((server, protocols)) => {
-                    let keys = upstream.changed(&Entry::default().at(server, protocols)).into_iter();
-                    keys.map(|key| format!("upstream.{name}.{key}")).collect()
-                }
-            }
-        };
-        self.as_slice().iter().flat_map(keys).collect()
+        self.as_slice().iter().flat_map(|upstream| upstream.said().1).collect()
     }
 
-    /// Adds one more behind the others. It has no headers of another's: those may be keys.
-    pub(super) fn add_like(&mut self, like: &str, name: &str, base_url: BaseUrl) {
-        let Some(protocols) = self.named(like).map(|upstream| upstream.protocols.clone()) else { return };
-        if let Self::Named(list) = self {
-            list.push(Entry::default().resolve(name, base_url, protocols));
+    /// The path below which the gateway asks `url` as the upstream `like` is asked, which an agent was to ask itself, and
+    /// the keys of the file that do not hold there. What is at the upstream's own server has its settings, and its name
+    /// where it is below its address. Any other one, called `name`, speaks what that speaks, and has nothing else of it:
+    /// headers may be keys.
+    pub(super) fn leading_to(&mut self, url: BaseUrl, like: &str, name: &str) -> (String, Vec<String>) {
+        let path = format!("/{name}");
+        let Self::Named(list) = self else { return (path, Vec::new()) };
+        let Some(own) = list.iter().find(|upstream| upstream.name == like) else { return (path, Vec::new()) };
+        if let Some(below) = own.base_url.below(&format!("{url}/")) {
+            return (format!("/{like}{}", below.trim_end_matches('/')), Vec::new());
         }
+        let (other, unused) = if own.base_url.is_at_server_of(&url) {
+            (Upstream { name: name.to_owned(), base_url: url, ..own.clone() }, Vec::new())
+        } else {
+            let (place, keys) = own.said();
+            let unused = place.into_iter().chain(keys).collect();
+            (Entry::default().resolve(name, url, own.protocols.clone()), unused)
+        };
+        list.push(other);
+        (path, unused)
     }
 
     /// Everything to one address, with default timeouts.

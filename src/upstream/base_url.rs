@@ -84,6 +84,12 @@ impl BaseUrl {
         is_path.then(|| format!("{}://{}{location}", self.scheme, self.authority))
     }
 
+    /// Whether both are paths of one server.
+    pub fn is_at_server_of(&self, other: &Self) -> bool {
+        let is_same_host = self.domain().eq_ignore_ascii_case(other.domain());
+        self.scheme == other.scheme && is_same_host && self.port() == other.port()
+    }
+
     /// The value of a request's `host` header.
     pub fn host(&self) -> &HeaderValue {
         &self.host

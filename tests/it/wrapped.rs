@@ -115,6 +115,57 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     assert!(err.contains("\n       1      7           0            0       3  $0.00"), "{err}");
 }
 
+/// Where a variable leads to the server of the file, it is asked as the file says; what does not hold elsewhere is told.
+#[test]
+fn settings_of_a_server_hold_where_a_variable_names_it() {
+    let home = tempfile::tempdir().unwrap();
+    let [own, other] = [(); 2].map(|()| Upstream::start(|_| (200, CHATTED.to_owned())));
+    let config = format!("upstream.openai = {{ base_url = '{}', include_usage = true }}", own.url());
+    std::fs::write(home.path().join("own.toml"), config).unwrap();
+    for (upstream, path, asks_usage, told) in [
+        (&own, "/openai/v1", true, ""),
+        (
+            &other,
+            "/openai_base_url",
+            false,
+            "plimsoll: `OPENAI_BASE_URL` is set, and requests go where it says, without `upstream.openai.base_url`, \
+             `upstream.openai.include_usage` of the file\n",
+        ),
+    ] {
+        let mut command = command(home.path(), &["-c", "own.toml"]);
+        command.env("OPENAI_BASE_URL", upstream.url() + "/v1");
+        let agent = Agent::start(command);
+        assert!(agent.said[1].ends_with(path), "{:?}", agent.said);
+        let (to, body) = (format!("{path}/chat/completions"), CHAT.replacen('{', "{\"stream\":true,", 1));
+        assert_eq!(send(agent.address(), "POST", &to, &[], &body).0, 200);
+        let asked = upstream.received().remove(0);
+        assert_eq!(asked.line, "POST /v1/chat/completions HTTP/1.1");
+        assert_eq!(asked.text().contains("include_usage"), asks_usage, "{}", asked.text());
+        let (code, err) = agent.end("exit 0");
+        assert_eq!((code, err.split("requests  ").next()), (Some(0), Some(told)));
+    }
+}
+
+/// What is set for another agent must not keep this one from starting.
+#[test]
+fn a_server_of_this_machine_may_be_named_without_a_scheme() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, CHATTED.to_owned()));
+    for (host, code) in [(&upstream.url()["http://".len()..], 0), ("elsewhere.test:80", 2)] {
+        let mut command = command(home.path(), &["--", "sh", "-c", "echo $OPENAI_HOST"]);
+        command.env("OPENAI_HOST", host);
+        let ran = ran(command);
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+        assert_eq!(ran.out.contains("/openai_host"), code == 0, "{}", ran.out);
+        assert_eq!(
+            ran.err.contains("`OPENAI_HOST`: the URL must start with `http://`"),
+            code == 2,
+            "{}",
+            ran.err
+        );
+    }
+}
+
 /// What a history says holds for longer than the gateway runs: no URL of this run's alone goes into it.
 #[test]
 fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {

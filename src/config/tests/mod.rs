@@ -224,6 +224,38 @@ fn what_a_single_upstream_leaves_unused_is_known() {
     }
 }
 
+/// A server that the file has settings for has them by whichever path it is asked.
+#[test]
+fn a_server_named_by_a_variable_has_its_settings_and_no_others() {
+    const OWN: &str = "upstream.openai = { base_url = 'http://Own.test/gw', headers = { x-own = 'a' } }";
+    let profile = |pattern: &str| format!("{OWN}\n[profile.p]\nmatch.upstream = '{pattern}'");
+    for (text, url, path, headers, unused) in [
+        ("", "https://api.openai.com/v1/", "/openai/v1", 0, ""),
+        ("", "https://API.openai.com:443", "/openai", 0, ""),
+        ("", "https://api.openai.com.evil.test/v1", "/variable", 0, ""),
+        ("", "http://api.openai.com/v1", "/variable", 0, ""),
+        (OWN, "http://own.test:80/gw/v1", "/openai/v1", 1, ""),
+        (OWN, "http://own.test/gw", "/openai", 1, ""),
+        (OWN, "http://own.test/gw2", "/variable", 1, ""),
+        (OWN, "http://own.test/v1", "/variable", 1, ""),
+        (OWN, "http://own.test:81/gw", "/variable", 0, "upstream.openai.base_url upstream.openai.headers"),
+        (&profile("openai"), "http://own.test/gw/v1", "/openai/v1", 1, ""),
+        (&profile("openai"), "http://own.test/v1", "/variable", 1, "profile.p"),
+        (&profile("*"), "http://own.test/v1", "/variable", 1, ""),
+    ] {
+        let (config, found, keys) = good(text).leading_to(url.parse().expect("a URL"), "openai", "variable");
+        assert_eq!((&*found, &*keys.join(" ")), (path, unused), "{text} {url}");
+        let (name, rest) = path[1..]
+            .split_once('/')
+            .map_or((&path[1..], ""), |(name, _)| (name, path.strip_prefix("/openai").expect("its own")));
+        let upstream = config.upstreams.named(name).expect("it is there");
+        assert_eq!(upstream.headers.len(), headers, "{text} {url}");
+        let asked = format!("{}{rest}", upstream.base_url).to_lowercase();
+        assert_eq!(asked, url.to_lowercase().trim_end_matches('/').replace(":443", "").replace(":80/", "/"));
+        assert_eq!(upstream.protocols, good("").upstreams.named("openai").expect("built in").protocols);
+    }
+}
+
 #[test]
 fn proxies_are_those_of_the_environment_until_others_are_named() {
     for (text, expected) in [
