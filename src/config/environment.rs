@@ -19,6 +19,11 @@ pub trait Environment {
         self.variable(name)
     }
 
+    /// Whether secrets are told. Where they are not, any of them is there, and empty.
+    fn tells_secrets(&self) -> bool {
+        true
+    }
+
     /// Whether a file of certificates can be used.
     ///
     /// # Errors
@@ -59,6 +64,10 @@ impl Environment for WithoutSecrets {
 
     fn secret(&self, _: &str) -> Option<String> {
         Some(String::new())
+    }
+
+    fn tells_secrets(&self) -> bool {
+        false
     }
 }
 

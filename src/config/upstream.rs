@@ -461,10 +461,14 @@ fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, 
     Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
 }
 
-/// A header's value, or the variable that holds it. No message quotes either.
+/// A header's value, or the variable that holds it. No message quotes either. A variable that is empty is a mistake: it
+/// would take away the client's own.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::no_string(value))?;
     let (text, variable) = content(text, environment)?;
+    if let Some(variable) = variable.filter(|_| text.trim().is_empty() && environment.tells_secrets()) {
+        return Err(Fault::Said(format!("the environment variable `{variable}` is empty")));
+    }
     let source =
         variable.map_or_else(|| "this".to_owned(), |variable| format!("the content of `{variable}`"));
     let mut value = HeaderValue::from_str(text.trim())

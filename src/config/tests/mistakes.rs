@@ -228,6 +228,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.openai.headers.a`: the environment variable `NOPE` is not set",
     ),
     (
+        "upstream.openai.headers = { a = 'env:NOTHING', b = '' }",
+        "1: `upstream.openai.headers.a`: the environment variable `NOTHING` is empty",
+    ),
+    (
         "upstream.openai.headers = { a = 'env:CONTROL' }",
         "1: `upstream.openai.headers.a`: the content of `CONTROL` cannot be a header's value",
     ),
