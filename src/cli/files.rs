@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Failure, Source, say};
+use super::{Failure, Source, say, serve};
 use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
 
 /// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
@@ -42,6 +42,9 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     say(&format!("{}: no problems", file.display()));
     for unusable in config.unusable_proxies() {
         say(&format!("note: {unusable}"));
+    }
+    for (_, said) in serve::repeated_paths(&config) {
+        say(&format!("note: {said}"));
     }
     Ok(())
 }

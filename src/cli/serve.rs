@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::signals::{self, Caught};
 use super::{Failure, Serve, files, say};
 use crate::app::App;
-use crate::config::{Config, Limits, LogFormat, Mode};
+use crate::config::{Config, Limits, LogFormat, Mode, Upstream, Upstreams};
 use crate::server::{self, Drained};
 use crate::telemetry;
 
@@ -38,6 +38,9 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     telemetry::start(&config.log.level, format);
     if let Some(unused) = unused {
         tracing::warn!("{unused}");
+    }
+    for (is_known, said) in repeated_paths(&config) {
+        if is_known { tracing::warn!("{said}") } else { tracing::info!("{said}") }
     }
     make_room(&mut config.limits);
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
@@ -112,6 +115,17 @@ fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
         None => format!("upstream.{}.{key}", own.name),
     };
     Err(Failure::Usage(format!("`{said}`: {place} is the gateway itself")))
+}
+
+/// What is said of addresses that end as the paths of requests begin: whether that is known to be none of the server's, and
+/// the words.
+pub(super) fn repeated_paths(config: &Config) -> Vec<(bool, String)> {
+    let key = |upstream: &Upstream| match &config.upstreams {
+        Upstreams::Single(_) => "--upstream".to_owned(),
+        Upstreams::Named(_) => format!("upstream.{}.base_url", upstream.name),
+    };
+    let said = config.repeated_paths();
+    said.map(|(upstream, said)| (upstream.is_at_provider(), format!("`{}` {said}", key(upstream)))).collect()
 }
 
 /// Accepts no more connections than there may be open files for: those beyond would break instead of wait.

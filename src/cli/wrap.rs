@@ -47,13 +47,13 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
         return Err(Failure::Usage("no agent was named".to_owned()));
     };
-    let (mut config, addresses, unused) = configured(options)?;
+    let (mut config, addresses, notes) = configured(options)?;
     serve::make_room(&mut config.limits);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
-    for unused in unused {
-        tell(&format!("plimsoll: {unused}"));
+    for note in notes {
+        tell(&format!("plimsoll: {note}"));
     }
     for unusable in config.unusable_proxies() {
         tell(&format!("plimsoll: {unusable}"));
@@ -81,9 +81,9 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, what the agent is told in which variable, and what is to be said of what is not used.
+/// The configuration, what the agent is told in which variable, and what is to be said before it starts.
 fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure> {
-    let mut unused = Vec::new();
+    let mut notes = Vec::new();
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // Histories hold the URLs of full texts for longer than this gateway runs.
@@ -98,8 +98,10 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
     if let Some(url) = &options.gateway.upstream {
         let single = serve::to_single(config, url)?;
         config = single.0;
-        unused.extend(single.1);
+        notes.extend(single.1);
     }
+    // Before variables add others: those are asked as the agent asked them.
+    notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));
     let mut addresses = Addresses::new();
     let servers = protocol::servers();
     let variables = servers.iter().flat_map(|(server, _)| {
@@ -116,7 +118,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
                 config = with;
                 if !keys.is_empty() {
                     let keys = keys.join("`, `");
-                    unused.push(format!(
+                    notes.push(format!(
                         "`{variable}` is set, and requests go where it says, without `{keys}` of the file"
                     ));
                 }
@@ -125,7 +127,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
         };
         addresses.push((variable, path));
     }
-    Ok((config, addresses, unused))
+    Ok((config, addresses, notes))
 }
 
 /// An address as a variable has it. Servers of this machine are often named without a scheme; what is sent to others must

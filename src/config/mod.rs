@@ -209,6 +209,11 @@ impl Config {
         })
     }
 
+    /// The upstreams whose addresses end as the paths of requests begin, and what becomes of those.
+    pub fn repeated_paths(&self) -> impl Iterator<Item = (&Upstream, String)> {
+        self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeats()?)))
+    }
+
     /// What the environment names for proxies of these upstreams and cannot be used, each once.
     pub fn unusable_proxies(&self) -> Vec<UnusableProxy> {
         let listeners = self.listen.addresses();

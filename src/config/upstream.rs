@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::section::Section;
 use super::value::{Fault, FromValue, Word, alternatives, chosen};
 use crate::protocol::dialect::Server;
-use crate::protocol::{self, Dialect};
+use crate::protocol::{self, Ask, Dialect};
 use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, UnusableProxy, Variables};
 
 /// A server that requests are sent to.
@@ -95,6 +95,23 @@ impl Upstream {
             servers.iter().any(|(_, all)| speaks(all, one) && speaks(all, other))
         };
         self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
+    }
+
+    /// What becomes of requests where its address ends as their paths begin. It is right only for clients that leave that
+    /// out.
+    pub(super) fn repeats(&self) -> Option<String> {
+        let end = self.base_url.path().rsplit('/').next()?;
+        let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };
+        let asked = |spoken: &Protocol| Some(protocol::named(spoken.0)?.ask(&ask).path);
+        let path =
+            self.protocols.iter().filter_map(asked).find(|path| path.split('/').nth(1) == Some(end))?;
+        Some(format!("ends in `/{end}`, and whole paths go behind it: `{path}` to {}{path}", self.base_url))
+    }
+
+    /// Whether it is at the host of a provider that is built in.
+    pub fn is_at_provider(&self) -> bool {
+        let host = format!("//{}", self.base_url.domain());
+        protocol::servers().iter().any(|(server, _)| server.base_url.ends_with(&host))
     }
 
     /// The keys in which it differs from another one, `base_url` apart.

@@ -90,6 +90,11 @@ impl BaseUrl {
         self.scheme == other.scheme && is_same_host && self.port() == other.port()
     }
 
+    /// Its path, which goes before that of each request, without a slash at its end.
+    pub fn path(&self) -> &str {
+        &self.prefix
+    }
+
     /// The value of a request's `host` header.
     pub fn host(&self) -> &HeaderValue {
         &self.host

@@ -220,6 +220,43 @@ fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
     }
 }
 
+/// Some servers are to be asked so, and some clients leave out what is there already: it is no mistake.
+#[test]
+fn an_address_that_ends_as_paths_begin_is_noted() {
+    let said = |key: &str, end: &str, path: &str, to: &str| {
+        format!("`{key}` ends in `/{end}`, and whole paths go behind it: `{path}` to {to}{path}\n")
+    };
+    let openai = |to: &str| said("upstream.openai.base_url", "v1", "/v1/chat/completions", to);
+    let home = home();
+    for (config, expected) in [
+        ("upstream.openai.base_url = 'https://api.openai.com'", String::new()),
+        ("upstream.openai.base_url = 'https://api.openai.com/v1/'", openai("https://api.openai.com/v1")),
+        ("upstream.openai.base_url = 'http://h/openai/v1'", openai("http://h/openai/v1")),
+        ("upstream.openai.base_url = 'http://h/v1/openai'", String::new()),
+        ("upstream.gemini.base_url = 'http://h/v1'", String::new()),
+        ("upstream.own = { base_url = 'http://h/v1', protocols = [] }", String::new()),
+        (
+            "upstream.own = { base_url = 'http://h/v1', protocols = ['gemini', 'anthropic'] }",
+            said("upstream.own.base_url", "v1", "/v1/messages", "http://h/v1"),
+        ),
+    ] {
+        let text = format!("listen.admin = 'off'\n{config}");
+        fs::write(home.path().join("some.toml"), text).expect("written");
+        let notes = if expected.is_empty() { String::new() } else { format!("note: {expected}") };
+        assert_eq!(done(home.path(), &["check", "some.toml"]), format!("some.toml: no problems\n{notes}"));
+        let ran = run(home.path(), &["run", "-c", "some.toml", "--", "true"]);
+        assert!(ran.err.contains(&format!("plimsoll: {expected}")), "{config}: {}", ran.err);
+        let mut command = plimsoll(home.path(), &["serve", "-c", "some.toml", "--listen", "127.0.0.1:0"]);
+        command.env("NO_COLOR", "1");
+        let log = log_of(command, home.path());
+        assert_eq!(log.contains("whole paths go behind it"), !expected.is_empty(), "{log}");
+        assert!(log.contains(&expected), "{log}");
+        assert_eq!(log.contains("WARN"), config.contains("api.openai.com/v1"), "{log}");
+    }
+    let ran = run(home.path(), &["run", "--upstream", "http://127.0.0.1:9/v1", "--", "true"]);
+    assert!(ran.err.starts_with("plimsoll: `--upstream` ends in `/v1`"), "{}", ran.err);
+}
+
 #[test]
 fn no_credential_is_said_again() {
     let home = home();
