@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -222,8 +222,10 @@ pub enum Opening {
 pub enum End {
     /// The whole answer arrived from upstream and was handed on.
     Complete,
-    /// The upstream broke off, or fell silent, in the middle of its answer.
+    /// The upstream broke off in the middle of its answer.
     UpstreamBroke,
+    /// The gateway broke it off there, as the upstream sent nothing for so long.
+    UpstreamSilent(Duration),
     /// The client went away first.
     ClientGone,
     /// The gateway was told to stop, and could not wait for the end of it any longer.

@@ -375,7 +375,7 @@ impl<G: Gateway> Handler<G> {
         head.headers = headers::to_client(head.headers);
         tap.response(head.status, &head.headers);
         let filter = filter.filter(|_| filtered::can_be_filtered(&mut head.headers));
-        let relay = Relay::new(body, tap, target.upstream.timeouts().idle, &self.stats);
+        let relay = Relay::new(body, tap, &target.upstream, &self.stats);
         let answer = match filter {
             None => Answer::from(relay),
             Some(filter) => Answer::from(Filtered::new(relay, filter, &self.stats)),

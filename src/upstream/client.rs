@@ -202,7 +202,8 @@ fn is_of_a_stranger(error: &(dyn StdError + 'static)) -> bool {
     error.downcast_ref::<rustls::Error>() == Some(&unknown)
 }
 
-fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
+/// What an error came of in the first place.
+pub fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

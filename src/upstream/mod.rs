@@ -31,7 +31,7 @@ use http::HeaderMap;
 pub use self::answer::{AnswerBody, AnswerError};
 pub use self::answer_timeout::Paced;
 pub use self::base_url::{BaseUrl, BaseUrlError};
-pub use self::client::{Clients, SendError};
+pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::Resend;
 pub use self::tls::{TlsError, check_ca_file};

@@ -111,3 +111,54 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(report["total"]["requests"], 1, "{report}");
     drop(never.0);
 }
+
+/// Who is to blame for half an answer is said: the upstream, or the time that it is given.
+#[test]
+fn an_answer_that_ends_early_is_told_as_what_it_is() {
+    const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    for (breaks, message, field, error) in [
+        (true, "an upstream broke off its answer", "error", Value::Null),
+        (
+            false,
+            "an answer is broken off: its upstream sends nothing more",
+            "idle_timeout",
+            "the upstream sent nothing for 1s (`idle_timeout`)".into(),
+        ),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", upstream.local_addr().unwrap());
+        let asked = thread::spawn(move || {
+            let mut asked = upstream.accept().unwrap().0;
+            asked.read_exact(&mut [0]).unwrap();
+            asked.write_all(HALF.as_bytes()).unwrap();
+            if breaks {
+                asked.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            let _ = asked.read_to_end(&mut Vec::new());
+        });
+        let upstream = format!("upstream.anthropic = {{ base_url = '{url}', idle_timeout = '1s' }}");
+        let gateway = Gateway::configured(
+            home.path(),
+            &format!("{CONFIG}state.dir = '{}'\n{upstream}", home.path().display()),
+        );
+        let mut client = TcpStream::connect(gateway.address).unwrap();
+        let body = circling(0);
+        let head =
+            format!("POST /v1/messages HTTP/1.1\r\nhost: me\r\ncontent-length: {}\r\n\r\n", body.len());
+        client.write_all((head + &body).as_bytes()).unwrap();
+        let _ = client.read_to_end(&mut Vec::new());
+        asked.join().unwrap();
+        gateway.stop();
+        let said = told(home.path(), message);
+        assert!(
+            matches!(&said[..], [one] if one["upstream"] == "anthropic" && one[field].is_string()),
+            "{said:?}"
+        );
+        let found = printed(home.path(), &["conversations", "-c", "gateway.toml", "--json"]);
+        let id = found["conversations"][0]["id"].as_str().unwrap();
+        let found = printed(home.path(), &["inspect", id, "-c", "gateway.toml", "--json"]);
+        let record = &found["requests"][0]["record"];
+        assert_eq!((&record["outcome"], &record["error"]), (&"upstream_broke".into(), &error), "{record}");
+    }
+}

@@ -223,7 +223,7 @@ fn outcome(how: &End, answer: &Answer) -> Outcome {
     match how {
         End::Complete if answer.pending => Outcome::Pending,
         End::Complete => Outcome::Complete,
-        End::UpstreamBroke => Outcome::UpstreamBroke,
+        End::UpstreamBroke | End::UpstreamSilent(_) => Outcome::UpstreamBroke,
         End::ClientGone => Outcome::ClientGone,
         End::Stopped => Outcome::Stopped,
         End::Failed(_) | End::Unsent(_) => Outcome::Failed,
@@ -233,6 +233,10 @@ fn outcome(how: &End, answer: &Answer) -> Outcome {
 fn error(how: &End, answer: &Answer) -> Option<String> {
     match how {
         End::Failed(fault) | End::Unsent(fault) => Some(fault.message.to_string()),
+        End::UpstreamSilent(limit) => {
+            let silent = || format!("the upstream sent nothing for {limit:?} (`idle_timeout`)");
+            answer.error.clone().or_else(|| Some(silent()))
+        }
         _ => answer.error.clone(),
     }
 }

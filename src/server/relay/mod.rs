@@ -22,6 +22,7 @@ use super::body::{BodyError, Gathered, Received, Replay};
 use super::exchange::End;
 use super::stats::Stats;
 use super::tap::Tap;
+use crate::upstream::{Upstream, root_cause};
 
 pub(super) use answer::Answer;
 
@@ -37,6 +38,7 @@ pub(super) struct Relay<B = Received> {
     patience: Patience,
     /// What comes after what was handed on last.
     next: Next,
+    upstream: Arc<Upstream>,
     stats: Arc<Stats>,
 }
 
@@ -71,9 +73,10 @@ struct Patience {
 }
 
 impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
-    pub(super) fn new(source: Replay<B>, tap: Tap, idle_timeout: Duration, stats: &Arc<Stats>) -> Self {
-        let (patience, stats) = (Patience::new(idle_timeout), Arc::clone(stats));
-        let mut relay = Self { source, tap, patience, next: Next::More, stats };
+    pub(super) fn new(source: Replay<B>, tap: Tap, upstream: &Arc<Upstream>, stats: &Arc<Stats>) -> Self {
+        let patience = Patience::new(upstream.timeouts().idle);
+        let (upstream, stats) = (Arc::clone(upstream), Arc::clone(stats));
+        let mut relay = Self { source, tap, patience, next: Next::More, upstream, stats };
         if relay.source.is_end_stream() {
             relay.tap.end(End::Complete);
             relay.next = Next::End;
@@ -108,7 +111,10 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
                 Poll::Pending
             }
             Next::BreakNow(broken) => {
-                self.tap.end(End::UpstreamBroke);
+                self.tap.end(match &broken {
+                    Broken::Upstream(_) => End::UpstreamBroke,
+                    Broken::Silent(limit) => End::UpstreamSilent(*limit),
+                });
                 Poll::Ready(Some(Err(broken)))
             }
             Next::End => {
@@ -156,11 +162,22 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
     }
 
     fn breaking(&self, broken: Broken) -> Next {
+        let upstream = self.upstream.name();
         match &broken {
-            Broken::Upstream(_) => self.stats.upstream_breaks.increment(),
-            Broken::Silent(_) => self.stats.upstream_stalls.increment(),
+            Broken::Upstream(error) => {
+                self.stats.upstream_breaks.increment();
+                tracing::warn!(upstream, error = %root_cause(error.as_ref()), "an upstream broke off its answer");
+            }
+            Broken::Silent(limit) => {
+                self.stats.upstream_stalls.increment();
+                let idle_timeout = format!("{limit:?}");
+                tracing::warn!(
+                    upstream,
+                    idle_timeout,
+                    "an answer is broken off: its upstream sends nothing more"
+                );
+            }
         }
-        tracing::debug!(error = %broken, "an answer ends early");
         Next::Break(broken)
     }
 

@@ -6,6 +6,7 @@ use std::task::Waker;
 use tokio::runtime::Builder;
 
 use super::*;
+use crate::upstream::Settings;
 
 /// An upstream's answer: what is there at which moment. `None`: nothing yet.
 struct Scripted(VecDeque<Option<Frame<Bytes>>>);
@@ -49,7 +50,9 @@ fn scripted(short: &str) -> (Scripted, Vec<u8>) {
 fn left(short: &str) -> String {
     let (source, all) = scripted(short);
     let stats = Arc::new(Stats::default());
-    let mut relay = Relay::new(Replay::streaming(source), Tap::none(), Duration::from_secs(60), &stats);
+    let settings = Settings::new("test", "http://upstream.test".parse().unwrap());
+    let upstream = Arc::new(Upstream::new(settings));
+    let mut relay = Relay::new(Replay::streaming(source), Tap::none(), &upstream, &stats);
     let (mut told, mut sent) = (Vec::new(), Vec::new());
     let mut cx = Context::from_waker(Waker::noop());
     loop {
