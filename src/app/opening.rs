@@ -1,6 +1,7 @@
 //! The checkpoint that a new conversation starts from, if its client asks for one.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 
 use http::{HeaderMap, HeaderName};
 
@@ -60,7 +61,10 @@ fn unstored(why: &str) -> Fault {
 /// # Errors
 /// The client's fault: it names none that can be used.
 fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
-    let json = checkpoints.read(name).map_err(|error| fault(name, &error.to_string()))?;
+    let json = checkpoints.read(name).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => fault(name, "there is none; `plimsoll checkpoint CONVERSATION` writes one"),
+        _ => fault(name, &error.to_string()),
+    })?;
     let checkpoint = Checkpoint::from_json(&json).map_err(|unusable| fault(name, &unusable.to_string()))?;
     Ok(checkpoint.to_prompt())
 }

@@ -90,7 +90,7 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
     let gateway = gateway(home.path(), &upstream);
     let request = body(&[json!({"role": "user", "content": "go on"})]);
     for (saved, why) in [
-        (None, "No such file"),
+        (None, "`the old/one`: there is none; `plimsoll checkpoint CONVERSATION` writes one"),
         (Some("{}".to_owned()), "not a checkpoint"),
         (Some(checkpoint().replace("\"version\": 1", "\"version\": 2")), "newer"),
     ] {
