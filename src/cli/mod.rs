@@ -59,6 +59,9 @@ enum Action {
         /// The file
         #[arg(default_value = files::USUAL, env = CONFIG)]
         file: PathBuf,
+        /// The same, as other commands take it
+        #[arg(long, short, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Write a configuration file that explains every key
     Init {
@@ -198,7 +201,7 @@ pub fn main() -> ExitCode {
     let done = match command.action {
         Action::Serve(options) => serve::run(&options),
         Action::Run(options) => wrap::run(&options),
-        Action::Check { file } => files::check(&file),
+        Action::Check { file, config } => files::check(&config.unwrap_or(file)),
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
         Action::Conversations(options) => conversations::run(&options),

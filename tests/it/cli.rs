@@ -84,6 +84,8 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (&["check", "none.toml"], 1, "none.toml: No such file"),
         (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
+        (&["check", "-c", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
+        (&["check", "--config", "none.toml"], 1, "none.toml: No such file"),
         (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
     ] {
         let ran = run(home.path(), arguments);
