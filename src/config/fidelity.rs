@@ -14,12 +14,22 @@ pub struct Fidelity {
 
 pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fidelity {
     let upstream = section.optional::<String>("upstream");
-    let model = section.optional::<String>("model").filter(|model| !model.trim().is_empty());
+    let model = section.optional::<String>("model");
+    // What is no name is said already.
+    let is_wrong = |key, is_read: bool| section.has(key) && !is_read;
+    let is_told = is_wrong("upstream", upstream.is_some()) || is_wrong("model", model.is_some());
+    let model = model.filter(|model| !model.trim().is_empty());
     if let Some(wrong) = upstream.as_deref().and_then(|name| upstreams.cannot_be_asked(name)) {
         section.problem("upstream", wrong, None);
     }
-    if upstream.is_some() != model.is_some() {
-        section.problem("model", "is set where `fidelity.upstream` is, and nowhere else", None);
+    match (&upstream, &model) {
+        (Some(_), None) if !is_told => {
+            section.problem("model", "must be set where `fidelity.upstream` is", None);
+        }
+        (None, Some(_)) if !is_told => {
+            section.problem("model", "is asked nothing where `fidelity.upstream` is not set", None);
+        }
+        _ => {}
     }
     Fidelity { upstream, model }
 }

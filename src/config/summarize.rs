@@ -109,10 +109,13 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
         section.problem("upstream", wrong, None);
     }
     let upstream = upstream.or_else(|| base.upstream.clone());
-    let model = section.optional::<String>("model").or_else(|| base.model.clone());
+    let own = section.optional::<String>("model");
+    // What is no name is said already.
+    let is_wrong = section.has("model") && own.is_none();
+    let model = own.or_else(|| base.model.clone());
     let model = model.filter(|model| !model.trim().is_empty());
     let is_here = section.has("upstream") || section.has("model");
-    if is_here && upstream.is_some() && model.is_none() {
+    if is_here && !is_wrong && upstream.is_some() && model.is_none() {
         section.problem("model", "must be set where `summarize.upstream` is", None);
     }
     let layout = match section.optional::<Stands>("layout") {

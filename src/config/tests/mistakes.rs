@@ -342,6 +342,16 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     // Who is asked by the gateway itself.
     (
+        "fidelity.upstream = 'openai'\nsummarize = { upstream = 'openai', model = 3 }",
+        "1: `fidelity.model`: must be set where `fidelity.upstream` is\n2: `summarize.model`: expected a string, got 3",
+    ),
+    ("fidelity.model = 'm'", "1: `fidelity.model`: is asked nothing where `fidelity.upstream` is not set"),
+    ("fidelity = { upstream = 'openai', model = 3 }", "1: `fidelity.model`: expected a string, got 3"),
+    (
+        "fidelity = { upstream = 'openai', model = ' ' }",
+        "1: `fidelity.model`: must be set where `fidelity.upstream` is",
+    ),
+    (
         "upstream.x = { base_url = 'http://x', protocols = [] }\nsummarize = { upstream = 'x', model = 'm' }\nfidelity = { upstream = 'x', model = 'm' }\n[profile.a]\nmatch.model = 'm'\nsummarize.upstream = 'x'",
         "2: `summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n3: `fidelity.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n6: `profile.a.summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked",
     ),
