@@ -1,10 +1,11 @@
 //! Configuration files: reading, checking, writing one.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Failure, Source, say, serve};
+use super::{CONFIG, Failure, Source, say, serve};
 use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
 
 /// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
@@ -30,7 +31,11 @@ fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, F
 }
 
 fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Result<Config, Failure> {
-    let read = fs::read(file).map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
+    let read = fs::read(file).map_err(|error| {
+        let named = env::var_os(CONFIG).is_some_and(|named| named == file);
+        let by = if named { format!(" (`{CONFIG}` names it)") } else { String::new() };
+        Failure::Said(format!("{}: {error}{by}", file.display()))
+    })?;
     let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));
     text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }

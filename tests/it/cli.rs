@@ -94,6 +94,23 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     }
 }
 
+/// A variable may have been set long ago.
+#[test]
+fn a_file_that_a_variable_names_is_told_so_where_there_is_none() {
+    let home = home();
+    for (arguments, by) in [
+        (&["report"][..], " (`PLIMSOLL_CONFIG` names it)\n"),
+        (&["check"], " (`PLIMSOLL_CONFIG` names it)\n"),
+        (&["report", "-c", "other.toml"], "\n"),
+    ] {
+        let mut command = plimsoll(home.path(), arguments);
+        command.env("PLIMSOLL_CONFIG", "none.toml");
+        let ran = ran(command);
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.err.ends_with(&format!("No such file or directory (os error 2){by}")), "{}", ran.err);
+    }
+}
+
 /// Where no file was read, none is named as the one that is wrong.
 #[test]
 fn without_a_home_the_defaults_say_what_they_lack() {
