@@ -197,6 +197,8 @@ pub enum StoreError {
 
 // What to do about a store that cannot be opened.
 const UNWRITABLE: &str = "\n  hint: a gateway has to write there: let it, or name another `state.dir`";
+const NO_DIRECTORY: &str =
+    "\n  hint: a file is where a directory has to be: move it away, or name another `state.dir`";
 const FULL: &str = "\n  hint: the disk is full: make room, or name another `state.dir`";
 const UNWRITTEN: &str = "\n  hint: the disk may be full, or a file as large as it may be (`ulimit -f`): make room, or name another \
                          `state.dir`";
@@ -213,6 +215,7 @@ impl StoreError {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => UNWRITABLE,
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FULL,
                 ErrorKind::FileTooLarge => UNWRITTEN,
+                ErrorKind::NotADirectory | ErrorKind::AlreadyExists => NO_DIRECTORY,
                 _ => "",
             },
             Self::Database(error) => match error.sqlite_error_code() {

@@ -154,6 +154,21 @@ fn what_to_do_about_a_store_that_is_none_is_said() {
     }
 }
 
+#[test]
+fn what_to_do_about_a_file_in_the_way_of_the_store_is_said() {
+    let home = home();
+    fs::write(home.path().join("file"), "").expect("written");
+    for dir in ["file", "file/below"] {
+        let config = format!("state.dir = '{}'", home.path().join(dir).display());
+        fs::write(home.path().join("some.toml"), config).expect("written");
+        let ran = run(home.path(), &["serve", "-c", "some.toml", "--listen", "127.0.0.1:0"]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+        let says =
+            "\n  hint: a file is where a directory has to be: move it away, or name another `state.dir`\n";
+        assert!(ran.err.contains("cannot open the store /") && ran.err.contains(says), "{}", ran.err);
+    }
+}
+
 /// What would only be found out request by request is told with all else that is wrong, by `serve` too.
 #[test]
 fn upstreams_that_cannot_be_asked_are_named() {
