@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use rustix::io::Errno;
+use rustls::{CertificateError, InvalidMessage};
 
 use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
@@ -20,6 +21,13 @@ use super::{Id, TlsError, Upstream};
 /// What helps against a certificate whose authority is not known here.
 const STRANGER: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
                         belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
+
+/// What helps against a server that shows the certificate of an authority as its own.
+const AUTHORITY: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
+                         server, or make one that is none (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
+
+/// What helps against bytes that are no TLS.
+const NO_TLS: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
 
 /// The connections of one worker to all upstreams.
 ///
@@ -152,11 +160,11 @@ impl SendError {
 
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
         let cause = root_cause(error);
-        match () {
-            () if is_timeout(cause) => Self::TimedOut,
-            () if is_exhaustion(cause) => Self::Descriptors,
-            () if is_of_a_stranger(cause) => Self::Connect(format!("{cause}; {STRANGER}")),
-            () => Self::Connect(cause.to_string()),
+        match advice(cause) {
+            _ if is_timeout(cause) => Self::TimedOut,
+            _ if is_exhaustion(cause) => Self::Descriptors,
+            Some(advice) => Self::Connect(format!("{cause}; {advice}")),
+            None => Self::Connect(cause.to_string()),
         }
     }
 
@@ -192,14 +200,23 @@ fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
 }
 
-/// The server's certificate is signed by nobody who is known here.
-fn is_of_a_stranger(error: &(dyn StdError + 'static)) -> bool {
+/// What helps where the two sides do not come to terms about TLS, if that is known.
+fn advice(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
         // It stands within one or two of these.
-        return error.get_ref().is_some_and(|inner| is_of_a_stranger(inner));
+        return advice(error.get_ref()?);
     }
-    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-    error.downcast_ref::<rustls::Error>() == Some(&unknown)
+    match error.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(STRANGER),
+        // What checks certificates has a word for it that is not passed on as one.
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            Some(AUTHORITY)
+        }
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS),
+        _ => None,
+    }
 }
 
 /// What an error came of in the first place.

@@ -1,7 +1,7 @@
 //! Upstreams that are reached over TLS, with an authority of their own.
 //!
 //! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose
-//! key was thrown away.
+//! key was thrown away. The one that has signed itself is what `openssl req -x509` makes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,9 +31,13 @@ fn file(name: &str) -> PathBuf {
 }
 
 pub(super) fn acceptor(protocols: &[&str]) -> TlsAcceptor {
-    let certificates =
-        CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+    acceptor_of("server", protocols)
+}
+
+fn acceptor_of(name: &str, protocols: &[&str]) -> TlsAcceptor {
+    let certificates = CertificateDer::pem_file_iter(file(&format!("{name}.pem"))).unwrap();
+    let certificates = certificates.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -136,5 +140,35 @@ async fn strangers_are_not_trusted() {
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{ca_file:?} {body}");
         assert!(body.contains(says) && body.contains("`ca_file`"), "{ca_file:?} {body}");
+    }
+}
+
+/// What `openssl req -x509` makes as it is, and a server that is asked in a way that it does not speak.
+#[tokio::test]
+async fn what_to_do_about_certificates_and_plain_servers_is_said() {
+    for (is_plain, says) in [
+        (true, "`http://` may be meant"),
+        (false, "that certificate is an authority's, which no server may show as its own: "),
+    ] {
+        let (listener, settings) = listen().await;
+        let settings = Settings { ca_file: Some(file("self-signed.pem")), ..settings };
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if is_plain {
+                let mut hello = [0];
+                stream.read_exact(&mut hello).await.unwrap();
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+            } else {
+                drop(acceptor_of("self-signed", &[]).accept(stream).await);
+            }
+        });
+        let mut client = proxy.client().await;
+        client.send(ASK).await;
+        let (head, body) = client.message().await;
+        let body = String::from_utf8(body).unwrap();
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        assert!(body.contains(says), "{body}");
     }
 }
