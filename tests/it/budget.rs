@@ -57,6 +57,7 @@ fn a_spent_budget_is_a_record_or_a_refusal() {
                         conversation (gateway at fault)";
             assert!(message.ends_with(says), "{message}");
             assert_eq!((&record["outcome"], &record["cost"]), (&json!("failed"), &Value::Null));
+            assert_eq!(record["bytes"]["sent"], 0, "nothing of it has left");
         }
         assert_eq!(ask(home.path(), &config, &upstream, "another").0, 200, "a budget of its own");
     }

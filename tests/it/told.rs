@@ -26,6 +26,13 @@ fn told(home: &Path, message: &str) -> Vec<Value> {
     lines.filter(|fields| fields["message"] == message).collect()
 }
 
+/// The record of the first request of the only conversation.
+fn only_record(home: &Path) -> Value {
+    let found = printed(home, &["conversations", "-c", "gateway.toml", "--json"]);
+    let id = found["conversations"][0]["id"].as_str().unwrap();
+    printed(home, &["inspect", id, "-c", "gateway.toml", "--json"])["requests"][0]["record"].take()
+}
+
 /// A body of a turn in which the same call was made so often, with the same result.
 fn circling(calls: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
@@ -42,9 +49,12 @@ fn circling(calls: usize) -> String {
 #[test]
 fn a_request_that_is_not_answered_is_told_with_why() {
     let home = tempfile::tempdir().unwrap();
-    let gateway = Gateway::start(home.path(), CONFIG, "http://127.0.0.1:1");
+    let config = format!("{CONFIG}state.dir = '{}'\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, "http://127.0.0.1:1");
     assert_eq!(gateway.post("/v1/messages", &[], &circling(0)).0, 502);
     gateway.stop();
+    let record = only_record(home.path());
+    assert_eq!((&record["outcome"], &record["bytes"]["sent"]), (&"failed".into(), &0.into()), "{record}");
     let told = told(home.path(), "not answered");
     let why = told[0]["why"].as_str().unwrap();
     assert!(told.len() == 1 && told[0]["status"] == 502 && why.starts_with("upstream `"), "{told:?}");
@@ -155,10 +165,7 @@ fn an_answer_that_ends_early_is_told_as_what_it_is() {
             matches!(&said[..], [one] if one["upstream"] == "anthropic" && one[field].is_string()),
             "{said:?}"
         );
-        let found = printed(home.path(), &["conversations", "-c", "gateway.toml", "--json"]);
-        let id = found["conversations"][0]["id"].as_str().unwrap();
-        let found = printed(home.path(), &["inspect", id, "-c", "gateway.toml", "--json"]);
-        let record = &found["requests"][0]["record"];
+        let record = only_record(home.path());
         assert_eq!((&record["outcome"], &record["error"]), (&"upstream_broke".into(), &error), "{record}");
     }
 }

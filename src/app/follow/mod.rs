@@ -74,6 +74,8 @@ pub(super) struct Follow {
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
+    /// It has left, or tried to.
+    has_left: bool,
     /// It was edited or added to, and refused: its original was sent.
     is_original: bool,
     /// The original was refused too, in the beginning of an answer that began well.
@@ -107,6 +109,7 @@ impl Follow {
             reader: None,
             head_at: None,
             body_at: None,
+            has_left: false,
             is_original: false,
             is_refused_whole: false,
             overflow: false,
@@ -269,6 +272,7 @@ impl Follow {
 
 impl Exchange for Follow {
     fn sent(&mut self, form: Form) {
+        self.has_left = true;
         self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.start.adds);
     }
 

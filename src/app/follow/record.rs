@@ -48,7 +48,7 @@ impl Follow {
                 status: self.status.map(|status| status.as_u16()),
                 outcome: outcome(how, answer).into(),
                 error: error(how, answer).map(|text| self.legible(text)),
-                bytes: self.bytes(answer),
+                bytes: self.bytes(how, answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
                 budget: self.start.budget.as_ref().map(Reached::record),
@@ -123,7 +123,9 @@ impl Follow {
         usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
     }
 
-    fn bytes(&self, answer: &Answer) -> Bytes {
+    fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
+        let has_left = self.has_left && !matches!(how, End::Unsent(_));
+        let left = if self.is_original { self.start.received } else { self.start.sent };
         let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
         let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
@@ -133,7 +135,7 @@ impl Follow {
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
-            sent: if self.is_original { self.start.received } else { self.start.sent },
+            sent: if has_left { left } else { 0 },
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
