@@ -108,7 +108,11 @@ impl Tap {
     pub(super) fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.call(|live| {
             live.with(|exchange| exchange.response(status, headers));
-            live.expect(Coding::of(headers));
+            let coding = Coding::of(headers);
+            if coding.is_none() {
+                live.stats.undecodable.increment();
+            }
+            live.expect(coding);
         });
     }
 

@@ -94,9 +94,7 @@ async fn encoded_streams_are_shown_decoded_as_they_come() {
 
 #[tokio::test]
 async fn what_is_not_understood_is_not_shown_and_not_touched() {
-    for (coding, undecodable) in
-        [("compress", 0), ("gzip, br", 0), ("gzip", 1), ("zstd", 1), ("br", 1), ("deflate", 1)]
-    {
+    for coding in ["compress", "gzip, br", "gzip", "zstd", "br", "deflate"] {
         let (proxy, mut client, mut server) = asked(Watching::Quietly).await;
         let body = "this is certainly none of them \x7f\x7f\x7f";
         let length = body.len();
@@ -106,7 +104,7 @@ async fn what_is_not_understood_is_not_shown_and_not_touched() {
         server.send(&answer).await;
         client.expect(&answer).await;
         assert_eq!(told(&proxy).await.0, "sent Original, response 200, end Complete", "{coding}");
-        assert_eq!(proxy.stats.undecodable.value() + proxy.stats.panics.value(), undecodable, "{coding}");
+        assert_eq!(proxy.stats.undecodable.value() + proxy.stats.panics.value(), 1, "{coding}");
     }
 }
 
