@@ -337,7 +337,10 @@ impl Sidecar {
         if !rewritten.has_room {
             return None;
         }
-        tracing::info!(attempt.before, "the prompt was too long: it is shortened and sent again");
+        tracing::info!(
+            sent_before = attempt.before,
+            "the prompt was too long: it is shortened and sent again"
+        );
         Some(self.prepared(protocol, &enveloped, rewritten, attempt))
     }
 
