@@ -2,7 +2,7 @@
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::{self, Chosen, Tried};
+use crate::strategy::marks::{self, Chosen, Expected, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -39,7 +39,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
         let end = end.map(|end| if free > 1 { end } else { reached(conversation, (entry, end), &gone) });
-        let end = end.and_then(|end| within(request, (entry, end), standing));
+        let (entry, end) = end.map_or((entry, None), |end| within(request, (entry, end), standing));
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
@@ -119,26 +119,26 @@ fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     (first < end).then_some(first)
 }
 
-/// The last part up to the end that may be marked, if what is written with it, behind an entry that is there, is no
-/// more than what the thread may lose by it. It is booked.
+/// The entry that is to be read, and the last part up to the end that may be marked, if what is written with it, behind that,
+/// is no more than what the thread may lose by it. It is booked.
 fn within(
     request: &Anchored<'_>,
-    (entry, end): (Option<PartId>, PartId),
+    (known, end): (Option<PartId>, PartId),
     standing: &mut Standing,
-) -> Option<PartId> {
+) -> (Option<PartId>, Option<PartId>) {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     // What the client has kept is neither written nor read because of this.
     let kept = conversation.kept_mark();
-    let entry = entry.filter(|entry| kept.is_none_or(|kept| *entry > kept));
+    let entry = known.filter(|entry| kept.is_none_or(|kept| *entry > kept));
+    let by_client = conversation.kept_bytes(facts.prelude) as f64;
     let frame = (conversation.body.len() - conversation.array.len()) as f64;
-    let frame = (frame - conversation.kept_bytes(facts.prelude) as f64).max(0.0);
+    let frame = (frame - by_client).max(0.0);
     let items =
         standing.history().items().iter().skip_while(|item| kept.is_some_and(|kept| item.part <= kept));
-    let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
-    let read = entry.map_or(0.0, |entry| {
-        let before = items.take_while(|item| item.part <= entry);
+    let up_to = |entry: PartId| {
+        let before = items.clone().take_while(|item| item.part <= entry);
         frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
-    });
+    };
     let mut before = *standing.kept.stake();
     let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
     let wagered = before;
@@ -147,7 +147,11 @@ fn within(
     }
     let is_vain = (facts.seldom_goes_on && before.is_untouched()) || before.is_vain(after_pause);
     let waits = is_vain && rates.write > 1.0 && entry.is_none();
-    let most = if waits { 0.0 } else { before.allows(read, rates) };
+    let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), rates) };
+    let (known, entry) = if allowed.is_none() && entry.is_some() { (None, None) } else { (known, entry) };
+    let waits = allowed.is_none();
+    let (read, most) = (entry.map_or(0.0, up_to), allowed.unwrap_or(0.0));
+    let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
     let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
     for item in behind.take_while(|item| item.part <= end) {
         written += f64::from(item.bytes);
@@ -169,8 +173,10 @@ fn within(
     }
     let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
     standing.kept.set_wager(wager);
-    standing.kept.expect((1.0 - rates.read) * read);
-    found
+    let tokens = entry.and_then(|entry| standing.kept.entries().tokens(entry));
+    let expected = Expected { bytes: read, before: by_client, tokens, rates };
+    standing.kept.expect(Some(expected).filter(|_| read > 0.0));
+    (known, found)
 }
 
 #[cfg(test)]

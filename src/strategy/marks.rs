@@ -42,6 +42,8 @@ pub struct Entries {
     all: Vec<Entry>,
     /// What names the prelude of the present request.
     prelude: u64,
+    /// Where the last mark of the last request stands.
+    last: Option<PartId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +54,19 @@ struct Entry {
     at_ms: u64,
     /// What names the prelude that it begins with.
     prelude: u64,
+    /// Its tokens, where the provider has told them.
+    tokens: Option<u64>,
 }
 
 /// Whether what was used then is there still.
 pub fn is_there(at_ms: u64, now_ms: u64, ttl_ms: u64) -> bool {
     now_ms.saturating_sub(at_ms) + MARGIN_MS < ttl_ms
+}
+
+impl Entry {
+    fn is(&self, part: PartId, prelude: u64) -> bool {
+        (self.part, self.prelude) == (part, prelude)
+    }
 }
 
 impl Entries {
@@ -74,13 +84,29 @@ impl Entries {
 
     /// A request with these marks was sent.
     pub fn sent(&mut self, marks: impl Iterator<Item = PartId>, now_ms: u64) {
+        self.last = None;
         for part in marks {
-            self.all.retain(|entry| (entry.part, entry.prelude) != (part, self.prelude));
-            self.all.push(Entry { part, at_ms: now_ms, prelude: self.prelude });
+            let tokens = self.tokens(part);
+            self.all.retain(|entry| !entry.is(part, self.prelude));
+            self.all.push(Entry { part, at_ms: now_ms, prelude: self.prelude, tokens });
+            self.last = self.last.max(Some(part));
         }
         if let Some(excess) = self.all.len().checked_sub(MOST) {
             self.all.drain(..excess);
         }
+    }
+
+    /// The provider has read or written so many tokens with the last request: up to its last mark.
+    pub fn told(&mut self, tokens: u64) {
+        let Some(last) = self.last.filter(|_| tokens > 0) else { return };
+        for entry in self.all.iter_mut().filter(|entry| entry.is(last, self.prelude)) {
+            entry.tokens = Some(tokens);
+        }
+    }
+
+    /// The tokens of the entry that ends with a part, where they were told.
+    pub fn tokens(&self, part: PartId) -> Option<u64> {
+        self.all.iter().find(|entry| entry.is(part, self.prelude))?.tokens
     }
 
     /// What stands at a part and behind it has changed.
@@ -163,11 +189,18 @@ fn worth_of_reading(rates: Rates) -> f64 {
 }
 
 impl Stake {
-    /// How many bytes may be written to the cache with this request, which reads so many, should it be the last one.
-    pub fn allows(&self, read: f64, rates: Rates) -> f64 {
+    /// How many bytes may be written to the cache with this request, which is to read so many, should it be the last one.
+    /// Where nothing was there the last time, these may have to be written again: `None`, if that is too much as well.
+    pub fn allows(&self, read: f64, rates: Rates) -> Option<f64> {
         let premium = (rates.write - 1.0).max(0.0);
-        let most = (LOSS * self.plain - self.spent + (1.0 - rates.read) * read).max(0.0);
-        if premium > 0.0 { most / premium } else { f64::INFINITY }
+        let left = LOSS * self.plain - self.spent;
+        if premium == 0.0 {
+            return Some(f64::INFINITY);
+        }
+        if self.missing > 0 && read > 0.0 {
+            return Some(left / premium - read).filter(|most| *most >= 0.0);
+        }
+        Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
     }
 
     /// The same for requests of which no more is known than that they were sent, and cost so much at most.
@@ -209,14 +242,22 @@ impl Stake {
         self.rests > 0 || self.brought[usize::from(after_pause)] < 0.0
     }
 
-    /// What was to be read was not there: it has saved nothing. Tells whether the provider may keep anything: drops by
-    /// chance are few.
-    pub fn missed(&mut self, credit: f64) -> bool {
-        self.spent += credit;
+    /// So many bytes of what was to be read were not there, and were written again. Tells whether most was there.
+    pub fn missed(&mut self, missing: f64, expected: &Expected) -> bool {
+        self.spent += (expected.rates.write - expected.rates.read) * missing;
+        if missing <= expected.bytes / 2.0 {
+            self.missing = 0;
+            return true;
+        }
         self.missing = self.missing.saturating_add(1);
         if self.missing >= MOST_MISSING {
             (self.brought, self.rests) = ([-MOST_BROUGHT; 2], 1 << self.missing.min(MOST_RESTS));
         }
+        false
+    }
+
+    /// Whether the provider may keep anything: drops by chance are few.
+    pub fn may_be_kept(&self) -> bool {
         self.rests == 0
     }
 
@@ -240,6 +281,35 @@ impl Stake {
     /// So many bytes are read, and so many written.
     pub fn book(&mut self, read: f64, written: f64, rates: Rates) {
         self.spent += (rates.write - 1.0) * written - (1.0 - rates.read) * read;
+    }
+}
+
+/// What is to be read with a request because of the gateway's marks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// Its bytes.
+    pub bytes: f64,
+    /// Bytes in front of these that are read because of the client's marks.
+    pub before: f64,
+    /// The tokens of both, where they were told.
+    pub tokens: Option<u64>,
+    /// What it was reckoned by.
+    pub rates: Rates,
+}
+
+impl Expected {
+    /// How many of its bytes were not there, where the provider tells that it has read and written so many tokens. That it
+    /// has read something tells nothing: tools and instructions are kept by themselves.
+    pub fn missing(&self, read: u64, written: u64) -> f64 {
+        match self.tokens {
+            Some(tokens) => {
+                let unread = tokens.saturating_sub(read) as f64 / tokens.max(1) as f64;
+                ((self.before + self.bytes) * unread).min(self.bytes)
+            }
+            // Not all who read tell of it; who tells what is written does.
+            None if read == 0 && written > 0 => self.bytes,
+            None => 0.0,
+        }
     }
 }
 
@@ -423,6 +493,38 @@ mod tests {
                 after_pause = false;
             }
             assert_eq!(found, expected, "{requests}");
+        }
+    }
+
+    /// What is told of a request's last mark says how much of it is there later on, whatever else is read.
+    #[test]
+    fn what_was_written_is_there_or_not() {
+        let mut entries = Entries::default();
+        let marked = |entries: &mut Entries, parts: &[u32]| entries.sent(parts.iter().copied().map(at), 0);
+        marked(&mut entries, &[3, 1]);
+        entries.told(900);
+        marked(&mut entries, &[3, 5]);
+        assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
+        entries.told(0);
+        assert_eq!(entries.tokens(at(5)), None);
+        marked(&mut entries, &[]);
+        entries.told(700);
+        assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
+        // Of 2,000 bytes, and as many in front that the client has kept.
+        for (tokens, read, written, expected) in [
+            (Some(1_000), 1_000, 9, 0.0),
+            (Some(1_000), 1_200, 0, 0.0),
+            (Some(1_000), 900, 109, 400.0),
+            (Some(1_000), 500, 509, 2_000.0),
+            (Some(1_000), 0, 0, 2_000.0),
+            (None, 1, 999, 0.0),
+            (None, 0, 999, 2_000.0),
+            // Who tells nothing may have read it.
+            (None, 0, 0, 0.0),
+        ] {
+            let to_read = Expected { bytes: 2_000.0, before: 2_000.0, tokens, rates: Rates::USUAL };
+            let found = to_read.missing(read, written);
+            assert!((found - expected).abs() < 1e-6, "{tokens:?} {read} {written}: {found}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refu
 use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
-use crate::usage::{Usage, Vendor};
+use crate::usage::{Own, Usage, Vendor};
 
 /// The share of the usable window from which on the beginning of an answer is looked at before it goes on.
 const NEARLY: f64 = 0.7;
@@ -177,7 +177,7 @@ impl Follow {
         let is_unsent = matches!(how, End::Unsent(_));
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
         // What was not marked tells nothing of what marks would have kept.
-        let plain = if fate == Fate::Uncached { Fate::Billed } else { fate };
+        let plain = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
         self.core.lineage.ended(place.head(), if self.is_unedited() { plain } else { fate });
         if let Some(shadow) = &self.core.shadow {
             shadow.lineage().ended(place.head(), plain);
@@ -431,13 +431,14 @@ impl Exchange for Follow {
 /// What has become of a request that was answered so.
 fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     let is_refusal = status.is_some_and(|status| !status.is_success()) || answer.error.is_some();
-    match &answer.usage {
-        // Not all who read tell of it; who tells what is written does.
-        Some(usage) if usage.tokens.cache_read == 0 && usage.tokens.cache_write() > 0 => Fate::Uncached,
-        Some(_) => Fate::Billed,
-        None if is_refusal => Fate::Refused,
-        None => Fate::Unknown,
-    }
+    let Some(usage) = &answer.usage else {
+        return if is_refusal { Fate::Refused } else { Fate::Unknown };
+    };
+    let (read, written) = (usage.tokens.cache_read, usage.tokens.cache_write());
+    // Where several calls are summed up, each reads what the one before has written, if anything is kept.
+    let is_sum = usage.own != Own::All && read > 0;
+    let is_unknown = usage.prompt_is_unknown && read == 0 && written == 0;
+    if is_sum || is_unknown { Fate::Billed } else { Fate::Told { read, written } }
 }
 
 /// Bytes of text in a prompt of so many: pictures are none. Where what a splice had left out went as well, that was not
@@ -463,13 +464,14 @@ mod tests {
         let error = r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         let written =
             r#"data: {"type":"message_start","message":{"usage":{"cache_creation_input_tokens":9}}}"#;
-        let read = r#"data: {"type":"message_start","message":{"usage":{"cache_creation_input_tokens":9,"cache_read_input_tokens":9}}}"#;
+        let read = r#"data: {"type":"message_start","message":{"usage":{"cache_creation_input_tokens":9,"cache_read_input_tokens":8}}}"#;
+        let told = |read, written| Fate::Told { read, written };
         let both = format!("{start}\n\n{error}");
         for (status, body, expected) in [
-            (Some(200), start, Fate::Billed),
-            (Some(200), written, Fate::Uncached),
-            (Some(200), read, Fate::Billed),
-            (Some(200), &*both, Fate::Billed),
+            (Some(200), start, told(0, 0)),
+            (Some(200), written, told(0, 9)),
+            (Some(200), read, told(8, 9)),
+            (Some(200), &*both, told(0, 0)),
             (Some(200), error, Fate::Refused),
             (Some(429), "", Fate::Refused),
             (Some(529), "busy", Fate::Refused),

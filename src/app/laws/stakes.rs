@@ -15,21 +15,31 @@ const MINUTE: i64 = 60_000;
 /// Blocks up to a mark, its own among them, where an entry is looked for.
 const LOOKBACK: usize = 20;
 
+/// What a provider has nothing of the next time.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Forgets {
+    #[default]
+    Nothing,
+    /// What ends behind the instructions.
+    History,
+    All,
+}
+
 /// A provider's cache with marks, and what it bills, in bytes of plain input.
 #[derive(Clone, Default)]
 struct Provider {
     kept: HashMap<String, i64>,
     now: i64,
-    /// It bills what is written, and has nothing of it the next time.
-    forgets: bool,
+    /// It bills what is written, and has nothing of that the next time.
+    forgets: Forgets,
     /// Before these requests it has dropped all there was.
     drops: &'static [usize],
     billed: usize,
 }
 
 impl Provider {
-    /// What a prompt costs now, and whether any of it was read.
-    fn bill(&mut self, body: &[u8]) -> (f64, bool) {
+    /// What a prompt costs now, and what it says of that.
+    fn bill(&mut self, body: &[u8]) -> (f64, Fate) {
         let mut body: Value = serde_json::from_slice(body).unwrap();
         if self.drops.contains(&self.billed) {
             self.kept.clear();
@@ -46,6 +56,10 @@ impl Provider {
         }
         let whole = body["system"].as_str().map(|text| vec![json!({"type": "text", "text": text})]);
         let mut blocks = body["system"].as_array().cloned().or(whole).unwrap_or_default();
+        let leads = |message: &&Value| message["role"] == "system";
+        let leading = body["messages"].as_array().unwrap().iter().take_while(leads);
+        let leading: usize = leading.map(|message| message["content"].as_array().unwrap().len()).sum();
+        let instructions = blocks.len() + leading;
         for message in body["messages"].as_array().unwrap() {
             blocks.extend_from_slice(message["content"].as_array().unwrap());
         }
@@ -54,19 +68,26 @@ impl Provider {
             prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
             marked.extend(mark.map(|_| prompts.len() - 1));
         }
-        let is_kept = |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
+        let is_there = |at: &usize| match self.forgets {
+            Forgets::Nothing => true,
+            Forgets::History => *at <= instructions,
+            Forgets::All => false,
+        };
+        let is_fresh =
+            |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
+        let is_kept = |at: &usize| is_there(at) && is_fresh(at);
         let entry = marked
             .iter()
             .filter_map(|mark| ((mark + 1).saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
-            .max()
-            .filter(|_| !self.forgets);
+            .max();
         let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
         let (read, whole) = (len(entry), len(Some(prompts.len() - 1)));
         let written = len(marked.last().copied()).max(read);
         for at in marked.into_iter().chain(entry) {
             self.kept.insert(prompts[at].clone(), self.now);
         }
-        (0.1 * read + 1.25 * (written - read) + whole - written, read > 0.0)
+        let told = Fate::Told { read: read as u64, written: (written - read) as u64 };
+        (0.1 * read + 1.25 * (written - read) + whole - written, told)
     }
 }
 
@@ -79,13 +100,23 @@ fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64,
     shares_at(Provider::default(), requests, is_answered)
 }
 
-/// The same at such a provider, whether it is asked itself or by way of a router: the most of both.
+/// The same at such a provider.
 fn shares_at(provider: Provider, requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64, f64) {
+    let all = beginnings_at(provider, requests, is_answered);
+    (all.iter().copied().fold(0.0, f64::max), *all.last().unwrap())
+}
+
+/// What each beginning of them costs, whether the provider is asked itself or by way of a router: the most of both.
+fn beginnings_at(
+    provider: Provider,
+    requests: &[(i64, String, Bytes)],
+    is_answered: Answered<'_>,
+) -> Vec<f64> {
     let routed: Vec<_> =
         requests.iter().map(|(pause, session, body)| (*pause, session.clone(), routed(body))).collect();
-    let by_router = shares_in("openai-chat", provider.clone(), &routed, is_answered);
-    let itself = shares_in("anthropic", provider, requests, is_answered);
-    (itself.0.max(by_router.0), itself.1.max(by_router.1))
+    let by_router = beginnings_in("openai-chat", provider.clone(), &routed, is_answered);
+    let itself = beginnings_in("anthropic", provider, requests, is_answered);
+    by_router.into_iter().zip(itself).map(|(by_router, itself)| by_router.max(itself)).collect()
 }
 
 /// A request as it is sent to a router.
@@ -114,17 +145,17 @@ fn routed(body: &Bytes) -> Bytes {
 }
 
 /// The same in a dialect.
-fn shares_in(
+fn beginnings_in(
     dialect: &str,
     mut provider: Provider,
     requests: &[(i64, String, Bytes)],
     is_answered: Answered<'_>,
-) -> (f64, f64) {
+) -> Vec<f64> {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
     let protocol = protocol::named(dialect).unwrap();
     let mut direct = Provider { forgets: provider.forgets, ..Provider::default() };
-    let (mut paid, mut plain, mut most) = (0.0, 0.0, 0.0_f64);
+    let (mut paid, mut plain, mut shares) = (0.0, 0.0, Vec::new());
     for (at, (pause, session, body)) in requests.iter().enumerate() {
         wait(*pause);
         (provider.now, direct.now) = (provider.now + pause, direct.now + pause);
@@ -134,13 +165,13 @@ fn shares_in(
             core.lineage.ended(head, Fate::Refused);
             continue;
         }
-        let (cost, reads) = provider.bill(sent.body.as_ref().unwrap_or(body));
-        core.lineage.ended(head, if reads { Fate::Billed } else { Fate::Uncached });
+        let (cost, told) = provider.bill(sent.body.as_ref().unwrap_or(body));
+        core.lineage.ended(head, told);
         paid += cost;
         plain += direct.bill(body).0;
-        most = most.max(paid / plain);
+        shares.push(paid / plain);
     }
-    (most, paid / plain)
+    shares
 }
 
 /// The instructions of each request.
@@ -280,21 +311,22 @@ fn what_was_not_read_is_not_written_again() {
     let in_front = |at: usize| marked(&long, format!("Now {at}."));
     let same = |_: usize| json!(long);
     let few = |_: usize| marked("Be brief.", long.repeat(4));
-    let cases: [(&str, Instructions<'_>, f64, bool); 7] = [
-        ("a clock in the instructions", &clock, 1.0, false),
-        ("a clock in a block of its own", &blocks, 1.0, false),
-        ("a clock behind what the client marks", &in_front, 1.0, false),
-        ("each answer is read for long", &same, 7.0, false),
-        ("each answer is read for long, behind what is marked", &few, 7.0, false),
-        ("a provider that keeps nothing", &same, 1.0, true),
-        ("a provider that keeps nothing of what the client marks either", &in_front, 1.0, true),
+    let nothing = Forgets::Nothing;
+    let cases: [(&str, Instructions<'_>, f64, Forgets); 7] = [
+        ("a clock in the instructions", &clock, 1.0, nothing),
+        ("a clock in a block of its own", &blocks, 1.0, nothing),
+        ("a clock behind what the client marks", &in_front, 1.0, nothing),
+        ("each answer is read for long", &same, 7.0, nothing),
+        ("each answer is read for long, behind what is marked", &few, 7.0, nothing),
+        ("a provider that keeps nothing", &same, 1.0, Forgets::All),
+        ("a provider that keeps nothing of what the client marks either", &in_front, 1.0, Forgets::All),
     ];
     for (case, system, minutes, forgets) in cases {
         let requests: Vec<_> = (0..30).map(|at| request(system(at), minutes, at)).collect();
         let provider = Provider { forgets, ..Provider::default() };
         let (worst, all) = shares_at(provider, &requests, &|_| true);
         // What is there once more costs its premium once more, until the answer tells that it was not.
-        let (bound, most) = if forgets { (1.25, 1.04) } else { (1.151, 1.03) };
+        let (bound, most) = if forgets == nothing { (1.151, 1.03) } else { (1.2, 1.04) };
         assert!(worst <= bound && all <= most, "{case}: {worst:.3} {all:.3}");
     }
     // What is dropped by chance, now and then, is written again; of two preludes in turn each has entries of its own.
@@ -317,6 +349,51 @@ fn what_was_not_read_is_not_written_again() {
         let requests: Vec<_> = (0..30).map(|at| request(same(at), pauses[at % pauses.len()], at)).collect();
         let (worst, all) = shares(&requests, &|_| true);
         assert!(worst <= 1.151 && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
+    }
+}
+
+/// Where what is written is not there the next time, it costs its premium once more until the answer tells so; from then on
+/// the conversation is within its bound, also where tools and instructions are read, and where each request leaves out the
+/// last words of the one before it.
+#[test]
+fn what_is_not_kept_is_seldom_written() {
+    let long = "Be brief. ".repeat(900);
+    let text = |text: String| json!({"type": "text", "text": text});
+    let marked = |behind: Option<String>| {
+        let mark = json!({"type": "ephemeral"});
+        let first = json!({"type": "text", "text": long, "cache_control": mark});
+        json!([first].into_iter().chain(behind.map(text)).collect::<Vec<_>>())
+    };
+    let (same, kept) = (|_: usize| json!(long), |_: usize| marked(None));
+    let in_front = |at: usize| marked(Some(format!("Now {at}.")));
+    let clients: [(&str, Instructions<'_>); 3] =
+        [("no marks", &same), ("marked instructions", &kept), ("a clock behind them", &in_front)];
+    for (client, system) in clients {
+        for (forgets, state) in
+            [(Forgets::All, ""), (Forgets::All, "now "), (Forgets::History, ""), (Forgets::History, "now ")]
+        {
+            let request = |at: usize| {
+                let role = |message: usize| ["user", "assistant"][message % 2];
+                let said = |message: usize| json!({"role": role(message), "content": format!("{message} {}", "words ".repeat(400))});
+                let last = json!({"role": "user", "content": format!("{at} {}", state.repeat(100))});
+                let last = Some(last).filter(|_| !state.is_empty());
+                let messages: Vec<Value> = (0..=2 * at).map(said).chain(last).collect();
+                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system(at), "messages": messages});
+                (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+            };
+            let requests: Vec<_> = (0..30).map(request).collect();
+            let provider = Provider { forgets, ..Provider::default() };
+            let all = beginnings_at(provider, &requests, &|_| true);
+            let most = |count: usize| match count {
+                ..=3 => 1.2,
+                4..30 => 1.151,
+                _ => 1.04,
+            };
+            assert!(
+                all.iter().zip(1..).all(|(share, count)| *share <= most(count)),
+                "{client} {state}: {all:.3?}"
+            );
+        }
     }
 }
 

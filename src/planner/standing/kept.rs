@@ -3,7 +3,7 @@
 
 use super::Fate;
 use crate::conversation::PartId;
-use crate::strategy::marks::{self, Entries, Stake, Wager};
+use crate::strategy::marks::{self, Entries, Expected, Stake, Wager};
 
 /// What is known of that.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +17,8 @@ pub(in crate::planner) struct Kept {
     unread_ms: Option<u64>,
     /// What has become of the first stake with this request.
     wager: Option<Wager>,
-    /// What reading an entry should have saved with the last request, in bytes of plain input.
-    credit: f64,
+    /// What was to be read with the last request, if anything.
+    expected: Option<Expected>,
     /// Entries and stake as they were before the last request, as long as nobody knows that it was billed.
     unbilled: Option<(Entries, Stake)>,
     /// What the requests before this one would have cost as they came, where that is known from another history than
@@ -57,7 +57,7 @@ impl Kept {
 
     /// A request begins with this prelude.
     pub(super) fn begins(&mut self, prelude: u64) {
-        self.credit = 0.0;
+        self.expected = None;
         self.entries.behind(prelude);
     }
 
@@ -89,21 +89,26 @@ impl Kept {
     /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
     /// cache; of one that may have been, what it may have spent counts.
     pub(super) fn ended(&mut self, fate: Fate) {
-        let credit = std::mem::take(&mut self.credit);
+        let expected = self.expected.take();
         if let Some(before) = self.unread_ms.take()
             && fate == Fate::Refused
         {
             self.seen_ms = before;
         }
-        match fate {
-            Fate::Uncached if credit > 0.0 => {
-                let is_kept = self.stake.missed(credit);
-                self.entries.missed(is_kept);
-            }
-            Fate::Billed if credit > 0.0 => self.stake.missing = 0,
-            _ => {}
+        let missing = |expected: &Expected| match fate {
+            Fate::Billed => Some(0.0),
+            Fate::Told { read, written } => Some(expected.missing(read, written)),
+            Fate::Refused | Fate::Unknown => None,
+        };
+        if let Some((expected, missing)) = expected.and_then(|expected| Some((expected, missing(&expected)?)))
+            && !self.stake.missed(missing, &expected)
+        {
+            self.entries.missed(self.stake.may_be_kept());
         }
-        let is_billed = matches!(fate, Fate::Billed | Fate::Uncached);
+        if let Fate::Told { read, written } = fate {
+            self.entries.told(read.saturating_add(written));
+        }
+        let is_billed = matches!(fate, Fate::Billed | Fate::Told { .. });
         let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
         let spent = self.stake.spent;
         self.entries = entries;
@@ -122,9 +127,9 @@ impl Kept {
         before > 0 && !marks::is_there(before, now_ms, ttl_ms)
     }
 
-    /// What reading an entry is to save with this request.
-    pub(in crate::planner) fn expect(&mut self, credit: f64) {
-        self.credit = credit;
+    /// What is to be read with this request.
+    pub(in crate::planner) fn expect(&mut self, expected: Option<Expected>) {
+        self.expected = expected;
     }
 
     /// What stands at a part and behind it has changed.
@@ -143,6 +148,7 @@ impl Kept {
             stake: self.stake,
             seen_ms: self.seen_ms,
             unread_ms: self.unread_ms,
+            expected: self.expected,
             unbilled,
             before: Some(self.stake.plain),
             ..Self::default()
@@ -164,7 +170,8 @@ mod tests {
     /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
     #[test]
     fn what_is_refused_ends_no_pause() {
-        use Fate::{Billed, Refused, Uncached, Unknown};
+        use Fate::{Billed, Refused, Unknown};
+        let uncached = Fate::Told { read: 0, written: 9 };
         for requests in [
             &[
                 (1, Billed, false),
@@ -177,7 +184,7 @@ mod tests {
                 (1, Billed, false),
                 (10, Refused, true),
                 (11, Refused, true),
-                (20, Uncached, true),
+                (20, uncached, true),
                 (21, Billed, false),
             ],
             &[

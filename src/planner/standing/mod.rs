@@ -66,8 +66,14 @@ pub struct Standing {
 pub enum Fate {
     /// The provider has billed it.
     Billed,
-    /// The provider has billed it, and has written to its cache, and read nothing from it.
-    Uncached,
+    /// The provider has billed it, and tells what it has read from its cache and written to it, in tokens; 0 of both may
+    /// mean that it tells nothing.
+    Told {
+        /// Read.
+        read: u64,
+        /// Written.
+        written: u64,
+    },
     /// The provider has refused it, and billed nothing.
     Refused,
     /// It may have been billed, or not.
