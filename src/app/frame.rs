@@ -74,14 +74,16 @@ impl Core {
         }
     }
 
-    /// A request is over. Its usage tells whether what was to be read at the beginning of a conversation was.
+    /// A request is over. Its usage tells whether what was to be read at the beginning of a conversation was; later on more
+    /// is read than that, or nothing, and it was not there either.
     pub(super) fn frame_told(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
         let Some(mark) = &facts.frame_mark else { return };
         if !is_answered {
             self.frame_answered(facts, false);
         }
-        if let Some(usage) = usage.filter(|usage| mark.is_first && !usage.prompt_is_unknown) {
-            let told = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
+        let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
+        let told = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
+        if mark.is_first || (mark.expected == Expected::Reads && told == (false, true)) {
             self.systems().told(mark.entry, told, mark.writes(), self.unix_ms());
         }
     }

@@ -114,6 +114,44 @@ fn histories_are_marked_where_they_go_on() {
 
 /// Whenever a client that marks nothing stops, it has paid 15 % more than without marks at most; and who goes on pays
 /// much less.
+/// What a server writes to its cache with each request, and never reads, is tools and instructions, too: where the history is
+/// left unmarked because of that, so are they.
+#[test]
+fn instructions_that_are_never_read_are_not_written_on_and_on() {
+    let upstream = Upstream::start(|request| {
+        let text = request.text();
+        let usage = match text.rfind("cache_control") {
+            None => json!({"input_tokens": text.len() / 4, "output_tokens": 1}),
+            Some(marked) => {
+                json!({"input_tokens": 9, "cache_creation_input_tokens": marked / 4, "cache_read_input_tokens": 0, "output_tokens": 1})
+            }
+        };
+        let answer = json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+            "stop_reason": "end_turn", "usage": usage});
+        (200, answer.to_string())
+    });
+    let home = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    for (at, request) in grows(&[1, 3, 5, 7, 9, 11, 13, 15, 17]).iter().enumerate() {
+        let mut request: Value = serde_json::from_str(request).unwrap();
+        request["system"] = json!("Be brief. ".repeat(2000));
+        assert_eq!(gateway.post("/v1/messages", &[], &request.to_string()).0, 200);
+        booked(home.path(), at + 1);
+    }
+    gateway.stop();
+    let marks = |request: &Received| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        ["system", "messages"].map(|member| body[member].to_string().matches("cache_control").count())
+    };
+    let arrived = upstream.received();
+    let found: Vec<_> = arrived.iter().map(marks).collect();
+    let idle = |[instructions, history]: &[usize; 2]| *history == 0 && *instructions == 0;
+    assert!(found[2][1] > 0 && found[3..].iter().filter(|marks| idle(marks)).count() >= 3, "{found:?}");
+    // Once more the instructions alone are, when it is told that they were not there.
+    let alone = |[instructions, history]: &&[usize; 2]| *history == 0 && *instructions > 0;
+    assert!(found.iter().filter(alone).count() <= 1, "{found:?}");
+}
+
 #[test]
 fn marks_cost_little_and_save_much() {
     let result = |size: usize| json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "out ".repeat(size)}]});
