@@ -24,12 +24,12 @@ impl Request<'_> {
             && self.core.windows.is_clear(self.asked.upstream)
             && !said.is_nothing();
         let requested_ttl_ms = self.conversation.requested_ttl_ms;
-        let ttl_ms = kind.ttl_ms(requested_ttl_ms);
+        let end_ttl_ms = self.conversation.end_ttl_ms();
         let last_ms = self.track.lineage.last_read_ms(place);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
         planner::Facts {
             rates: price
-                .and_then(|price| price.shares(requested_ttl_ms))
+                .and_then(|price| price.shares(end_ttl_ms))
                 .map(|(read, write)| Rates { read, write }),
             cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
@@ -39,7 +39,7 @@ impl Request<'_> {
             refuses,
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),
-            ttl_ms: ttl_ms.unwrap_or(0),
+            ttl_ms: kind.ttl_ms(end_ttl_ms).unwrap_or(0),
             prelude: self.prelude_for(kind),
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),

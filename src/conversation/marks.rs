@@ -114,6 +114,14 @@ impl Conversation {
         self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
     }
 
+    /// How long the provider is asked to keep the end of the prompt, in milliseconds. What is marked behind a client's marks
+    /// lasts for minutes, whatever is asked for in front of it.
+    pub fn end_ttl_ms(&self) -> Option<u64> {
+        let Some(marks) = &self.marks else { return self.requested_ttl_ms };
+        let last = marks.end.or_else(|| marks.in_history().last().map(|(_, hold)| *hold));
+        self.requested_ttl_ms.filter(|_| self.is_marked() && last == Some(Hold::Long))
+    }
+
     /// Whether whatever the provider is asked to keep of the prompt is to last for long.
     pub fn is_kept_long(&self) -> bool {
         self.marks.as_ref().is_some_and(|marks| {

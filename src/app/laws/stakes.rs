@@ -9,8 +9,9 @@ use super::rig::{Rig, headers, prices, wait};
 use crate::planner::{Fate, Policy};
 use crate::protocol;
 
-/// How long an entry is kept that nobody reads, in milliseconds.
-const KEPT_MS: i64 = 300_000;
+/// How long an entry is kept that nobody reads, in milliseconds, and what writing it costs, where that is for minutes or
+/// for an hour.
+const KEPT: [(i64, f64); 2] = [(300_000, 1.25), (3_600_000, 2.0)];
 const MINUTE: i64 = 60_000;
 /// Blocks up to a mark, its own among them, where an entry is looked for.
 const LOOKBACK: usize = 20;
@@ -28,7 +29,8 @@ enum Forgets {
 /// A provider's cache with marks, and what it bills, in bytes of plain input.
 #[derive(Clone, Default)]
 struct Provider {
-    kept: HashMap<String, i64>,
+    /// When an entry was read last, and for how long it is kept.
+    kept: HashMap<String, (i64, i64)>,
     now: i64,
     /// It bills what is written, and has nothing of that the next time.
     forgets: Forgets,
@@ -66,28 +68,41 @@ impl Provider {
         for mut block in blocks {
             let mark = block.as_object_mut().unwrap().remove("cache_control");
             prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
-            marked.extend(mark.map(|_| prompts.len() - 1));
+            marked.extend(mark.map(|mark| (prompts.len() - 1, usize::from(mark["ttl"] == "1h"))));
         }
         let is_there = |at: &usize| match self.forgets {
             Forgets::Nothing => true,
             Forgets::History => *at <= instructions,
             Forgets::All => false,
         };
-        let is_fresh =
-            |at: &usize| self.kept.get(&prompts[*at]).is_some_and(|last| self.now - last < KEPT_MS);
+        let kept = |at: usize| self.kept.get(&prompts[at]).copied();
+        let is_fresh = |at: &usize| kept(*at).is_some_and(|(last, kept_ms)| self.now - last < kept_ms);
         let is_kept = |at: &usize| is_there(at) && is_fresh(at);
         let entry = marked
             .iter()
-            .filter_map(|mark| ((mark + 1).saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
+            .filter_map(|(mark, _)| ((mark + 1).saturating_sub(LOOKBACK)..=*mark).rev().find(is_kept))
             .max();
         let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
         let (read, whole) = (len(entry), len(Some(prompts.len() - 1)));
-        let written = len(marked.last().copied()).max(read);
-        for at in marked.into_iter().chain(entry) {
-            self.kept.insert(prompts[at].clone(), self.now);
+        // What is marked for an hour is written for that, and what is marked behind it for minutes.
+        let (mut written, mut premiums) = (read, 0.0);
+        for (hold, (_, rate)) in KEPT.iter().enumerate().rev() {
+            let last = marked.iter().filter(|mark| mark.1 == hold).map(|mark| mark.0).max();
+            let fresh = (len(last) - written).max(0.0);
+            (written, premiums) = (written + fresh, premiums + (rate - 1.0) * fresh);
+        }
+        let read_ms = entry.and_then(kept).map(|(_, kept_ms)| kept_ms);
+        let stays = marked.into_iter().map(|(at, hold)| {
+            let within = read_ms.filter(|_| Some(at) <= entry).unwrap_or(i64::MAX);
+            let before = kept(at).filter(|_| is_fresh(&at)).map(|(_, kept_ms)| kept_ms);
+            (at, before.unwrap_or_else(|| KEPT[hold].0.min(within)))
+        });
+        let stays: Vec<_> = stays.chain(entry.zip(read_ms)).collect();
+        for (at, kept_ms) in stays {
+            self.kept.insert(prompts[at].clone(), (self.now, kept_ms));
         }
         let told = Fate::Told { read: read as u64, written: (written - read) as u64 };
-        (0.1 * read + 1.25 * (written - read) + whole - written, told)
+        (whole - 0.9 * read + premiums, told)
     }
 }
 
@@ -254,6 +269,29 @@ fn what_nobody_reads_is_seldom_written() {
             let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
             assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth} {tries}: {worst:.3} {all:.3}");
         }
+    }
+}
+
+/// What the gateway marks behind a client's mark for an hour is gone after minutes, and no dearer than any other.
+#[test]
+fn what_is_marked_behind_an_hour_is_kept_for_minutes() {
+    let said = |at: usize| {
+        let mut block = json!({"type": "text", "text": format!("{at} {}", "words ".repeat(400))});
+        if at == 2 {
+            block["cache_control"] = json!({"type": "ephemeral", "ttl": "1h"});
+        }
+        let role = ["user", "assistant"][at % 2];
+        json!({"role": role, "content": [block]})
+    };
+    let request = |minutes: i64, at: usize| {
+        let messages: Vec<Value> = (0..2 * at + 3).map(said).collect();
+        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+        (MINUTE * minutes, "one".to_owned(), Bytes::from(body.to_string()))
+    };
+    for (pauses, most) in [(&[1][..], 0.25), (&[7], 1.03), (&[7, 1], 0.8), (&[7, 1, 1], 0.65)] {
+        let requests: Vec<_> = (0..30).map(|at| request(pauses[at % pauses.len()], at)).collect();
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
     }
 }
 

@@ -194,10 +194,10 @@ impl<'a> Session<'a> {
     /// Notes what is known of the world, for the gate.
     fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
         let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
-        let (requested_ttl_ms, price) = (original.requested_ttl_ms, self.price.as_deref());
+        let (end_ttl_ms, price) = (original.end_ttl_ms(), self.price.as_deref());
         let (ttl_ms, rates) =
-            (self.cache.ttl_ms(requested_ttl_ms), price.and_then(|price| price.shares(requested_ttl_ms)));
-        let gone_ms = self.cache.gone_ms(requested_ttl_ms);
+            (self.cache.ttl_ms(end_ttl_ms), price.and_then(|price| price.shares(end_ttl_ms)));
+        let gone_ms = self.cache.gone_ms(original.requested_ttl_ms);
         self.facts.cold = asked.sent > 0 && gone_ms.is_some_and(|gone| idle_ms > gone);
         self.facts.ttl_ms = ttl_ms.unwrap_or(0);
         self.facts.rates = rates.map(|(read, write)| Rates { read, write });
