@@ -43,7 +43,7 @@ impl Request<'_> {
             prelude: self.prelude_for(kind),
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
-            seldom_goes_on: !self.conversation.is_marked() && self.track.lineage.seldom_goes_on(self.root),
+            outlook: self.track.lineage.outlook(self.root),
             keeps_outputs: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             counted_output: self

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest, Hashed};
-use crate::planner::{Applied, Fate, Splice, Standing, Wager};
+use crate::planner::{Applied, Expected, Fate, Findings, Splice, Standing, Wager};
 use crate::store::{Recent, Thread};
 
 /// A thread as its newest request left it.
@@ -67,6 +67,10 @@ pub struct Memory {
     bound: Recent<Chain, usize, Hashed>,
     /// First stakes of a sender's threads that are not won, and made up for by none that is.
     wagers: Recent<Chain, u32, Hashed>,
+    /// What the last request of a history is to read, and whose it is.
+    expected: Recent<Chain, (Chain, Expected), Hashed>,
+    /// What has become of that, by sender.
+    findings: Recent<Chain, Findings, Hashed>,
 }
 
 impl Memory {
@@ -84,6 +88,8 @@ impl Memory {
             noted: Recent::of_entries(THREADS),
             bound: Recent::of_entries(HISTORIES),
             wagers: Recent::of_entries(THREADS),
+            expected: Recent::of_entries(THREADS),
+            findings: Recent::of_entries(THREADS),
         }
     }
 
@@ -176,6 +182,23 @@ impl Memory {
             Wager::Won => lost.saturating_sub(2),
         };
         self.wagers.insert(root, lost);
+    }
+
+    /// What a request with this history is to read, and whose it is.
+    pub(super) fn expect(&self, chain: Chain, expected: (Chain, Expected)) {
+        self.expected.insert(chain, expected);
+    }
+
+    pub(super) fn take_expected(&self, chain: Chain) -> Option<(Chain, Expected)> {
+        self.expected.remove(&chain)
+    }
+
+    pub(super) fn find(&self, root: Chain, findings: Findings) {
+        self.findings.insert(root, findings);
+    }
+
+    pub(super) fn findings(&self, root: Chain) -> Findings {
+        self.findings.get(&root).unwrap_or_default()
     }
 
     /// So many messages of a history were sent to a model that binds what it thinks; once they were, they stay so.

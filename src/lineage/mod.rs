@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod kept;
 mod memory;
+mod outlook;
 mod overlaid;
 mod relation;
 mod threads;
@@ -33,10 +34,6 @@ use threads::Found;
 
 /// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
 const MOST_LAST_WORDS: usize = 4;
-
-/// First stakes of a sender's threads that may be lost. Those of agents that work side by side are made at the same time and
-/// won; those of a batch of short talks are not.
-const MOST_WAGERS: u32 = 3;
 
 /// Where a request belongs.
 #[derive(Debug, Clone)]
@@ -284,16 +281,6 @@ impl Lineage {
         }
     }
 
-    /// Whether too many of the first stakes of a sender's threads were for nothing, as far as is known.
-    pub fn seldom_goes_on(&self, root: Chain) -> bool {
-        self.memory.wagers(root) >= MOST_WAGERS
-    }
-
-    /// A request with this history has ended, and this has become of it.
-    pub fn ended(&self, head: Chain, fate: Fate) {
-        self.memory.end(head, fate);
-    }
-
     /// Keeps what a plan leaves for the next request, and for the next one that branches where this one did.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
@@ -301,6 +288,7 @@ impl Lineage {
         if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
             self.memory.wager(place.root, wager);
         }
+        self.expect(place, standing.expected());
         let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));
         self.memory.end(head, Fate::Unknown);
         self.memory.keep_standing(head, (head, standing));

@@ -2,7 +2,7 @@
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::{self, Chosen, Expected, Tried};
+use crate::strategy::marks::{self, Chosen, Expected, Outlook, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -145,9 +145,11 @@ fn within(
     if gone_on {
         before.goes_on(facts.prelude.key, now, rates);
     }
-    let is_vain = (facts.seldom_goes_on && before.is_untouched()) || before.is_vain(after_pause);
+    let is_doubtful = facts.outlook == Outlook::SeldomKept;
+    let is_first = facts.outlook == Outlook::SeldomGoesOn && before.is_untouched();
+    let is_vain = is_doubtful || is_first || before.is_vain(after_pause);
     let waits = is_vain && rates.write > 1.0 && entry.is_none();
-    let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), rates) };
+    let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), is_doubtful, rates) };
     let (known, entry) = if allowed.is_none() && entry.is_some() { (None, None) } else { (known, entry) };
     let waits = allowed.is_none();
     let (read, most) = (entry.map_or(0.0, up_to), allowed.unwrap_or(0.0));

@@ -3,6 +3,7 @@
 use crate::conversation::Prelude;
 use crate::strategy::clear;
 use crate::strategy::gate::Rates;
+use crate::strategy::marks::Outlook;
 use crate::usage::Binding;
 
 /// What the caller knows of the world at the time of a request.
@@ -41,8 +42,8 @@ pub struct Facts {
     pub min_prefix_tokens: u64,
     /// The provider keeps prompts without marks, and marks add nothing.
     pub caches_without_marks: bool,
-    /// The sender's threads were seldom gone on with, of late, when something of theirs had been written to the cache first.
-    pub seldom_goes_on: bool,
+    /// What is to be expected of what a thread of the sender's is the first to write to the cache.
+    pub outlook: Outlook,
     /// The model's reasoning is bound to what stands before it: where there is some, that is changed only when it must
     /// be, or costs nothing, and the reasoning goes too.
     pub bound: Option<Binding>,
@@ -82,7 +83,7 @@ impl Default for Facts {
             ttl_ms: 300_000,
             min_prefix_tokens: 0,
             caches_without_marks: false,
-            seldom_goes_on: false,
+            outlook: Outlook::Fair,
             bound: None,
             reads_reasoning: false,
             overflow: None,

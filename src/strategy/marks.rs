@@ -134,6 +134,48 @@ pub enum Wager {
     Won,
 }
 
+/// What is to be expected of what a thread is the first to write, by what has become of the sender's other threads of late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Outlook {
+    /// Nothing speaks against it.
+    #[default]
+    Fair,
+    /// They seldom went on.
+    SeldomGoesOn,
+    /// What they wrote was not there when it was to be read.
+    SeldomKept,
+}
+
+/// What has become of what a sender's threads were to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// How often in a row it was not there.
+    missing: u32,
+    /// With so many more requests nothing is written for the first time, because of that.
+    rests: u32,
+}
+
+impl Findings {
+    /// Something was there, or most of it was not.
+    #[must_use]
+    pub fn found(self, is_there: bool) -> Self {
+        let missing = if is_there { 0 } else { self.missing.saturating_add(1) };
+        let rests = if missing < MOST_MISSING { 0 } else { 1 << missing.min(MOST_RESTS) };
+        Self { missing, rests }
+    }
+
+    /// A request leaves; `None`: nothing is to be remembered of it.
+    #[must_use]
+    pub fn rested(self) -> Option<Self> {
+        (self.rests > 0).then(|| Self { rests: self.rests - 1, ..self })
+    }
+
+    /// Whether nothing is to be written for the first time.
+    pub fn rests(self) -> bool {
+        self.rests > 0
+    }
+}
+
 /// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the
 /// cache costs more than what is not, and nobody knows whether there will be a next request that reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -190,14 +232,14 @@ fn worth_of_reading(rates: Rates) -> f64 {
 
 impl Stake {
     /// How many bytes may be written to the cache with this request, which is to read so many, should it be the last one.
-    /// Where nothing was there the last time, these may have to be written again: `None`, if that is too much as well.
-    pub fn allows(&self, read: f64, rates: Rates) -> Option<f64> {
+    /// Where that is doubtful, these may have to be written again: `None`, if that is too much as well.
+    pub fn allows(&self, read: f64, is_doubtful: bool, rates: Rates) -> Option<f64> {
         let premium = (rates.write - 1.0).max(0.0);
         let left = LOSS * self.plain - self.spent;
         if premium == 0.0 {
             return Some(f64::INFINITY);
         }
-        if self.missing > 0 && read > 0.0 {
+        if (is_doubtful || self.missing > 0) && read > 0.0 {
             return Some(left / premium - read).filter(|most| *most >= 0.0);
         }
         Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
@@ -245,7 +287,7 @@ impl Stake {
     /// So many bytes of what was to be read were not there, and were written again. Tells whether most was there.
     pub fn missed(&mut self, missing: f64, expected: &Expected) -> bool {
         self.spent += (expected.rates.write - expected.rates.read) * missing;
-        if missing <= expected.bytes / 2.0 {
+        if expected.is_there(missing) {
             self.missing = 0;
             return true;
         }
@@ -310,6 +352,11 @@ impl Expected {
             None if read == 0 && written > 0 => self.bytes,
             None => 0.0,
         }
+    }
+
+    /// Whether most was there of which so much was not.
+    pub fn is_there(&self, missing: f64) -> bool {
+        missing <= self.bytes / 2.0
     }
 }
 
@@ -525,6 +572,30 @@ mod tests {
             let to_read = Expected { bytes: 2_000.0, before: 2_000.0, tokens, rates: Rates::USUAL };
             let found = to_read.missing(read, written);
             assert!((found - expected).abs() < 1e-6, "{tokens:?} {read} {written}: {found}");
+        }
+    }
+
+    /// Answers that tell that something was there (`+`) or not (`-`), and requests that leave; whether these are to rest.
+    #[test]
+    fn senders_rest_for_longer_each_time_that_nothing_was_there() {
+        for (told, expected) in [
+            ("+..", "no no"),
+            ("-..", "no no"),
+            ("-+-..", "no no"),
+            ("--......", "yes yes yes yes no no"),
+            ("--..+.", "yes yes no"),
+            ("--....-.........", "yes yes yes yes yes yes yes yes yes yes yes yes no"),
+        ] {
+            let (mut findings, mut found) = (Findings::default(), Vec::new());
+            for event in told.bytes() {
+                if event == b'.' {
+                    found.push(if findings.rests() { "yes" } else { "no" });
+                    findings = findings.rested().unwrap_or(findings);
+                } else {
+                    findings = findings.found(event == b'+');
+                }
+            }
+            assert_eq!(found.join(" "), expected, "{told}");
         }
     }
 

@@ -17,7 +17,7 @@ const MINUTE: i64 = 60_000;
 const LOOKBACK: usize = 20;
 
 /// What a provider has nothing of the next time.
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Forgets {
     #[default]
     Nothing,
@@ -430,6 +430,48 @@ fn what_is_not_kept_is_seldom_written() {
             assert!(
                 all.iter().zip(1..).all(|(share, count)| *share <= most(count)),
                 "{client} {state}: {all:.3?}"
+            );
+        }
+    }
+}
+
+/// A server that keeps nothing is told once, and not by each talk that is held with it, nor by each that branches off.
+#[test]
+fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
+    let said = |talk: usize, message: usize| {
+        let role = ["user", "assistant"][message % 2];
+        json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(900))})
+    };
+    let request = |session: usize, messages: Vec<Value>| {
+        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+        (MINUTE / 60, session.to_string(), Bytes::from(body.to_string()))
+    };
+    let short = |length: usize| {
+        let talk = move |talk: usize| {
+            (0..length)
+                .map(move |at| request(talk, (0..=2 * at).map(|message| said(talk, message)).collect()))
+        };
+        (0..20).flat_map(talk).collect::<Vec<_>>()
+    };
+    // Each goes back to the same answer, and on from there.
+    let branches = |length: usize| {
+        let branch = move |branch: usize| {
+            let talk = move |message: usize| said(if message < 4 { 0 } else { branch }, message);
+            (1..=length).map(move |at| request(0, (0..=2 * at).map(talk).collect()))
+        };
+        (0..20).flat_map(branch).collect::<Vec<_>>()
+    };
+    for (case, requests) in
+        [("3", short(3)), ("4", short(4)), ("branches", branches(3)), ("longer", branches(5))]
+    {
+        for forgets in [Forgets::All, Forgets::Nothing] {
+            let provider = Provider { forgets, ..Provider::default() };
+            let all = beginnings_at(provider, &requests, &|_| true);
+            let most = if forgets == Forgets::All { 1.08 } else { 0.95 };
+            let late = all.iter().skip(8).copied().fold(0.0, f64::max);
+            assert!(
+                late <= 1.151 && all.last().is_some_and(|all| *all <= most),
+                "{case} {forgets:?}: {all:.3?}"
             );
         }
     }

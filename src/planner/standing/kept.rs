@@ -132,6 +132,11 @@ impl Kept {
         self.expected = expected;
     }
 
+    /// The same, when it is known.
+    pub(super) fn expected(&self) -> Option<Expected> {
+        self.expected
+    }
+
     /// What stands at a part and behind it has changed.
     pub(in crate::planner) fn cut(&mut self, part: PartId) {
         self.entries.cut(part);

@@ -13,7 +13,7 @@ use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, 
 use crate::json;
 use crate::strategy::clear::{self, Settings};
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::Wager;
+use crate::strategy::marks::{Expected, Wager};
 use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, Lines, history};
 
@@ -168,6 +168,11 @@ impl Standing {
     /// What has become of the thread's first stake with this request; told once.
     pub fn take_wager(&mut self) -> Option<Wager> {
         self.kept.take_wager()
+    }
+
+    /// What is to be read with this request because of the gateway's marks.
+    pub fn expected(&self) -> Option<Expected> {
+        self.kept.expected()
     }
 
     /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
