@@ -374,7 +374,7 @@ impl Sidecar {
         let added = self.added(protocol, upstream, &rewritten, body);
         let filter =
             added.asks_for_usage.then(|| Box::new(Sifted(EventFilter::new(protocol))) as Box<dyn Filter>);
-        let adds = added.body.is_some();
+        let names = added.names();
         rewritten.body = added.body.or(rewritten.body);
         let start = follow::Start {
             id,
@@ -384,7 +384,7 @@ impl Sidecar {
             budget,
             received: (body.len() + overhead) as u64,
             sent: (rewritten.body.as_ref().map_or(body.len(), Bytes::len) + overhead) as u64,
-            adds,
+            added: names,
             attempt,
             rewritten_to,
         };
@@ -423,7 +423,7 @@ impl Sidecar {
             budget: None,
             received: bytes,
             sent: bytes,
-            adds: false,
+            added: Vec::new(),
             attempt: Attempt::default(),
             rewritten_to: body.len() as u64,
         };

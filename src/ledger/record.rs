@@ -267,6 +267,9 @@ pub struct Edits {
     pub splice: Option<Splice>,
     /// Marks for the provider's cache were set in it.
     pub marked: bool,
+    /// Members of the body that were added, or added to, beside its messages: `prompt_cache_key`, `stream_options`. That
+    /// makes it no edited one.
+    pub added: Vec<String>,
     /// The provider refused the edited request and was sent the original.
     pub original_resent: bool,
     /// Reasoning blocks that the provider says it dropped.
@@ -660,7 +663,7 @@ mod tests {
             r#""content":"0c","output":"0a","chain":"0d"}],"#,
             r#""event":{"reason":"break-even","cleared":3,"freed_bytes":24000,"rewritten_bytes":5000,"#,
             r#""first_message":4,"rung":"ready","dropped":2,"cut":0,"reasoning":0,"abridged":0,"preset":"codex"},"splice":{"rule":"summary","messages":2,"first":1,"#,
-            r#""end":3,"before":9000,"after":700,"made":true,"output":null},"marked":true,"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
+            r#""end":3,"before":9000,"after":700,"made":true,"output":null},"marked":true,"added":[],"original_resent":false,"reasoning_dropped":0,"recalls":0},"#,
             r#""window":{"prompt_tokens_estimate":42000,"tokens":200000,"reserved":4096,"history_budget_estimate":null,"#,
             r#""zone":"green","zone_sent":"green","velocity":1200,"#,
             r#""steps_until_red":114,"spike":false},"#,

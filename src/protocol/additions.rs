@@ -34,8 +34,18 @@ pub struct Wanted<'k> {
 pub struct Added {
     /// The body with it; `None`: nothing was.
     pub body: Option<Bytes>,
+    /// The key was.
+    pub has_key: bool,
     /// The question for usage was.
     pub asks_for_usage: bool,
+}
+
+impl Added {
+    /// The members that it went into.
+    pub fn names(&self) -> Vec<&'static str> {
+        let names = [(self.has_key, "prompt_cache_key"), (self.asks_for_usage, "stream_options")];
+        names.into_iter().filter(|(is_added, _)| *is_added).map(|(_, name)| name).collect()
+    }
 }
 
 /// Adds to a request what a dialect has members for.
@@ -84,11 +94,11 @@ impl<'a> Frame<'a> {
     fn with(self, protocol: &dyn Protocol, wanted: &Wanted<'_>) -> Added {
         let key = wanted.cache_key.and_then(|key| protocol.add_cache_key(self, key));
         let question = if wanted.usage { protocol.ask_for_usage(self) } else { None };
-        let asks_for_usage = question.is_some();
+        let (has_key, asks_for_usage) = (key.is_some(), question.is_some());
         let edits: Vec<Edit> = key.into_iter().chain(question).collect();
         match Edits::new(edits) {
             Ok(edits) if !edits.is_empty() => {
-                Added { body: Some(edits.apply(self.bytes).into()), asks_for_usage }
+                Added { body: Some(edits.apply(self.bytes).into()), has_key, asks_for_usage }
             }
             _ => Added::default(),
         }
@@ -142,8 +152,12 @@ mod tests {
             ("anthropic", format!(r#"{{"messages":{messages},"stream":true}}"#), String::new(), false),
         ] {
             let protocol = protocol::named(dialect).unwrap();
-            let expected =
-                Added { body: (!expected.is_empty()).then(|| Bytes::from(expected)), asks_for_usage: asks };
+            let has_key = expected.contains("prompt_cache_key\":\"k\"");
+            let expected = Added {
+                body: (!expected.is_empty()).then(|| Bytes::from(expected)),
+                has_key,
+                asks_for_usage: asks,
+            };
             let body = Bytes::from(body);
             assert_eq!(add(protocol, Leaving::Unread(&body), &BOTH), expected, "{dialect} {body:?}");
             let read = protocol.index(&body, &NoMemo).unwrap();
@@ -194,6 +208,7 @@ mod tests {
                 Wanted { cache_key: Some("k"), usage: false },
                 Added {
                     body: Some(r#"{"messages":[],"stream":true,"prompt_cache_key":"k"}"#.into()),
+                    has_key: true,
                     asks_for_usage: false,
                 },
             ),

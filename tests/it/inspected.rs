@@ -471,3 +471,56 @@ fn marks_are_told() {
         ["1", "2", "3"].map(|n| said(&["diff", "c", n]).contains("it is marked for the provider's cache"));
     assert_eq!(marked, [true, true, false]);
 }
+
+/// What stands beside the messages of a request is told, where it went with more of that, and only there.
+#[test]
+fn what_is_added_is_told() {
+    for kept in ["usage", "full"] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|received| {
+            let is_strict = received.text().contains("strict") && received.text().contains("cache_key");
+            if is_strict { (400, "{}".to_owned()) } else { (200, r#"{"id":"c","choices":[]}"#.to_owned()) }
+        });
+        let config = format!(
+            "listen.admin = 'off'\nledger.record = '{kept}'\nstate.dir = '{}'\n[upstream.openai]\nbase_url = '{}'\n\
+             cache_key = 'shared'\ninclude_usage = true\n",
+            home.path().display(),
+            upstream.url()
+        );
+        let gateway = Gateway::configured(home.path(), &config);
+        let hi = json!([{"role": "user", "content": "hi"}]);
+        let long = json!([hi[0], {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "t", "type": "function", "function": {"name": "run", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "t", "content": "line\n".repeat(12_000)}]);
+        for body in [
+            json!({"messages": hi}),
+            json!({"messages": hi, "stream": true, "stream_options": {}}),
+            json!({"messages": hi, "prompt_cache_key": "own"}),
+            json!({"messages": hi, "model": "strict"}),
+            json!({"messages": long}),
+        ] {
+            let headers = [("x-session-id", "c")];
+            assert_eq!(gateway.post("/v1/chat/completions", &headers, &body.to_string()).0, 200);
+        }
+        gateway.stop();
+        let beside = |stored: &str, compared: &str| match kept {
+            "full" => format!("beside the messages: {compared}"),
+            _ => format!("added beside the messages: {stored}"),
+        };
+        let key = beside("prompt_cache_key", "prompt_cache_key added");
+        let both =
+            beside("prompt_cache_key, stream_options", "stream_options changed, prompt_cache_key added");
+        let (own, other) = ("it went as it came", "its messages went as they came");
+        for (n, said, note) in [
+            ("1", other, &*key),
+            ("2", other, &*both),
+            ("3", own, ""),
+            ("4", own, ""),
+            ("5", "1 part went in another form", &*key),
+        ] {
+            let text = done(home.path(), &[&["diff", "c", n], &CONFIG[..]].concat());
+            assert!(text.starts_with(&format!("request {n} of c: {said}\n")), "{kept} {text}");
+            assert_eq!(text.lines().find(|line| line.contains("beside")).unwrap_or(""), note, "{kept} {n}");
+        }
+    }
+}

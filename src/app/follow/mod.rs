@@ -41,8 +41,8 @@ pub(super) struct Start {
     pub(super) sent: u64,
     /// Bytes that it was rewritten to, without what is added to any form of it.
     pub(super) rewritten_to: u64,
-    /// Something is added to it beside its messages.
-    pub(super) adds: bool,
+    /// The members that are added to it beside its messages, or added to.
+    pub(super) added: Vec<&'static str>,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
     pub(super) attempt: Attempt,
@@ -121,9 +121,14 @@ impl Follow {
         self.is_original && self.facts.state == State::Edited
     }
 
+    /// Something is added to it beside its messages.
+    const fn adds(&self) -> bool {
+        !self.start.added.is_empty()
+    }
+
     /// It was refused with what is added to it, and sent without that.
     fn is_bare(&self) -> bool {
-        self.is_original && self.start.adds
+        self.is_original && self.adds()
     }
 
     /// Teaches the meter how large the prompt really was.
@@ -273,7 +278,7 @@ impl Follow {
 impl Exchange for Follow {
     fn sent(&mut self, form: Form) {
         self.has_left = true;
-        self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.start.adds);
+        self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.adds());
     }
 
     /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with
@@ -354,7 +359,7 @@ impl Exchange for Follow {
         // all the same, and its thread goes on so.
         let is_blamed = is_taken && self.is_bare() && self.is_refused_for_additions();
         if is_taken && !is_blamed {
-            if self.start.adds && !self.is_bare() {
+            if self.adds() && !self.is_bare() {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
             }
             self.core.acceptance.answered(self.upstream.name(), &self.facts, self.is_unedited());

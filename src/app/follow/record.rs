@@ -181,10 +181,17 @@ impl Follow {
                 output: splice.output.clone(),
             }),
             marked: self.facts.state == State::Edited && !self.is_unedited() && self.facts.kinds.has_marks(),
+            added: self.added(),
             original_resent: self.is_unedited(),
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,
         }
+    }
+
+    /// What went with it beside its messages.
+    fn added(&self) -> Vec<String> {
+        let sent = self.start.added.iter().filter(|_| !self.is_original);
+        sent.map(|name| (*name).to_owned()).collect()
     }
 
     /// The decisions that were made with this request. What would have been decided holds for nothing.

@@ -6,7 +6,7 @@ use super::{Change, Difference, Gone};
 use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
-use crate::ledger::words::State;
+use crate::json::scan::Member;
 use crate::ledger::{Made, Record};
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
@@ -20,30 +20,33 @@ const FROM_STORE: &str =
     "put together from the store: with `ledger.record = \"full\"` whole bodies are compared";
 /// Said where that is not seen in the parts.
 const MARKED: &str = "it is marked for the provider's cache";
-/// Said where more than parts was changed.
-const FRAME: &str = "the body differs outside of the messages too";
 const COUNT: &str = "the number of messages or parts differs: what has no counterpart is not shown";
 
 /// The changes of the request at a place of the history.
 pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
     let record = &history.found.entries[at].record;
-    if record.edits.state != State::Edited || record.edits.original_resent {
+    let (is_edited, added) = (record.edits.were_sent(), &record.edits.added);
+    if !is_edited && added.is_empty() {
         return Ok(Difference { from: "store", ..Difference::default() });
     }
-    let (standing, outputs) = (history.standing(at), Outputs::new(&history.config.outputs.dir));
+    let standing = if is_edited { history.standing(at) } else { Vec::new() };
+    let outputs = Outputs::new(&history.config.outputs.dir);
     if let Some(difference) = from_bodies(history, record, &standing, &outputs)? {
         return Ok(difference);
     }
     let splice = record.edits.splice.as_ref();
+    let added = (!added.is_empty()).then(|| format!("added beside the messages: {}", added.join(", ")));
+    let stored = [(record.edits.marked, MARKED), (is_edited, FROM_STORE)];
+    let stored = stored.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note.to_owned());
     let is_sent =
         |one: &&Standing<'_>| splice.is_none_or(|gone| !(gone.first..gone.end).contains(&one.made.message));
     let changes = standing.iter().filter(is_sent).map(|one| from_store(history, one, &outputs));
     Ok(Difference {
         from: "store",
         gone: gone(history, record, &outputs)?.map(|(gone, _)| gone),
-        reasoning: record.edits.parts.get(REASONING).copied().unwrap_or(0),
+        reasoning: record.edits.parts.get(REASONING).copied().filter(|_| is_edited).unwrap_or(0),
         changes: changes.collect::<Result<_, _>>()?,
-        notes: record.edits.marked.then_some(MARKED).into_iter().chain([FROM_STORE]).collect(),
+        notes: added.into_iter().chain(stored).collect(),
     })
 }
 
@@ -53,7 +56,8 @@ fn gone(
     record: &Record,
     outputs: &Outputs,
 ) -> Result<Option<(Gone, Option<Splice>)>, Failure> {
-    let Some(splice) = &record.edits.splice else { return Ok(None) };
+    let splice = record.edits.splice.as_ref().filter(|_| record.edits.were_sent());
+    let Some(splice) = splice else { return Ok(None) };
     let (sizes, saved) = ((splice.before, splice.after), splice.output.as_deref());
     let stored = history.books.splice(&splice.rule, splice.end, sizes, saved);
     let stored = stored.map_err(|error| history.failed(&error))?;
@@ -161,8 +165,10 @@ fn from_bodies(
     let count =
         |of: &Conversation| of.messages.iter().map(|message| message.index.parts.len()).collect::<Vec<_>>();
     let is_plain = difference.gone.is_none() && difference.reasoning == 0;
-    difference.notes.extend((is_plain && count(&came) != count(&sent)).then_some(COUNT));
-    difference.notes.extend((frame(&came) != frame(&sent)).then_some(FRAME));
+    difference.notes.extend((is_plain && count(&came) != count(&sent)).then(|| COUNT.to_owned()));
+    let members = members(&came, &sent);
+    let beside = (!members.is_empty()).then(|| format!("beside the messages: {}", members.join(", ")));
+    difference.notes.extend(beside);
     Ok(Some(difference))
 }
 
@@ -226,10 +232,28 @@ impl Places {
     }
 }
 
-/// What stands around the messages.
-fn frame(conversation: &Conversation) -> [&[u8]; 2] {
-    let list = conversation.array.range();
-    [&conversation.body[..list.start], &conversation.body[list.end..]]
+/// The members that stand beside the messages and are not the same in both bodies.
+fn members(came: &Conversation, sent: &Conversation) -> Vec<String> {
+    let beside = |of: &Conversation| {
+        let is_beside = |one: &&Member| !one.value.span.range().contains(&of.array.range().start);
+        of.members.iter().filter(is_beside).map(|one| one.name(&of.body).to_vec()).collect::<Vec<_>>()
+    };
+    let value = |of: &Conversation, name: &[u8]| {
+        let found = of.members.iter().find(|one| one.name(&of.body) == name)?;
+        Some(found.value.span.of(&of.body).to_vec())
+    };
+    let (old, new) = (beside(came), beside(sent));
+    let fresh = new.iter().filter(|name| !old.contains(name));
+    let told = old.iter().chain(fresh).filter_map(|name| {
+        let what = match (value(came, name), value(sent, name)) {
+            (before, after) if before == after => return None,
+            (None, _) => "added",
+            (_, None) => "left out",
+            (Some(_), Some(_)) => "changed",
+        };
+        Some(format!("{} {what}", String::from_utf8_lossy(name)))
+    });
+    told.collect()
 }
 
 /// A part in both bodies, if it is not the same.

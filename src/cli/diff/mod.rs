@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::history::History;
+use super::table::printable;
 use super::{Failure, Output, books, figures, say};
 use crate::ledger::Record;
 use crate::ledger::words::{State, Term};
@@ -24,7 +25,7 @@ Messages and parts are counted from 0, as in the log. Long texts are shortened: 
 JSON:
   {\"conversation\", \"n\", \"record\", \"state\", \"from\", \"gone\": GONE, \"reasoning\", \"changes\": [CHANGE], \"notes\": []}
   record   the id of the request's record
-  state    as in the log: edited, unchanged, observed, set_aside, unread; original_resent
+  state    as in the log, of its messages: edited, unchanged, observed, set_aside, unread; original_resent
   from     bodies (`ledger.record` is \"full\") or store
   GONE     {\"messages\", \"first\", \"end\", \"rule\", \"bytes_before\", \"bytes_after\", \"text\", \"output\"} or null: messages from
            first to before end that are not sent; rule: a note or a summary stands for them; text: what it says, null
@@ -33,6 +34,7 @@ JSON:
   CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"bytes_before\", \"bytes_after\", \"before\", \"after\", \"output\"}
            what: the tool, or the kind of part; decided_in: the number of the request; before, after: whole texts,
            null where they are not kept; output: the file of the full text or null
+  notes    what else is to be known, in words: members of the body that were added beside the messages, marks
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll diff`.
@@ -83,7 +85,7 @@ struct Difference {
     /// Blocks of reasoning that are left out.
     reasoning: u32,
     changes: Vec<Change>,
-    notes: Vec<&'static str>,
+    notes: Vec<String>,
 }
 
 /// Shows what was changed about a request.
@@ -117,15 +119,15 @@ fn state(record: &Record) -> String {
 
 fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
     let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
+    let went =
+        if record.edits.added.is_empty() { "it went as it came" } else { "its messages went as they came" };
     let what = match record.edits.state {
-        _ if record.edits.original_resent => "refused as it was edited, it went as it came".to_owned(),
+        _ if record.edits.original_resent => format!("refused as it was edited, {went}"),
         Term::Known(State::Edited) => format!("{parts} went in another form"),
-        Term::Known(State::Observed) => "only observed, it went as it came".to_owned(),
-        Term::Known(State::SetAside) => {
-            "an edit of this thread was refused before, it went as it came".to_owned()
-        }
-        Term::Known(State::Unread) => "it could not be read and went as it came".to_owned(),
-        Term::Known(State::Unchanged) | Term::Other(_) => "it went as it came".to_owned(),
+        Term::Known(State::Observed) => format!("only observed, {went}"),
+        Term::Known(State::SetAside) => format!("an edit of this thread was refused before, {went}"),
+        Term::Known(State::Unread) => format!("it could not be read, {went}"),
+        Term::Known(State::Unchanged) | Term::Other(_) => went.to_owned(),
     };
     let mut lines = vec![format!("request {number} of {}: {what}", history.name())];
     if let Some(gone) = &difference.gone {
@@ -142,7 +144,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
     }
     if !difference.notes.is_empty() {
         lines.push(String::new());
-        lines.extend(difference.notes.iter().map(|note| (*note).to_owned()));
+        lines.extend(difference.notes.iter().map(|note| printable(note)));
     }
     lines
 }
@@ -199,7 +201,7 @@ struct Json<'a> {
     gone: Option<&'a Gone>,
     reasoning: u32,
     changes: &'a [Change],
-    notes: &'a [&'static str],
+    notes: &'a [String],
 }
 
 fn say_json(
