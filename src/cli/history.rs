@@ -18,13 +18,16 @@ pub(super) struct History {
     pub(super) books: Books,
     path: PathBuf,
     pub(super) found: ledger::History,
+    /// What is told of the conversations that it goes on from.
+    inherited: Vec<Entry>,
 }
 
-/// A decision in force, and the number of the request that made it, from 1.
+/// A decision in force, and the number of the request that made it, from 1: of this conversation, or of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Standing<'a> {
     pub(super) made: &'a Made,
     pub(super) request: usize,
+    pub(super) of: Option<&'a str>,
 }
 
 impl History {
@@ -40,11 +43,14 @@ impl History {
         let Some(books) = Books::open(&path).map_err(failed)? else {
             return Err(Failure::Said(books::nothing(&config.state.dir)));
         };
-        match ledger::History::read(&books, id, usize::MAX) {
-            Ok(found) => Ok(Self { config, books, path, found }),
-            Err(NoHistory::Store(error)) => Err(failed(error)),
-            Err(NoHistory::Id(none)) => Err(Failure::Said(told(&none))),
-        }
+        let found = match ledger::History::read(&books, id, usize::MAX) {
+            Ok(found) => found,
+            Err(NoHistory::Store(error)) => return Err(failed(error)),
+            Err(NoHistory::Id(none)) => return Err(Failure::Said(told(&none))),
+        };
+        let mut records = found.entries.iter().map(|entry| &entry.record);
+        let inherited = ledger::ancestors(&books, &found.id, &mut records).map_err(failed)?;
+        Ok(Self { config, books, path, found, inherited })
     }
 
     /// Its id as it is shown.
@@ -69,7 +75,7 @@ impl History {
 
     /// The decisions that were in force for the request at a place, by their parts.
     pub(super) fn standing(&self, at: usize) -> Vec<Standing<'_>> {
-        standing(&self.found.entries, at)
+        standing(&self.inherited, &self.found.entries, at)
     }
 }
 
@@ -82,27 +88,35 @@ pub(super) fn told(none: &NoId) -> String {
     format!("{none}:{}", named.chain(more).collect::<String>())
 }
 
-/// What was decided in the request's thread up to then, and in the threads that it branched from up to where it
-/// did. A later decision about a part takes the place of an earlier one.
-fn standing(entries: &[Entry], at: usize) -> Vec<Standing<'_>> {
+/// What was decided in the request's thread up to then, and in the threads that it branched from up to where and when it
+/// did, of whatever conversation they are. A later decision about a part takes the place of an earlier one.
+fn standing<'a>(inherited: &'a [Entry], entries: &'a [Entry], at: usize) -> Vec<Standing<'a>> {
     let Some(Entry { record: request, .. }) = entries.get(at) else { return Vec::new() };
-    let requests = || entries.iter().filter_map(|entry| Some((entry.number?, &entry.record)));
-    let mut lines = Vec::new();
-    let (mut thread, mut messages) = (request.thread.as_ref(), request.messages);
-    while let Some(name) = thread.filter(|name| !lines.iter().any(|(known, _)| known == name)) {
-        lines.push((name, messages));
-        let first = requests().map(|(_, record)| record).find(|one| one.thread.as_ref() == Some(name));
-        messages = messages.min(first.map_or(0, |first| first.prior));
-        thread = first.and_then(|first| first.parent.as_ref());
+    let all = || inherited.iter().chain(&entries[..=at]).enumerate();
+    // Within the conversation their order tells what was earlier, also where the clock was set back.
+    let is_earlier = |(place, one): (usize, &Entry), (end, first): (usize, &Entry)| {
+        if place.min(end) >= inherited.len() { place < end } else { one.at_ms <= first.at_ms }
+    };
+    let (mut lines, mut known) = (Vec::new(), Vec::new());
+    let (mut thread, mut messages, mut until) = (request.thread.as_ref(), request.messages, None);
+    while let Some(name) = thread.filter(|name| !known.contains(name)) {
+        known.push(name);
+        lines.push((name, messages, until));
+        until = all().find(|(_, one)| one.record.thread.as_ref() == Some(name));
+        messages = messages.min(until.map_or(0, |(_, first)| first.record.prior));
+        thread = until.and_then(|(_, first)| first.record.parent.as_ref());
     }
     let mut standing = std::collections::BTreeMap::new();
-    for (thread, messages) in lines.into_iter().rev() {
-        for (number, record) in requests().take_while(|(number, _)| entries[at].number >= Some(*number)) {
-            if record.thread.as_ref() != Some(thread) || record.edits.original_resent {
+    for (thread, messages, until) in lines.into_iter().rev() {
+        for (place, one) in all() {
+            let (Some(request), record) = (one.number, &one.record) else { continue };
+            let is_of = record.thread.as_ref() == Some(thread) && !record.edits.original_resent;
+            if !is_of || until.is_some_and(|until| !is_earlier((place, one), until)) {
                 continue;
             }
+            let of = (place < inherited.len()).then_some(record.conversation.as_str());
             for made in record.edits.made.iter().filter(|made| made.message < messages) {
-                standing.insert((made.message, made.part), Standing { made, request: number });
+                standing.insert((made.message, made.part), Standing { made, request, of });
             }
         }
     }
@@ -183,9 +197,38 @@ mod tests {
             (6, &[]),
             (7, &[]),
         ] {
-            let found: Vec<_> = standing(&entries, at)
+            let found: Vec<_> = standing(&[], &entries, at)
                 .into_iter()
                 .map(|one| (one.made.message, one.made.rules.as_str(), one.request))
+                .collect();
+            assert_eq!(found, expected, "{at}");
+        }
+    }
+
+    /// What the other conversation decided after that is its own.
+    #[test]
+    fn decisions_hold_in_a_conversation_that_goes_on_from_another() {
+        let entry = |conversation: &str, at_ms, number, record| Entry {
+            at_ms,
+            number: Some(number),
+            record: Record { conversation: conversation.to_owned(), ..record },
+        };
+        let others = [
+            entry("one", 1, 1, request(("a", None), (3, 0), &[(2, "fold")])),
+            entry("one", 2, 2, request(("a", None), (5, 3), &[(4, "truncate")])),
+            entry("one", 9, 3, request(("a", None), (7, 5), &[(2, "clear"), (6, "fold")])),
+        ];
+        let own = [
+            entry("two", 3, 1, request(("b", Some("a")), (5, 5), &[])),
+            entry("two", 10, 2, request(("b", Some("a")), (7, 5), &[(6, "minify")])),
+        ];
+        for (at, expected) in [
+            (0, &[(2, "fold", 1, Some("one")), (4, "truncate", 2, Some("one"))][..]),
+            (1, &[(2, "fold", 1, Some("one")), (4, "truncate", 2, Some("one")), (6, "minify", 2, None)]),
+        ] {
+            let found: Vec<_> = standing(&others, &own, at)
+                .into_iter()
+                .map(|one| (one.made.message, one.made.rules.as_str(), one.request, one.of))
                 .collect();
             assert_eq!(found, expected, "{at}");
         }

@@ -80,6 +80,8 @@ struct Known {
     outputs: BTreeMap<String, Output>,
     /// How many requests there have been in each conversation.
     counts: BTreeMap<String, usize>,
+    /// The messages that each thread was sent otherwise, with their texts.
+    threads: BTreeMap<String, Vec<(u32, String)>>,
     unreadable: u64,
     missing: u64,
 }
@@ -204,6 +206,7 @@ impl Known {
     fn add(&mut self, at_ms: i64, record: &Record) {
         let count = self.counts.entry(record.conversation.clone()).or_default();
         let Some(number) = number(record, count) else { return };
+        self.inherit(at_ms, record, number);
         let edits = &record.edits;
         let made = edits.made.iter().filter_map(|made| made.output.as_deref());
         // Observing, nothing is put in its place.
@@ -212,6 +215,22 @@ impl Known {
         for (id, is_made) in made.map(|id| (id, true)).chain(spliced) {
             self.outputs.entry(id.to_owned()).or_default().add(at_ms, &record.conversation, number, is_made);
         }
+    }
+
+    /// What a thread takes over from the one that it branched from is sent so from its first request on.
+    fn inherit(&mut self, at_ms: i64, record: &Record, number: usize) {
+        let Some(thread) = record.thread.as_ref().filter(|_| record.edits.were_sent()) else { return };
+        if !self.threads.contains_key(thread) {
+            let parent = record.parent.as_ref().and_then(|parent| self.threads.get(parent));
+            let taken = parent.into_iter().flatten().filter(|(message, _)| *message < record.prior);
+            let taken: Vec<_> = taken.cloned().collect();
+            for (_, id) in &taken {
+                self.outputs.entry(id.clone()).or_default().add(at_ms, &record.conversation, number, false);
+            }
+            self.threads.insert(thread.clone(), taken);
+        }
+        let made = record.edits.made.iter().filter_map(|made| Some((made.message, made.output.clone()?)));
+        self.threads.entry(thread.clone()).or_default().extend(made);
     }
 
     fn newest_first(&self, conversation: Option<&str>, filter: LedgerFilter) -> Vec<Named<'_>> {

@@ -1,6 +1,6 @@
 //! One conversation's records, found by its id or the beginning of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use serde::Serialize;
 
@@ -134,6 +134,46 @@ impl History {
     pub fn calls(&self) -> Option<Calls> {
         self.entries.iter().rev().find_map(|entry| entry.record.calls)
     }
+}
+
+/// The records of other conversations whose history those of this one go on from, and of those that these go on from in
+/// turn: each conversation's oldest first.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn ancestors(
+    books: &Books,
+    id: &str,
+    records: &mut dyn Iterator<Item = &Record>,
+) -> Result<Vec<Entry>, StoreError> {
+    let (mut found, mut read) = (Vec::new(), BTreeSet::from([id.to_owned()]));
+    let mut sought = strangers(records);
+    while let Some(thread) = sought.pop() {
+        let Some(conversation) = books.conversation_of(&thread)? else { continue };
+        if !read.insert(conversation.clone()) {
+            continue;
+        }
+        match History::read(books, &conversation, usize::MAX) {
+            Ok(History { entries, .. }) => {
+                sought.extend(strangers(&mut entries.iter().map(|entry| &entry.record)));
+                found.extend(entries);
+            }
+            // Its records have been removed.
+            Err(NoHistory::Id(_)) => {}
+            Err(NoHistory::Store(error)) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// The threads that some branched from and that are not among them.
+fn strangers(records: &mut dyn Iterator<Item = &Record>) -> Vec<String> {
+    let (mut threads, mut parents) = (BTreeSet::new(), BTreeSet::new());
+    for record in records {
+        threads.extend(&record.thread);
+        parents.extend(&record.parent);
+    }
+    parents.difference(&threads).map(|thread| (*thread).clone()).collect()
 }
 
 impl Files {

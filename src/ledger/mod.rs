@@ -18,7 +18,7 @@ pub mod words;
 pub use cost::{Cost, Counterfactual};
 pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZone, ReportDocument};
 pub use fill::{Burn, Fill, Limit, Region};
-pub use history::{Entry, History, NoHistory, NoId, WrittenFile};
+pub use history::{Entry, History, NoHistory, NoId, WrittenFile, ancestors};
 pub use record::{
     Budget, Bytes, Calls, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window, Zone,
 };

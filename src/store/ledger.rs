@@ -170,6 +170,19 @@ impl Books {
         })
     }
 
+    /// The conversation that a thread is of; `None`: it is not there any more.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn conversation_of(&self, thread: &str) -> Result<Option<String>, StoreError> {
+        self.reader.ask(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT conversation FROM threads WHERE id = ?1")?;
+            let mut rows = statement.query([thread])?;
+            Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+        })
+    }
+
     /// The newest summary of a conversation. A store of an older version has none.
     ///
     /// # Errors

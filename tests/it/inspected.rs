@@ -524,3 +524,66 @@ fn what_is_added_is_told() {
         }
     }
 }
+
+/// A session that is taken up again under another name goes on from what was sent: all that is said of it agrees with its
+/// records.
+#[test]
+fn a_history_of_another_conversation_is_told() {
+    for kept in ["usage", "full"] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!(
+            "listen.admin = 'off'\nledger.record = '{kept}'\ntruncate.max_lines = 20\nclear.gate = []\ncache.marks = false\n\
+             state.dir = '{}'\n",
+            home.path().display()
+        );
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        for (session, results) in [("first", 1), ("first", 2), ("again", 2), ("again", 3), ("first", 4)] {
+            let headers = [("x-api-key", "k"), ("x-plimsoll-session-id", session)];
+            assert_eq!(gateway.post("/v1/messages", &headers, &request(results)).0, 200);
+        }
+        gateway.stop();
+        let said = |arguments: &[&str]| printed(home.path(), &[arguments, &["--json"], &CONFIG[..]].concat());
+        let requests = said(&["inspect", "again"])["requests"].clone();
+        assert_eq!(requests[0]["record"]["relation"], "fork");
+        for (at, decided) in
+            [(0, &[("first", 1), ("first", 2)][..]), (1, &[("first", 1), ("first", 2), ("", 2)])]
+        {
+            let diff = said(&["diff", "again", &(at + 1).to_string()]);
+            let changes = diff["changes"].as_array().unwrap();
+            let found: Vec<_> = changes
+                .iter()
+                .map(|one| (one["decided_for"].as_str().unwrap_or(""), one["decided_in"].as_u64().unwrap()))
+                .collect();
+            assert_eq!(found, decided, "{kept} {at}");
+            let less: u64 = changes
+                .iter()
+                .map(|one| one["bytes_before"].as_u64().unwrap() - one["bytes_after"].as_u64().unwrap())
+                .sum();
+            let record = &requests[at]["record"];
+            assert_eq!(record["edits"]["parts"]["truncate"], decided.len(), "{kept} {at}");
+            assert_eq!(record["bytes"]["saved"], less, "{kept} {at}");
+        }
+        let text = done(home.path(), &[&["diff", "again", "1"], &CONFIG[..]].concat());
+        assert!(text.contains("bytes, decided in request 2 of first\n"), "{kept} {text}");
+        let saved = requests[1]["record"]["bytes"]["saved"].as_u64().unwrap();
+        let foot = done(home.path(), &[&["inspect", "again"], &CONFIG[..]].concat());
+        let foot = foot.lines().find(|line| line.starts_with("in another form")).unwrap().replace(',', "");
+        assert_eq!(foot, format!("in another form: truncate 3; {saved} bytes less"), "{kept}");
+        let of = |id: &str| {
+            let outputs = said(&["outputs", "--conversation", id])["outputs"].clone();
+            let uses = outputs.as_array().unwrap().iter().flat_map(|one| one["uses"].as_array().unwrap());
+            let uses = uses.filter(|one| one["conversation"] == id).map(|one| one["requests"].to_string());
+            let mut uses: Vec<String> = uses.collect();
+            uses.sort();
+            uses
+        };
+        assert_eq!(of("again"), ["[1]", "[1]", "[2]"], "{kept}");
+        assert_eq!(of("first"), ["[1]", "[2]", "[3]", "[3]"], "{kept}");
+        if kept == "full" {
+            let log = home.path().join("conversations/again.jsonl");
+            let replayed = said(&["replay", log.to_str().unwrap()]);
+            assert_eq!(replayed["files"][0]["as_recorded"], 2);
+        }
+    }
+}

@@ -97,6 +97,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
         what: decided_about(made),
         rules: made.rules.clone(),
         decided_in: Some(one.request),
+        decided_for: one.of.map(str::to_owned),
         bytes_before: made.before,
         bytes_after: made.after,
         before: before.map(|text| String::from_utf8_lossy(&text).into_owned()),
@@ -272,6 +273,7 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
         what: what(came, id),
         rules: if is_marked { "cache mark".to_owned() } else { String::new() },
         decided_in: None,
+        decided_for: None,
         bytes_before: bytes(&before, raw(came, one)),
         bytes_after: bytes(&after, raw(sent, other)),
         before,
@@ -321,7 +323,7 @@ fn attribute(change: &mut Change, standing: &[Standing<'_>], outputs: &Outputs) 
         return;
     };
     change.rules.clone_from(&one.made.rules);
-    change.decided_in = Some(one.request);
+    (change.decided_in, change.decided_for) = (Some(one.request), one.of.map(str::to_owned));
     if one.made.rules == CLEAR {
         // Images that went count, and not by what encodes them.
         (change.bytes_before, change.bytes_after) = (one.made.before, one.made.after);

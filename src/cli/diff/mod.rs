@@ -31,9 +31,11 @@ JSON:
            first to before end that are not sent; rule: a note or a summary stands for them; text: what it says, null
            where it is not kept
   reasoning  blocks of reasoning that are left out
-  CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"bytes_before\", \"bytes_after\", \"before\", \"after\", \"output\"}
-           what: the tool, or the kind of part; decided_in: the number of the request; before, after: whole texts,
-           null where they are not kept; output: the file of the full text or null
+  CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"decided_for\", \"bytes_before\", \"bytes_after\", \"before\",
+           \"after\", \"output\"}
+           what: the tool, or the kind of part; decided_in: the number of the request; decided_for: the conversation that
+           this is a request of, where the history is another's, else null; before, after: whole texts, null where they
+           are not kept; output: the file of the full text or null
   notes    what else is to be known, in words: members of the body that were added beside the messages, marks
   Fields may be added; none will change its meaning.";
 
@@ -57,6 +59,7 @@ struct Change {
     what: String,
     rules: String,
     decided_in: Option<usize>,
+    decided_for: Option<String>,
     bytes_before: u64,
     bytes_after: u64,
     before: Option<String>,
@@ -171,7 +174,8 @@ fn show_gone(gone: &Gone) -> Vec<String> {
 }
 
 fn show(change: &Change) -> Vec<String> {
-    let decided = change.decided_in.map_or_else(String::new, |n| format!(", decided in request {n}"));
+    let of = change.decided_for.as_ref().map_or_else(String::new, |of| format!(" of {}", printable(of)));
+    let decided = change.decided_in.map_or_else(String::new, |n| format!(", decided in request {n}{of}"));
     let mut lines = vec![format!(
         "message {}, part {}: {}, {}, {} → {} bytes{decided}",
         change.message,

@@ -25,6 +25,7 @@ use clap::Args;
 
 use super::{Failure, Output, books, files, say, table};
 use crate::app::{self, Recall};
+use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Outputs};
 use bodies::Marks;
 use played::{Played, Setting};
@@ -73,6 +74,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         marks: options.client_marks,
         pace_ms: u64::from(options.pace) * 1000,
         bodies: &Bodies::below(&config.state.dir),
+        store: &config.state.dir.join(FILE_NAME),
         recall: &|id| recall.sentence(&outputs, id),
     };
     if options.sweep {

@@ -1,6 +1,7 @@
 //! Playing a conversation, from a transcript or from what a gateway recorded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -13,11 +14,11 @@ use super::recording::Recording;
 use super::session::{Asked, Session, Tally, Thread};
 use super::side::{BYTES_PER_TOKEN, Bill};
 use super::transcript::{Request, Transcript};
-use crate::ledger::Record;
+use crate::ledger::{Entry, Record, ancestors};
 use crate::planner::{Policy, Recall};
 use crate::protocol::{self, Protocol, Scale};
-use crate::store::Bodies;
 use crate::store::bodies::Form;
+use crate::store::{Bodies, Books, StoreError};
 use crate::usage::{BytesPerToken, Catalogue};
 
 /// With what a conversation is played.
@@ -32,6 +33,8 @@ pub(super) struct Setting<'a> {
     pub(super) pace_ms: u64,
     /// Where a gateway keeps bodies.
     pub(super) bodies: &'a Bodies,
+    /// Where it tells of other conversations.
+    pub(super) store: &'a Path,
     /// How it says where a full text is.
     pub(super) recall: Recall<'a>,
 }
@@ -76,6 +79,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
             answered: true,
             hidden: header.hidden_prefix_tokens_est,
             recall: &elsewhere,
+            is_booked: true,
         };
         session.request(&bodies.body(request.n), &asked, &mut thread, &mut tally);
         sent = thread.measured.map_or(0, |(messages, _)| messages);
@@ -114,11 +118,18 @@ fn elsewhere(id: &str) -> String {
 /// # Errors
 /// Why it cannot be played.
 pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, Unplayed> {
-    let mut play =
-        Play { setting, sessions: HashMap::new(), threads: HashMap::new(), tally: Tally::default() };
-    let (mut found, mut same) = (0, 0);
-    for request in &recording.requests {
-        if let Some(is_same) = play.request(&request.record, request.at_ms)? {
+    let mut play = Play { setting, sessions: HashMap::new(), threads: HashMap::new() };
+    let (mut tally, mut found, mut same) = (Tally::default(), 0, 0);
+    let own = || recording.requests.iter().map(|one| &one.record);
+    let inherited = inherited(setting.store, &recording.id, &own().collect::<Vec<_>>());
+    let inherited = inherited.map_err(|error| format!("{}: {error}", setting.store.display()))?;
+    // What another conversation had sent before was in the provider's cache: it is played, and on no bill.
+    let others = inherited.iter().map(|one| (one.at_ms.max(0) as u64, &one.record, false));
+    let mut all: Vec<_> =
+        others.chain(recording.requests.iter().map(|one| (one.at_ms, &one.record, true))).collect();
+    all.sort_by_key(|(at_ms, ..)| *at_ms);
+    for (at_ms, record, is_own) in all {
+        if let Some(is_same) = play.request(record, at_ms, is_own.then_some(&mut tally))? {
             found += 1;
             same += u64::from(is_same);
         }
@@ -126,14 +137,15 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     if found == 0 {
         return Err(Unplayed::NoBodies(setting.bodies.dir().display().to_string()));
     }
-    let mut asked = recording.requests.iter().map(|one| &one.record).filter(|record| record.own.is_none());
+    let mut asked = own().filter(|record| record.own.is_none());
     let model = asked.rfind(|record| record.model_asked.is_some()).and_then(|one| one.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
-    (played.model, played.tally, played.damage) = (model, play.tally, recording.damage.clone());
-    for thread in play.threads.values() {
+    (played.model, played.tally, played.damage) = (model, tally, recording.damage.clone());
+    let threads: BTreeSet<&str> = own().filter_map(|record| record.thread.as_deref()).collect();
+    for (_, thread) in play.threads.iter().filter(|(name, _)| threads.contains(name.as_str())) {
         played.counts += thread.counts();
     }
-    let mut bills = play.sessions.into_values();
+    let mut bills = play.sessions.into_values().filter(|priced| priced.is_asked);
     if let Some(first) = bills.next() {
         (played.direct, played.gateway) = first.session.bills();
         played.priced_as = first.name;
@@ -145,25 +157,38 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     Ok(played)
 }
 
+/// What the store tells of the conversations that some records go on from. Without any, it need not be there.
+fn inherited(store: &Path, id: &str, records: &[&Record]) -> Result<Vec<Entry>, StoreError> {
+    let has_parent = records.iter().any(|record| record.parent.is_some());
+    let books = if has_parent { Books::open(store)? } else { None };
+    books.map_or_else(|| Ok(Vec::new()), |books| ancestors(&books, id, &mut records.iter().copied()))
+}
+
 /// A recording, as it is played.
 struct Play<'a> {
     setting: &'a Setting<'a>,
     /// By dialect and model.
     sessions: HashMap<(String, String), Priced<'a>>,
     threads: HashMap<String, Thread>,
-    tally: Tally,
 }
 
 struct Priced<'a> {
     session: Session<'a>,
     name: Option<String>,
+    /// The conversation itself asks for it.
+    is_asked: bool,
     learned: BytesPerToken,
 }
 
 impl Play<'_> {
-    /// Plays a request, and tells whether the same bytes would be sent; `None`: it was not read, or its body was
-    /// not kept.
-    fn request(&mut self, record: &Record, at_ms: u64) -> Result<Option<bool>, String> {
+    /// Plays a request, and tells whether the same bytes would be sent; `None`: it was not read, its body was not kept, or
+    /// it is another conversation's, which has no tally.
+    fn request(
+        &mut self,
+        record: &Record,
+        at_ms: u64,
+        tally: Option<&mut Tally>,
+    ) -> Result<Option<bool>, String> {
         let Some(name) = record.thread.as_deref() else { return Ok(None) };
         let body = |form| {
             let read = self.setting.bodies.read(&record.conversation, &record.id, form);
@@ -178,7 +203,8 @@ impl Play<'_> {
         }
         let Some(thread) = self.threads.get_mut(name) else { return Ok(None) };
         let priced = priced(&mut self.sessions, self.setting, record)?;
-        let counted = record.prompt_tokens();
+        let (counted, is_own) = (record.prompt_tokens(), tally.is_some());
+        priced.is_asked |= is_own;
         let asked = Asked {
             sent: record.prior as usize,
             now_ms: at_ms,
@@ -189,15 +215,18 @@ impl Play<'_> {
             answered: record.status.is_some_and(|status| (200..300).contains(&status)),
             hidden: None,
             recall: self.setting.recall,
+            is_booked: is_own,
         };
-        let edited = priced.session.request(&came, &asked, thread, &mut self.tally);
+        let mut unbooked = Tally::default();
+        let tally = tally.unwrap_or(&mut unbooked);
+        let edited = priced.session.request(&came, &asked, thread, tally);
         if let Some(tokens) = counted.filter(|tokens| *tokens > 0) {
             thread.measured = Some((record.messages as usize, tokens));
             priced.learned.learn(sent.len() as u64, tokens);
         } else {
             thread.measured = None;
         }
-        Ok(Some(edited.as_ref().unwrap_or(&came) == &sent))
+        Ok(is_own.then(|| edited.as_ref().unwrap_or(&came) == &sent))
     }
 }
 
@@ -212,6 +241,7 @@ fn priced<'m, 'a>(
     Ok(sessions.entry((record.protocol.to_string(), model.to_owned())).or_insert_with(|| {
         let found = price::find(setting.catalogue, model);
         let session = Session::new(protocol, setting.policy, model, found.as_ref());
-        Priced { session, name: found.map(|found| found.name), learned: BytesPerToken::default() }
+        let learned = BytesPerToken::default();
+        Priced { session, name: found.map(|found| found.name), is_asked: false, learned }
     }))
 }

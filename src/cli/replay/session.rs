@@ -47,6 +47,8 @@ pub(super) struct Asked<'a> {
     /// Tokens of instructions and tools that the recording lacks.
     pub(super) hidden: Option<u64>,
     pub(super) recall: Recall<'a>,
+    /// It is on the bills: what is not goes into the provider's cache alone.
+    pub(super) is_booked: bool,
 }
 
 /// A thread, as it grows.
@@ -166,7 +168,7 @@ impl<'a> Session<'a> {
             let gateway = self.gateway.send(sent.as_ref().unwrap_or(&prompt), billed, &mut thread.gateway);
             if self.is_refused(asked, &direct) {
                 tally.beyond_window += 1;
-            } else {
+            } else if asked.is_booked {
                 self.direct.book(direct);
                 self.gateway.book(gateway);
             }

@@ -112,6 +112,7 @@ fn play(transcript: &Transcript, policy: &Policy, prices: Option<&str>) -> Playe
         marks: Marks::Placed,
         pace_ms: 10_000,
         bodies: &store::Bodies::below(std::path::Path::new("/nowhere")),
+        store: std::path::Path::new("/nowhere"),
         recall: &|_| String::new(),
     };
     played::transcript(transcript, &setting).unwrap()
