@@ -308,6 +308,8 @@ fn shows(home: &Path, records: &[Value]) {
     if !edits["splice"].is_null() {
         let text = diff["gone"]["text"].as_str().unwrap();
         assert_eq!(Some(text.len() as u64), edits["splice"]["after"].as_u64());
+        let is_kept = diff["from"] == "bodies" || !diff["gone"]["output"].is_null();
+        assert_eq!(diff["gone"]["before"].as_str().is_some_and(|text| !text.is_empty()), is_kept, "{diff}");
         let what = edits["splice"]["rule"].as_str().unwrap();
         assert!(inspected.contains(&format!("a {what} stands for ")), "{inspected}");
         assert!(run(&["diff", "bound", &number]).contains(&format!("a {what} stands for them")));

@@ -68,10 +68,16 @@ fn gone(
         rule: splice.rule.clone(),
         bytes_before: splice.before,
         bytes_after: splice.after,
+        before: saved.and_then(|id| read(outputs, id)),
         text: stored.as_ref().map(|stored| stored.text.to_string()),
         output: splice.output.as_deref().and_then(|id| output(outputs, id)),
     };
     Ok(Some((gone, stored)))
+}
+
+/// What an output says, if it is still there.
+fn read(outputs: &Outputs, id: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&outputs.read(id).ok()??).into_owned())
 }
 
 /// The file of an output that is still there.
@@ -83,7 +89,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
     let made = one.made;
     let failed = |error| history.failed(&error);
     let decision = history.books.decision(&sought(made)).map_err(failed)?;
-    let before = made.output.as_deref().and_then(|id| outputs.read(id).ok().flatten());
+    let before = made.output.as_deref().and_then(|id| read(outputs, id));
     let after = decision.map(|stored| {
         let texts = stored.decision.leaves.iter().filter_map(|(_, edit)| match edit {
             LeafEdit::Replace(text) => Some(&**text),
@@ -100,7 +106,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
         decided_for: one.of.map(str::to_owned),
         bytes_before: made.before,
         bytes_after: made.after,
-        before: before.map(|text| String::from_utf8_lossy(&text).into_owned()),
+        before,
         after,
         output: made.output.as_deref().and_then(|id| output(outputs, id)),
     })
@@ -146,8 +152,11 @@ fn from_bodies(
     let (Some((_, came)), Some((_, sent))) = (read(Form::Came)?, read(Form::Sent)?) else { return Ok(None) };
     let mut difference = Difference { from: "bodies", ..Difference::default() };
     let mut places = Places::default();
-    if let Some((gone, splice)) = gone(history, record, outputs)? {
+    if let Some((mut gone, splice)) = gone(history, record, outputs)? {
         places = Places::of(&gone, splice.as_ref());
+        let dropped = (0..came.messages.len()).filter(|message| !places.is_sent(*message));
+        let texts = dropped.flat_map(|message| came.parts_of(message)).filter_map(|(id, _)| text(&came, id));
+        gone.before = Some(texts.collect::<Vec<_>>().join("\n"));
         difference.gone = Some(gone);
     }
     let bodies = (&came, &sent);

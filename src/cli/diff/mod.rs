@@ -12,7 +12,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::history::History;
-use super::table::printable;
 use super::{Failure, Output, books, figures, say};
 use crate::ledger::Record;
 use crate::ledger::words::{State, Term};
@@ -27,9 +26,9 @@ JSON:
   record   the id of the request's record
   state    as in the log, of its messages: edited, unchanged, observed, set_aside, unread; original_resent
   from     bodies (`ledger.record` is \"full\") or store
-  GONE     {\"messages\", \"first\", \"end\", \"rule\", \"bytes_before\", \"bytes_after\", \"text\", \"output\"} or null: messages from
-           first to before end that are not sent; rule: a note or a summary stands for them; text: what it says, null
-           where it is not kept
+  GONE     {\"messages\", \"first\", \"end\", \"rule\", \"bytes_before\", \"bytes_after\", \"before\", \"text\", \"output\"} or null:
+           messages from first to before end that are not sent; rule: a note or a summary stands for them; before: their
+           texts, text: what it says, null where they are not kept
   reasoning  blocks of reasoning that are left out
   CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"decided_for\", \"bytes_before\", \"bytes_after\", \"before\",
            \"after\", \"output\"}
@@ -76,6 +75,7 @@ struct Gone {
     rule: String,
     bytes_before: u64,
     bytes_after: u64,
+    before: Option<String>,
     text: Option<String>,
     output: Option<PathBuf>,
 }
@@ -147,7 +147,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
     }
     if !difference.notes.is_empty() {
         lines.push(String::new());
-        lines.extend(difference.notes.iter().map(|note| printable(note)));
+        lines.extend(difference.notes.iter().cloned());
     }
     lines
 }
@@ -168,13 +168,13 @@ fn show_gone(gone: &Gone) -> Vec<String> {
         figures::count(gone.bytes_before),
         figures::count(gone.bytes_after),
     )];
-    lines.extend(excerpt(None, gone.text.as_deref()));
+    lines.extend(excerpt(gone.before.as_deref(), gone.text.as_deref()));
     lines.extend(gone.output.as_ref().map(|output| format!("  full output: {}", output.display())));
     lines
 }
 
 fn show(change: &Change) -> Vec<String> {
-    let of = change.decided_for.as_ref().map_or_else(String::new, |of| format!(" of {}", printable(of)));
+    let of = change.decided_for.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     let decided = change.decided_in.map_or_else(String::new, |n| format!(", decided in request {n}{of}"));
     let mut lines = vec![format!(
         "message {}, part {}: {}, {}, {} → {} bytes{decided}",
