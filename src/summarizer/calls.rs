@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::retry::Missed;
 use super::spend_limit::SpendLimit;
 use super::transport::{Booked, Reply};
 use super::{Called, Failure, Job, vendor};
@@ -44,7 +45,18 @@ impl Calls {
             spend_limit.spend(least);
         }
         let (status, model) = (Some(reply.status), Some(model));
-        self.made.push(Called { model, status, lost: None, usage, bill, took, bytes });
+        self.made.push(Called { model, status, lost: None, missed: None, usage, bill, took, bytes });
+    }
+
+    /// The last answer is of no use.
+    pub(super) fn missed(&mut self, why: &Missed) {
+        let why = match why {
+            Missed::Perhaps(failure, _) | Missed::Surely(failure) => failure.clone(),
+            Missed::Overflow => Failure::TooLong,
+        };
+        if let Some(last) = self.made.last_mut() {
+            last.missed = Some(why);
+        }
     }
 
     /// If one is out, its answer will not come.
@@ -56,7 +68,8 @@ impl Calls {
             spend_limit.spend(bill.total);
         }
         let lost = Some(why);
-        self.made.push(Called { model: None, status: None, lost, usage: None, bill: None, took, bytes });
+        let (model, status, usage, bill) = (None, None, None, None);
+        self.made.push(Called { model, status, lost, missed: None, usage, bill, took, bytes });
     }
 
     /// All that were made.

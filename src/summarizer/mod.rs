@@ -127,6 +127,8 @@ pub struct Called {
     pub status: Option<u16>,
     /// Why there was no answer, or no whole one.
     pub lost: Option<Failure>,
+    /// Why the answer is of no use.
+    pub missed: Option<Failure>,
     /// The provider's figures.
     pub usage: Option<Usage>,
     /// What it cost.

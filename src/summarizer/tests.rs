@@ -196,6 +196,11 @@ fn what_servers_do() {
         let gives_up = done.outcome == Err(Failure::TimedOut);
         assert!(done.calls.iter().all(|call| gives_up == (call.lost == Some(Failure::TimedOut))));
         assert!(done.calls.iter().all(|call| call.lost.is_some() == call.status.is_none()));
+        // And which answers were of use.
+        let is_of_use = done.calls.iter().any(|call| call.lost.is_none() && call.missed.is_none());
+        assert_eq!(is_of_use, done.outcome.is_ok());
+        let missed = done.calls.iter().filter(|call| call.missed.is_some()).count();
+        assert!(missed + 2 >= calls - unsent || done.outcome.is_err());
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::calls::Calls;
 use super::retry::{Attempts, Missed};
 use super::spend_limit::SpendLimit;
-use super::transport::{Lost, Question, Transport};
+use super::transport::{Lost, Question, Reply, Transport};
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
 use crate::protocol::{self, Refused};
@@ -174,13 +174,23 @@ impl<T: Transport> Errand<'_, T> {
         let posted = self.transport.post(&call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| self.lost(lost))?;
         self.calls.answered(&reply, self.job, self.books);
+        let read = self.read(&reply);
+        if let Err(missed) = &read {
+            self.calls.missed(missed);
+        }
+        read
+    }
+
+    /// What an answer says.
+    fn read(&self, reply: &Reply) -> Result<Outline, Missed> {
         if !reply.is_good() {
             return Err(match protocol::refused(reply.status, &reply.body) {
                 Refused::Overflow { .. } | Refused::Answer => Missed::Overflow,
                 Refused::Malformed | Refused::Unanswered | Refused::Other => reply.refusal(),
             });
         }
-        let written = call.protocol.said(&reply.body).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+        let written =
+            self.job.call.protocol.said(&reply.body).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         let most = prompt::most_bytes(&self.job.settings);
         Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }

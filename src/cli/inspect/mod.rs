@@ -239,7 +239,7 @@ fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
     let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
     let what = match own.messages {
         0 if error.is_none() => format!("a part read for a {}", own.purpose),
-        0 => format!("a {} that came to nothing", own.purpose),
+        0 => format!("a call for a {} that came to nothing", own.purpose),
         messages => format!("{} {} of {messages} messages{score}", own.purpose, own.generation),
     };
     std::iter::once(what).chain(error.map(str::to_owned)).collect()
