@@ -45,7 +45,7 @@ pub struct Region {
     pub tokens: u64,
     /// What it may take.
     pub limit: u64,
-    /// Whether it does.
+    /// Whether it does. Of the output: whether the prompt leaves room for it.
     pub state: Limit,
 }
 
@@ -94,7 +94,12 @@ impl Fill {
         let thread = records().filter(|record| record.thread == newest.thread);
         let used = newest.prompt_tokens().unwrap_or_else(|| prompt.all()) + reserved;
         let burn = burn(&grown(thread), size.saturating_sub(used));
-        Some(Self { window: size, regions: regions(size, &prompt, newest.memory(), reserved), burn })
+        let left = size.saturating_sub(used - reserved);
+        let mut regions = regions(size, &prompt, newest.memory(), reserved);
+        let [.., output] = &mut regions;
+        // It is kept free, and does not grow: what matters is whether the prompt leaves so much.
+        output.state = Limit::of(reserved, left);
+        Some(Self { window: size, regions, burn })
     }
 }
 
@@ -298,9 +303,13 @@ mod tests {
             (100, Limit::Ok),
             (400, Limit::Ok),
             (0, Limit::Ok),
-            (8_000, Limit::Hard),
+            (8_000, Limit::Ok),
         ];
         assert_eq!(taken, expected);
+        for (input, state) in [(117_000, Limit::Ok), (119_000, Limit::Soft), (120_000, Limit::Hard)] {
+            let fill = Fill::of(&history(&[("t", 1, input)])).unwrap();
+            assert_eq!(fill.regions[5].state, state, "{input}");
+        }
         let burn = Burn { tokens_per_turn: 1_750, turns_left: 66.3, urgency: Urgency::Normal };
         assert_eq!((fill.window, fill.burn), (128_000, Some(burn)));
         assert_eq!(Fill::of(&History::default()), None);

@@ -38,7 +38,8 @@ JSON:
   fill        how the newest prompt fills the window: {window, regions: [{name, tokens, limit, state}], burn}, in tokens;
               null where the window is not known. memory: the summary or note that stands for messages which are not
               sent; all regions but output add up to the prompt: what is written around its texts is spread over them.
-              state: ok, soft (four fifths of the limit), hard. burn: {tokens_per_turn, turns_left, urgency} or null;
+              state: ok, soft (four fifths of the limit), hard; of output: whether what the prompt leaves has room for
+              what is kept free. burn: {tokens_per_turn, turns_left, urgency} or null;
               urgency: normal, warning (fewer than 10), critical (3)
   calls       how the calls of tools in the newest prompt stand, as it was sent: {pending (no result), completed, error,
               cleared (a placeholder stands for the result)}; null where none was read
