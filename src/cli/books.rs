@@ -1,6 +1,7 @@
 //! Reading the books from the command line: no gateway needs to run.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use super::table::{Align, cut};
@@ -9,11 +10,21 @@ use crate::ledger::{Caching, Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 use crate::usage::{Money, Tokens};
 
-/// Columns of the terminal that tables keep to.
+/// Columns of a terminal that does not say how many it has.
 pub(super) const WIDTH: usize = 100;
 
 /// The fewest characters that an id is shortened to.
 const SHORTEST: usize = 8;
+
+/// Columns that tables keep to: the terminal's. What is read by a program, or from a file, is not cut.
+pub(super) fn width() -> usize {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return usize::MAX;
+    }
+    let columns = rustix::termios::tcgetwinsize(&out).map_or(0, |size| size.ws_col);
+    if columns == 0 { WIDTH } else { columns.into() }
+}
 
 /// What is said when there is no record. Who looks in the wrong place must see it.
 pub(super) fn nothing(state: &Path) -> String {

@@ -82,7 +82,7 @@ impl History {
 /// Why there is no such id; where it could be several, which.
 pub(super) fn told(none: &NoId) -> String {
     let NoId::Several { found, .. } = none else { return none.to_string() };
-    let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::WIDTH)));
+    let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::width())));
     let more = found.len().saturating_sub(NAMED);
     let more = (more > 0).then(|| format!("\n  and {more} more"));
     format!("{none}:{}", named.chain(more).collect::<String>())

@@ -301,7 +301,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
             shown.map_or_else(unknown, |shown| cut(&ranges(&shown.requests), REQUESTS)),
         ]);
     }
-    table.lines_within(books::WIDTH)
+    table.lines_within(books::width())
 }
 
 /// Numbers as people write them: `2, 7-9`.

@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let ids = if options.by == By::Conversation { books::all_ids(&state)? } else { Vec::new() };
-    for line in table(options.by, &report, &ids).lines_within(books::WIDTH) {
+    for line in table(options.by, &report, &ids).lines_within(books::width()) {
         say(&line);
     }
     let mut notes = books::notes(&report.total, report.unreadable);

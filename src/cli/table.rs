@@ -78,6 +78,18 @@ pub(super) fn cut(name: &str, most: usize) -> String {
     name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A text in lines of at most so many columns, broken between words.
+pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| length(line) + 1 + length(word) <= most) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn pad(cell: &str, align: Align, width: usize) -> String {
     match align {
         Align::Left => format!("{cell:<width$}"),
@@ -128,6 +140,18 @@ mod tests {
             (9, "a-rather-long-name-…  1"),
         ] {
             assert_eq!(table.lines_within(most)[1], expected);
+        }
+    }
+
+    #[test]
+    fn long_texts_go_on_below() {
+        for (text, expected) in [
+            ("", &[""][..]),
+            ("1,200 bytes", &["1,200", "bytes"]),
+            ("a bc 1,234,567 d", &["a bc", "1,234,567", "d"]),
+            ("äöü éß", &["äöü éß"]),
+        ] {
+            assert_eq!(wrapped(text, 6), expected, "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll::conversation::{Chain, Digest};
 use plimsoll::ledger::words::{Outcome, State};
-use plimsoll::ledger::{Edits, Made, Own, Record, Splice};
+use plimsoll::ledger::{Cost, Counterfactual, Edits, Made, Own, Record, Splice};
 use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
@@ -586,4 +586,51 @@ fn a_history_of_another_conversation_is_told() {
             assert_eq!(replayed["files"][0]["as_recorded"], 2);
         }
     }
+}
+
+/// What is not exact is marked so, row by row, and what happened is said in words.
+#[test]
+fn rows_say_what_they_know() {
+    let home = tempfile::tempdir().unwrap();
+    let cost = Cost { total: 30_000_000_000, ..Cost::default() };
+    let broke = Record {
+        cost: Some(cost),
+        output_is_lower_bound: true,
+        outcome: Outcome::UpstreamBroke.into(),
+        error: Some("no more".to_owned()),
+        ..record("r1")
+    };
+    let again = Record {
+        relation: Some("retry".into()),
+        attempt: 1,
+        counterfactual: Some(Counterfactual { cost: None, estimated: true, ..Counterfactual::default() }),
+        profile: Some("careful".to_owned()),
+        outcome: Outcome::ClientGone.into(),
+        ..record("r2")
+    };
+    let made = Made { rules: "opening".to_owned(), before: 9, after: 90, ..Made::default() };
+    let edits = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
+    let (failed, read) =
+        (Some("status 500".to_owned()), Own { purpose: "summary".to_owned(), ..Own::default() });
+    let own = |id, error| Record { own: Some(read.clone()), error, ..record(id) };
+    keep(
+        home.path(),
+        rows(&[broke, again, Record { edits, ..record("r3") }, own("r4", failed), own("r5", None)]),
+    );
+    let text = done(home.path(), &[&["inspect", "c", "--utc"], &CONFIG[..]].concat());
+    let told: Vec<&str> = text.lines().map(str::trim).collect();
+    for line in [
+        "profile: careful",
+        "the answer broke off; error: no more",
+        "sent again, as its prompt had been too long",
+        "the client did not wait for the end",
+        "begins with a checkpoint",
+        "a call for a summary that came to nothing",
+        "status 500",
+        "a part read for a summary",
+    ] {
+        assert_eq!(told.iter().filter(|one| **one == line).count(), 1, "{line}: {text}");
+    }
+    assert!(told.iter().any(|line| line.starts_with("1 ") && line.contains("≥ $0.0300")), "{text}");
+    assert!(!text.contains("~–") && !text.contains("shortened"), "{text}");
 }

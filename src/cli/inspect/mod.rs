@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::diff::left_out;
 use super::history::History;
-use super::table::{Align, Table, cut};
+use super::table::{Align, Table, cut, wrapped};
 use super::{Failure, TimedOutput, books, figures, say};
 use crate::config::Preset;
 use crate::ledger::words::{Outcome, State, Term, Used};
@@ -18,6 +18,7 @@ use crate::ledger::{
     WrittenFile, Zone, when,
 };
 use crate::lineage::Relation;
+use crate::planner::decision::{CLEAR, OPENING};
 use crate::strategy::window;
 use crate::usage::Money;
 
@@ -26,7 +27,7 @@ const SCHEMA: &str = "\
 The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the
 request in it, when it came, the tokens of its prompt as it came and as it was sent, how full the model's window was with
 what was sent, what it cost, what it would have cost untouched by the gateway, and the difference; where the gateway only
-observed, what rewriting would have saved. `~` marks an estimate, `–` what is not known.
+observed, what rewriting would have saved. `~` marks an estimate, `≥` a lower bound, `–` what is not known.
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\",
@@ -101,6 +102,7 @@ fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     for (what, name) in [
         ("client", (|record| record.client.as_deref()) as fn(&Record) -> Option<&str>),
         ("model", |record| record.model.as_deref().or(record.model_asked.as_deref())),
+        ("profile", |record| record.profile.as_deref()),
     ] {
         let names: std::collections::BTreeSet<&str> =
             history.found.entries.iter().filter_map(|entry| name(&entry.record)).collect();
@@ -131,6 +133,9 @@ const COLUMNS: [(&str, Align); 9] = [
     ("saved", Align::Right),
 ];
 
+/// What stands before what happened.
+const HAPPENED: &str = "       ";
+
 /// A row for each request, and below it what happened to it, if anything did.
 fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
     let costs =
@@ -144,15 +149,16 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
         let would = observes.then(|| would_save(&entry.record, places));
         table.row(&cells(entry, zone, places).into_iter().chain(would).collect::<Vec<_>>());
     }
+    let most = books::width().min(books::WIDTH);
     let mut lines = table.lines().into_iter();
     let mut all: Vec<String> = lines.next().into_iter().collect();
     for (line, entry) in lines.zip(&history.found.entries) {
         all.push(line);
-        all.extend(
-            happened(&entry.record, entry.number == Some(1))
-                .into_iter()
-                .map(|what| cut(&format!("       {what}"), books::WIDTH)),
-        );
+        // What is told is not cut: it may end in a figure.
+        for what in happened(&entry.record, entry.number == Some(1)) {
+            let lines = wrapped(&what, most.saturating_sub(HAPPENED.len()));
+            all.extend(lines.iter().map(|line| format!("{HAPPENED}{line}")));
+        }
     }
     all
 }
@@ -163,7 +169,9 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
     let money =
         |amount: Option<Money>| amount.map_or_else(unknown, |amount| figures::dollars(amount, places));
     let estimated = record.counterfactual.as_ref().is_some_and(|one| one.estimated);
-    let mark = |text: String| if estimated { format!("~{text}") } else { text };
+    let mark = |text: String| if estimated && text != unknown() { format!("~{text}") } else { text };
+    let is_lower_bound = record.output_is_lower_bound || !record.unpriced_charges.is_empty();
+    let at_least = if is_lower_bound && record.cost.is_some() { "≥ " } else { "" };
     let came = record.counterfactual.as_ref().map(|one| one.tokens.prompt());
     let sent = record.prompt_tokens();
     let count = |tokens: Option<u64>| tokens.map_or_else(unknown, figures::count);
@@ -174,7 +182,7 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
         mark(count(came)),
         count(sent),
         record.zone().map_or_else(unknown, zone_shown),
-        money(cost(record)),
+        at_least.to_owned() + &money(cost(record)),
         mark(money(untouched(record))),
         mark(money(record.net_saved.map(pico))),
     ]
@@ -248,6 +256,9 @@ fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
 
 /// How a request goes on from what was there before, where it does not simply go on.
 fn relation(record: &Record, is_first: bool) -> Option<String> {
+    if record.attempt > 0 {
+        return Some("sent again, as its prompt had been too long".to_owned());
+    }
     let relation = record.relation.as_deref().unwrap_or("not read");
     if relation == Relation::Continue.as_str() || (is_first && relation == Relation::New.as_str()) {
         return None;
@@ -288,7 +299,10 @@ fn charges(record: &Record) -> Vec<String> {
 fn shortened(record: &Record) -> Vec<String> {
     let (edits, bytes) = (&record.edits, &record.bytes);
     let mut lines = Vec::new();
-    let newborn = rules(edits.made.iter().map(|made| made.rules.as_str()).filter(|rules| *rules != "clear"));
+    let begins = edits.made.iter().any(|made| made.rules == OPENING);
+    lines.extend(begins.then(|| "begins with a checkpoint".to_owned()));
+    let newborn = edits.made.iter().map(|made| made.rules.as_str());
+    let newborn = rules(newborn.filter(|rules| ![CLEAR, OPENING].contains(rules)));
     if !newborn.is_empty() {
         lines.push(format!("shortened: {newborn}"));
     }
@@ -318,13 +332,23 @@ fn went_wrong(record: &Record) -> Vec<String> {
     }
     let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
     let outcome = Some(&record.outcome).filter(|outcome| **outcome != Outcome::Complete);
-    let outcome = outcome.map(ToString::to_string).filter(|outcome| !outcome.is_empty());
-    let wrong: Vec<String> =
-        [status, outcome, record.error.clone(), edits.why.clone()].into_iter().flatten().collect();
+    let outcome = outcome.map(ended).filter(|outcome| !outcome.is_empty());
+    let error = record.error.as_ref().map(|error| format!("error: {error}"));
+    let wrong: Vec<String> = [status, outcome, error, edits.why.clone()].into_iter().flatten().collect();
     if !wrong.is_empty() {
-        lines.push(wrong.join(": "));
+        lines.push(wrong.join("; "));
     }
     lines
+}
+
+/// How an exchange ended, in words.
+fn ended(outcome: &Term<Outcome>) -> String {
+    match outcome {
+        Term::Known(Outcome::UpstreamBroke) => "the answer broke off".to_owned(),
+        Term::Known(Outcome::ClientGone) => "the client did not wait for the end".to_owned(),
+        Term::Known(Outcome::Stopped) => "the gateway was stopped".to_owned(),
+        outcome => outcome.to_string(),
+    }
 }
 
 /// What an event does.
@@ -346,7 +370,7 @@ fn change(event: &Event, is_made: bool) -> String {
         .collect();
     let preset = Some(&*event.preset).filter(|preset| !["", Preset::Default.as_str()].contains(preset));
     format!(
-        "event ({}{}): {} from message {} on, {} bytes freed, ~{} rewritten",
+        "event ({}{}): {} from message {} on, {} bytes freed, ~{} bytes written to the cache again",
         event.reason,
         preset.map_or_else(String::new, |preset| format!(", preset {preset}")),
         told.join(", "),

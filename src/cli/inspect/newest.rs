@@ -71,9 +71,9 @@ pub(super) fn filled(fill: &Fill) -> Vec<String> {
     lines.extend(table.lines());
     lines.extend(fill.burn.map(|burn| {
         format!(
-            "~{} tokens come with a turn: {:.1} turns until the window is full ({})",
+            "~{} tokens come with a turn: {} until the window is full ({})",
             figures::count(burn.tokens_per_turn),
-            burn.turns_left,
+            figures::counted(burn.turns_left as u64, "turn", "turns"),
             burn.urgency.as_str()
         )
     }));

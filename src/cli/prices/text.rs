@@ -31,7 +31,7 @@ pub(super) fn lines(quotes: &[Quote]) -> Vec<String> {
     for (quote, priced) in &known {
         table.row(&cells(quote, priced));
     }
-    let mut rows = table.lines_within(books::WIDTH).into_iter();
+    let mut rows = table.lines_within(books::width()).into_iter();
     let mut lines: Vec<String> = rows.next().into_iter().collect();
     for ((quote, priced), row) in known.into_iter().zip(rows) {
         lines.extend(is_long(&quote.model).then(|| quote.model.clone()));

@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     if options.output.json {
         return books::say_json(&report);
     }
-    for line in report::table(&report).lines_within(books::WIDTH) {
+    for line in report::table(&report).lines_within(books::width()) {
         say(&line);
     }
     books::say_notes(&report::notes(&report));
@@ -107,7 +107,7 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     if options.output.json {
         return books::say_json(&rows);
     }
-    for line in sweep::table(&rows).lines_within(books::WIDTH) {
+    for line in sweep::table(&rows).lines_within(books::width()) {
         say(&line);
     }
     Ok(())
