@@ -164,8 +164,9 @@ fn with_here(hosts: Option<OsString>) -> OsString {
     }
 }
 
-/// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. What
-/// is sent to this process alone is passed on. What was ignored from the start stays so, for the agent too.
+/// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. SIGTERM
+/// and SIGHUP, which may be sent to this process alone, are passed on. What was ignored from the start stays so, for the
+/// agent too.
 fn attend(runtime: &Runtime, command: &mut Command) -> io::Result<ExitStatus> {
     runtime.block_on(async {
         let mut interrupt = Caught::new(SignalKind::interrupt())?;
