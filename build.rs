@@ -1,19 +1,27 @@
-//! How the program is linked where that is for this machine and its C library is glibc: with what is run early
-//! together, and with its relocations packed.
+//! The price list as it stands in the program, and how that is linked where it is for this machine and its C library is
+//! glibc: with what is run early together, and with its relocations packed.
 
 use std::env;
 use std::error::Error;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+/// What models cost: a tenth as long when it is packed, and unpacked when the first is asked for.
+const PRICES: &str = "src/usage/prices.json";
 /// The functions that a start and the first requests run; `benches/layout.rs` writes it.
 const LAYOUT: &str = "benches/layout.txt";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={LAYOUT}");
+    println!("cargo::rerun-if-changed={PRICES}");
+    pack(PRICES, "prices.deflate")?;
     let of = |key: &str| env::var(key).unwrap_or_default();
     let is_for_here = of("HOST") == of("TARGET");
     let is_glibc = of("CARGO_CFG_TARGET_OS") == "linux" && of("CARGO_CFG_TARGET_ENV") == "gnu";
@@ -35,6 +43,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rustc-link-arg-bins=-T{}", script.display());
     }
     Ok(())
+}
+
+/// Writes a file's bytes packed, to be taken into the program.
+fn pack(from: &str, to: &str) -> io::Result<()> {
+    let packed = File::create(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join(to))?;
+    let mut packed = DeflateEncoder::new(packed, Compression::best());
+    packed.write_all(&fs::read(from)?)?;
+    packed.finish().map(drop)
 }
 
 /// A linker script that puts some functions before all others. The system maps a file's pages with their neighbours:

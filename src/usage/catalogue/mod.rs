@@ -1,8 +1,8 @@
 //! The price catalogue: an embedded list, and what the configuration says instead.
 //!
-//! The list is JSON, one model a line, in pico-dollars per token. Nothing is read before the first look-up;
-//! then the names are indexed, and each row is parsed when it is first asked for. A name that is not found is
-//! `None`: no model is ever priced as a similar one.
+//! The list is JSON, one model a line, in pico-dollars per token; `build.rs` packs it. Nothing is read before the first
+//! look-up; then it is unpacked, the names are indexed, and each row is parsed when it is first asked for. A name that is
+//! not found is `None`: no model is ever priced as a similar one.
 
 mod listing;
 mod names;
@@ -11,8 +11,10 @@ mod stated;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::sync::{Arc, OnceLock};
 
+use flate2::read::DeflateDecoder;
 use glob::PatternError;
 use serde_json::value::RawValue;
 
@@ -27,7 +29,7 @@ pub use stated::Stated;
 /// What Vertex takes for Claude in a region, in proportion to its list, which is for the global endpoint.
 const REGIONAL: Factor = Factor::from_thousandths(1100);
 
-static TEXT: &str = include_str!("../prices.json");
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prices.deflate"));
 
 /// The day up to which the embedded prices were collected.
 pub const CATALOGUE_DATE: &str = "2026-11-21";
@@ -235,7 +237,17 @@ type Section = BTreeMap<&'static str, &'static RawValue>;
 /// All rows, by vendor and name.
 fn index() -> &'static [Row] {
     static INDEX: OnceLock<Box<[Row]>> = OnceLock::new();
-    INDEX.get_or_init(|| read(TEXT).expect("the shipped list has this shape"))
+    INDEX.get_or_init(|| read(text()).expect("the shipped list has this shape"))
+}
+
+/// The shipped list, as it is written.
+fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut text = String::new();
+        DeflateDecoder::new(PACKED).read_to_string(&mut text).expect("it was packed when this was built");
+        text
+    })
 }
 
 fn read(text: &'static str) -> Result<Box<[Row]>, serde_json::Error> {

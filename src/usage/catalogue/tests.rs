@@ -30,7 +30,7 @@ fn every_row_parses() {
 
 #[test]
 fn the_date_is_the_lists() {
-    let list: serde_json::Value = serde_json::from_str(TEXT).unwrap();
+    let list: serde_json::Value = serde_json::from_str(text()).unwrap();
     assert_eq!(list["about"]["date"], CATALOGUE_DATE);
 }
 
