@@ -12,8 +12,8 @@ use super::tokens::Tokens;
 const READ: usize = 0;
 const INPUT: usize = 1;
 const KINDS: usize = 5;
-/// An event leaves at least so many tokens more unread of what was sent than there would be of the original; fewer come of
-/// reads in whole steps.
+/// What looks like an event, though nobody says that it is one, leaves at least so many tokens more unread of what was sent
+/// than there would be of the original; fewer come of reads in whole steps.
 const EVENT: f64 = 512.0;
 /// The share of what should have been read that was there for the most part.
 const MOST: f64 = 0.5;
@@ -23,15 +23,16 @@ type Split = [f64; KINDS];
 
 /// What the original would have been billed as. `billed` is the provider's figure for what was sent, `sent` and
 /// `original` are what the model says of both. Output is the same on both sides, and so is what the provider has put
-/// `beside` the prompt, uncached. Whatever is given, the sum is the original's size in the provider's tokens.
-pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse) -> Tokens {
+/// `beside` the prompt, uncached. `is_event`: what was sent does not go on from what was sent before, as the original may.
+/// Whatever is given, the sum is the original's size in the provider's tokens.
+pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
     let beside = beside.min(billed.input);
     let asked = Tokens { input: billed.input - beside, ..billed };
-    let direct = scaled(asked, sent, original);
+    let direct = scaled(asked, sent, original, is_event);
     Tokens { input: direct.input.saturating_add(beside), ..direct }
 }
 
-fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
+fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
     let whole = sum(&split_of(sent));
     if sent == original || whole <= 0.0 || billed.prompt() == 0 {
         return billed;
@@ -58,7 +59,8 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse) -> Tokens {
         // read of what was sent, and what is missing of that says the less of the original the more would be read of it; nor
         // does it where most was there: what is missing was taken for larger than it is.
         let kept = ratio(real[READ], modelled[READ]);
-        let of_direct = if kept >= MOST || unread(&modelled) > unread(&direct) + EVENT {
+        let is_event = is_event || unread(&modelled) > unread(&direct) + EVENT;
+        let of_direct = if kept >= MOST || is_event {
             let [less, more] = [f64::min, f64::max].map(|of| of(modelled[READ], direct[READ]));
             let likeness = ratio(less, more);
             1.0 - ratio((modelled[READ] - real[READ]) * likeness, direct[READ]).min(1.0)
@@ -270,9 +272,47 @@ mod tests {
             ("nothing billed", billed(0, 0, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 0, 0)),
             ("nothing said", billed(1, 2, 3), said(0, 0, 0), said(1900, 100, 0), billed(1, 2, 3)),
         ] {
-            assert_eq!(untouched(real, 0, sent, original), expected, "{what}");
+            assert_eq!(untouched(real, 0, sent, original, false), expected, "{what}");
             let more = |tokens: Tokens| Tokens { input: tokens.input + 40, ..tokens };
-            assert_eq!(untouched(more(real), 40, sent, original), more(expected), "{what}, and tools");
+            assert_eq!(untouched(more(real), 40, sent, original, false), more(expected), "{what}, and tools");
+        }
+    }
+
+    /// With it comes a result that is cut in what was sent, and would have been read by nobody before: more would be unread
+    /// of the original than there is of what was sent.
+    #[test]
+    fn what_an_event_leaves_says_little_of_the_original() {
+        for (what, real, sent, original, expected) in [
+            (
+                "a head that is too short to be kept",
+                billed(0, 0, 17_000),
+                said(4000, 0, 13_000),
+                said(25_000, 0, 25_000),
+                billed(24_360, 0, 25_640),
+            ),
+            (
+                "written",
+                billed(0, 17_000, 0),
+                said(4000, 13_000, 0),
+                said(25_000, 25_000, 0),
+                billed(24_360, 25_640, 0),
+            ),
+            (
+                "as the model says",
+                billed(4000, 0, 13_000),
+                said(4000, 0, 13_000),
+                said(25_000, 0, 25_000),
+                billed(25_000, 0, 25_000),
+            ),
+            (
+                "nothing would be left of either",
+                billed(0, 0, 17_000),
+                said(0, 0, 17_000),
+                said(0, 0, 50_000),
+                billed(0, 0, 50_000),
+            ),
+        ] {
+            assert_eq!(untouched(real, 0, sent, original, true), expected, "{what}");
         }
     }
 
@@ -291,10 +331,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_sum_is_the_original_in_the_providers_tokens(
-            real in any_use(), sent in any_use(), original in any_use(),
+            real in any_use(), sent in any_use(), original in any_use(), is_event: bool,
         ) {
             let real = real.with_output(9, 3);
-            let direct = untouched(real, 0, sent, original);
+            let direct = untouched(real, 0, sent, original, is_event);
             let size = |said: CacheUse| (said.read + said.write_5m + said.write_1h + said.uncached) as f64;
             let expected = if size(sent) > 0.0 {
                 real.prompt() as f64 * size(original) / size(sent)

@@ -118,14 +118,15 @@ impl Untouched {
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
         if let Some(planned) = uses.planned.filter(|_| is_known && !resent && !is_cut) {
-            let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned);
+            let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned, false);
             let would = untouched(real, would);
             let cost = cost(ended, real, &would, prices);
             let paid = ended.record.cost.as_ref().map(|cost| cost.total);
             ended.record.would_have_saved_estimate =
                 paid.zip(cost).map(|(paid, cost)| paid.saturating_sub(cost));
         }
-        let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original);
+        let is_event = ended.record.breaks_prefix();
+        let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
         let estimated = tokens != real.tokens;
         let untouched = untouched(real, tokens);
         ended.record.counterfactual = if ended.asked_again {
