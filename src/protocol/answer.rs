@@ -23,8 +23,10 @@ pub struct Answer {
     pub error_words: Option<String>,
     /// Hashes of what the provider has sealed a summary of the history with.
     pub seals: Vec<u128>,
-    /// Reasoning blocks that the provider says it dropped because of what stood before them.
+    /// Reasoning blocks that the provider says it dropped.
     pub reasoning_dropped: u32,
+    /// Those of them that are the last of the prompt: what stands before the first of them is not what stood there.
+    pub reasoning_unbound: u32,
 }
 
 /// Why an answer ended. A dialect's description makes it of a word.

@@ -55,7 +55,7 @@ pub use event_filter::EventFilter;
 pub use prelude::Bound;
 pub(crate) use prelude::prelude;
 pub(crate) use prompt::before_messages;
-pub use prompt::{Prompt, Scale, Share};
+pub use prompt::{Prompt, Scale, Share, Thought};
 pub use refusal::{has_opened, refused, refused_within};
 pub use splice::Lowering;
 pub use unlisted::{Unlisted, unlisted};

@@ -54,6 +54,15 @@ pub struct Block {
     pub share: Share,
 }
 
+/// What the model has thought at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thought {
+    /// Its block's key.
+    pub key: u128,
+    /// Names all that stands before it, but what else was thought.
+    pub before: u64,
+}
+
 /// What a block belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
@@ -210,6 +219,27 @@ impl Prompt {
     pub fn forget_reasoning(&mut self, before: usize) {
         let is_old = |block: &Block| block.part.is_some_and(|part| (part.message as usize) < before);
         self.blocks.retain(|block| block.share != Share::Reasoning || !is_old(block));
+    }
+
+    /// What the model has thought.
+    pub fn thoughts(&self) -> Vec<Thought> {
+        let (mut before, mut thoughts) = (Xxh3::new(), Vec::new());
+        for block in &self.blocks {
+            match block.share {
+                Share::Reasoning => thoughts.push(Thought { key: block.key, before: before.digest() }),
+                _ => before.update(&block.key.to_le_bytes()),
+            }
+        }
+        thoughts
+    }
+
+    /// Leaves out what the model has thought behind so many thoughts.
+    pub fn keep_thoughts(&mut self, first: usize) {
+        let mut thoughts = 0;
+        self.blocks.retain(|block| {
+            thoughts += usize::from(block.share == Share::Reasoning);
+            block.share != Share::Reasoning || thoughts <= first
+        });
     }
 
     /// How many blocks stand before the messages.

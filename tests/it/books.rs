@@ -298,6 +298,54 @@ fn what_is_cut_would_have_been_paid_for() {
     }
 }
 
+/// What the provider leaves out behind an event, and does not bill, it would have read without one.
+#[test]
+fn reasoning_that_an_event_costs_would_have_been_paid_for() {
+    const CLEARING: &str =
+        "[window]\nsize = 20_000\n[clear]\ngate = ['window']\n[summarize]\nenabled = false\n";
+    let size = |item: &Value| {
+        let bytes = item.to_string().len();
+        if item["type"] == "reasoning" { bytes / 10 } else { bytes / 4 }
+    };
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(move |request| {
+        let body: Value = serde_json::from_str(&request.text()).unwrap();
+        let input = body["input"].as_array().unwrap();
+        let changed =
+            input.iter().position(|item| item.to_string().contains("cleared")).unwrap_or(input.len());
+        let (lost, read): (Vec<_>, Vec<_>) =
+            input.iter().enumerate().partition(|(at, item)| *at > changed && item["type"] == "reasoning");
+        let tokens: usize = read.into_iter().map(|(_, item)| size(item)).sum();
+        let removed = |(_, item): &(usize, &Value)| json!({"type": "reasoning", "id": item["id"], "action": "removed", "reason": "prefix_mismatch"});
+        let body = json!({"id": "resp_1", "object": "response", "model": "gpt-6.2-sol", "status": "completed",
+            "output": [], "input_transformations": lost.iter().map(removed).collect::<Vec<_>>(),
+            "usage": {"input_tokens": tokens, "output_tokens": 7, "total_tokens": tokens + 7}});
+        (200, body.to_string())
+    });
+    let gateway = Gateway::start(home.path(), &format!("{CLEARING}{CONFIG}"), &upstream.url());
+    let mut input = vec![json!({"role": "user", "content": "Find the bug"})];
+    let mut whole = Vec::new();
+    for at in 0..16 {
+        let (id, name) = (format!("rs_{at}"), format!("log {at}"));
+        input.extend([
+            json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": format!("{at:04}").repeat(1500)}),
+            json!({"type": "function_call", "call_id": name, "name": "exec_command", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": name, "output": log(&name, 120)}),
+        ]);
+        whole.push(input.iter().map(size).sum::<usize>() as u64);
+        let body = json!({"model": "gpt-6.2-sol", "store": false, "input": input}).to_string();
+        assert_eq!(gateway.post("/v1/responses", &[("session-id", "s")], &body).0, 200);
+    }
+    gateway.stop();
+    let records = records(home.path());
+    let dropped = records.iter().filter(|record| record["edits"]["reasoning_dropped"] != 0);
+    assert!(dropped.count() > 3, "{records:?}");
+    for (record, whole) in records.iter().zip(whole) {
+        let untouched = prompt(&record["counterfactual"]["tokens"]);
+        assert!(untouched.abs_diff(whole) <= whole / 50, "{untouched} is not {whole}: {record}");
+    }
+}
+
 /// What is kept of the messages is bound to how they are asked: asked in another way, nothing of them is read, cut or not.
 #[test]
 fn what_is_asked_otherwise_would_have_been_written_too() {

@@ -10,6 +10,7 @@ mod instructions;
 mod lacking;
 mod measure;
 mod sizes;
+mod thoughts;
 mod untouched;
 
 use std::io;
@@ -91,6 +92,8 @@ pub(super) struct Ended {
     pub(super) continues: Option<Box<str>>,
     /// What has that name grows with the request.
     pub(super) grows: bool,
+    /// Reasoning blocks at the end that the provider has left out of the prompt, and so of its figures.
+    pub(super) unbound: u32,
     /// It was answered before, and the gateway asked again.
     pub(super) asked_again: bool,
 }

@@ -10,9 +10,10 @@ use super::Ended;
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::sizes::Sizes;
+use super::thoughts::{Forms, Thoughts};
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
-use crate::protocol::{Prompt, Scale};
+use crate::protocol::Scale;
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
@@ -33,6 +34,8 @@ pub(super) struct Untouched {
     followed: Threads,
     /// What is missing from what the provider holds.
     histories: Histories,
+    /// What is read of what the model has thought.
+    thoughts: Thoughts,
 }
 
 /// Threads by their ids, with when they were last seen.
@@ -55,7 +58,7 @@ impl Untouched {
     /// `observes`: what would have been sent is followed too.
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
         let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
-        Self { observes, caches: Vec::new(), followed, histories }
+        Self { observes, caches: Vec::new(), followed, histories, thoughts: Thoughts::default() }
     }
 
     /// What is to be stored with the records that were completed last.
@@ -71,7 +74,9 @@ impl Untouched {
             return;
         };
         let resent = ended.record.edits.original_resent;
-        let sent = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
+        let whole = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
+        let forms = self.thoughts.read(ended, measured, whole);
+        let sent = &*forms.sent;
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let prompt = known.map_or(0, Usage::asked_tokens);
         let (scale, held) = (sent.scale(prompt), sent.held(prompt, measured.hides));
@@ -85,11 +90,11 @@ impl Untouched {
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
         if ended.record.bytes.saved > 0 {
-            let saved = measured.original.tokens(held.0).saturating_sub(sent.tokens(held.0));
+            let saved = measured.original.tokens(held.0).saturating_sub(whole.tokens(held.0));
             ended.record.bytes.saved_tokens_estimate = saved;
         }
         if let Some(planned) = measured.planned.as_ref().filter(|_| ended.record.bytes.would_have_saved > 0) {
-            let less = sent.tokens(held.0).saturating_sub(planned.tokens(held.0));
+            let less = whole.tokens(held.0).saturating_sub(planned.tokens(held.0));
             ended.record.bytes.would_have_saved_tokens_estimate = less;
         }
         // What was refused is not in any cache.
@@ -105,7 +110,7 @@ impl Untouched {
         // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
-        let uses = caches.observe(ended, measured, (sent, prompt), held, lacking);
+        let uses = caches.observe(ended, measured.scope, (&forms, prompt), held, lacking);
         let is_cut = is_cut(measured, ended.usage.as_ref(), (held.0, held.1.saturating_add(lacking.sent)));
         // Of what is missing, the provider may have taken some out by itself.
         let left = uses.lacking();
@@ -219,18 +224,18 @@ impl Caches {
     fn observe(
         &mut self,
         ended: &Ended,
-        measured: &Measured,
-        (sent, billed): (&Prompt, u64),
+        scope: u64,
+        (forms, billed): (&Forms<'_>, u64),
         (scale, hidden): (Scale, u64),
         lacking: Lacking,
     ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
         // A figure of more than the body holds is none of its blocks.
         let billed = if hidden == 0 { billed } else { 0 };
-        let scale = if billed > 0 { sent.scale(0) } else { scale };
-        let mut sent = sent.shape(scale);
-        let mut original = measured.original.shape(scale);
-        let mut planned = measured.planned.as_ref().map(|planned| planned.shape(scale));
+        let scale = if billed > 0 { forms.sent.scale(0) } else { scale };
+        let mut sent = forms.sent.shape(scale);
+        let mut original = forms.original.shape(scale);
+        let mut planned = forms.planned.as_ref().map(|planned| planned.shape(scale));
         if billed > 0 {
             self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
         }
@@ -239,7 +244,7 @@ impl Caches {
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
             shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
-            let used = cache.observe(measured.scope, &shape, now_ms);
+            let used = cache.observe(scope, &shape, now_ms);
             // Of what it has never seen, the model cannot tell what is kept: as much, in proportion, as of what was sent.
             CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
         };
@@ -407,6 +412,7 @@ mod tests {
                 slot: Some(Slot::default()),
                 continues: continues.map(Into::into),
                 grows,
+                unbound: 0,
                 asked_again: false,
             };
             untouched.complete(&mut ended, &Catalogue::embedded());

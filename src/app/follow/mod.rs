@@ -416,7 +416,7 @@ impl Exchange for Follow {
         let slot = self.slot.take();
         let (vendor, usage) = (self.vendor, answer.usage);
         let (continues, grows) = (self.facts.continues.take(), self.facts.grows);
-        let asked_again = self.start.attempt.is_paid;
+        let (unbound, asked_again) = (answer.reasoning_unbound, self.start.attempt.is_paid);
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref());
         let at_ms = self.at_ms;
         self.core.books.ended(Ended {
@@ -428,6 +428,7 @@ impl Exchange for Follow {
             slot,
             continues,
             grows,
+            unbound,
             asked_again,
         });
     }

@@ -40,6 +40,7 @@ fn ended() -> Ended {
         slot,
         continues,
         grows: false,
+        unbound: 0,
         asked_again: false,
     }
 }

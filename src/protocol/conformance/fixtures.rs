@@ -212,6 +212,7 @@ fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
         error_words: _,
         seals: _,
         reasoning_dropped,
+        reasoning_unbound: _,
     } = whole;
     let stop = stop.as_ref().map(Stop::word);
     let learned = json!({

@@ -71,8 +71,10 @@ impl Responses {
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
-        let removed = changes.iter().filter(|change| is_removed(change)).count();
-        self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed as u32);
+        let removed: Vec<&Value<'_>> = changes.iter().filter(|change| is_removed(change)).collect();
+        let unbound = removed.iter().filter(|change| is_unbound(change)).count();
+        self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed.len() as u32);
+        self.answer.reasoning_unbound = self.answer.reasoning_unbound.max(unbound as u32);
     }
 }
 
@@ -144,6 +146,12 @@ fn is_search(call: &Value<'_>) -> bool {
 fn is_removed(change: &Value<'_>) -> bool {
     let says = |key, word| text(change, &[key]).as_deref() == Some(word);
     says("type", "reasoning") && says("action", "removed")
+}
+
+/// Whether it is removed, with all that follows, because of what stands before it: other reasons concern single ones,
+/// whatever stands there.
+fn is_unbound(change: &Value<'_>) -> bool {
+    text(change, &["reason"]).is_none_or(|reason| reason == "prefix_mismatch")
 }
 
 fn usage(figures: &Value<'_>) -> Partial {
@@ -350,11 +358,13 @@ mod tests {
 
     #[test]
     fn what_the_provider_removed_is_counted_once() {
-        let rest = r#","input_transformations":[{"type":"reasoning","id":"rs_1","action":"removed","reason":"prefix_mismatch"},{"type":"reasoning","action":"kept"},{"type":"image","action":"removed"}]"#;
+        let rest = r#","input_transformations":[{"type":"reasoning","id":"rs_1","action":"removed","reason":"prefix_mismatch"},{"type":"reasoning","action":"kept"},{"type":"reasoning","id":"rs_3","action":"removed","reason":"model_mismatch"},{"type":"image","action":"removed"}]"#;
         let response = response("completed", rest);
         let both = stream("response.in_progress", &response) + &stream("response.completed", &response);
-        assert_eq!(answer(Framing::Events, &both).reasoning_dropped, 1);
-        assert_eq!(answer(Framing::Document, &response).reasoning_dropped, 1);
+        for (framing, text) in [(Framing::Events, both), (Framing::Document, response)] {
+            let answer = answer(framing, &text);
+            assert_eq!((answer.reasoning_dropped, answer.reasoning_unbound), (2, 1), "{text}");
+        }
     }
 
     #[test]
