@@ -73,13 +73,24 @@ pub fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes(text).collect::<Result<_, _>>().ok()?).ok()
 }
 
-/// Names of parameters that carry a credential.
-const CREDENTIALS: &[&str] = &["key", "api_key", "api-key", "access_token", "token"];
+/// Names of parameters that carry a key.
+const KEYS: [&str; 3] = ["key", "api_key", "api-key"];
+/// Those that carry what is renewed.
+const TOKENS: [&str; 2] = ["access_token", "token"];
 
 /// The values of a query's parameters that are credentials, as they are written.
 pub fn credentials(query: &str) -> impl Iterator<Item = &str> {
+    values(query, |name| KEYS.contains(&name) || TOKENS.contains(&name))
+}
+
+/// The values of those that are keys.
+pub fn keys(query: &str) -> impl Iterator<Item = &str> {
+    values(query, |name| KEYS.contains(&name)).filter(|key| !key.is_empty())
+}
+
+fn values(query: &str, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
-    parameters.filter(|(name, _)| CREDENTIALS.contains(name)).map(|(_, value)| value)
+    parameters.filter(move |(name, _)| is_meant(name)).map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -89,13 +100,14 @@ mod tests {
 
     #[test]
     fn credentials_are_told_by_their_names() {
-        for (query, expected) in [
-            ("", &[][..]),
-            ("key", &[]),
-            ("alt=sse&key=a%20b", &["a%20b"]),
-            ("monkey=a&access_token=b&api_key=", &["b", ""]),
+        for (query, all, lasting) in [
+            ("", &[][..], &[][..]),
+            ("key", &[], &[]),
+            ("alt=sse&key=a%20b", &["a%20b"], &["a%20b"]),
+            ("monkey=a&access_token=b&api_key=", &["b", ""], &[]),
         ] {
-            assert_eq!(credentials(query).collect::<Vec<_>>(), expected, "{query}");
+            assert_eq!(credentials(query).collect::<Vec<_>>(), all, "{query}");
+            assert_eq!(keys(query).collect::<Vec<_>>(), lasting, "{query}");
         }
     }
 

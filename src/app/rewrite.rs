@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let caller = lineage::caller(headers, conversation.session.as_deref());
-        let principal = lineage::principal(headers, url::credentials(asked.query));
+        let principal = lineage::principal(headers, url::keys(asked.query));
         let root = core.root(protocol, headers, principal);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let model = conversation.model.as_deref().or(asked.model);

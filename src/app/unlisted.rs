@@ -23,7 +23,7 @@ impl Core {
     ) -> Option<Rewritten> {
         let Unlisted { model, session, continues } = protocol::unlisted(protocol, body)?;
         let caller = lineage::caller(headers, session.as_deref());
-        let root = self.root(protocol, headers, lineage::principal(headers, url::credentials(asked.query)));
+        let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
         Some(Rewritten::of(RequestFacts {
             // What cannot be looked up now is a conversation of its own.
             series: self.lineage.conversation_of(root, &continues, &caller).unwrap_or_default(),

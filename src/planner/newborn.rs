@@ -1,6 +1,9 @@
 //! Results that a model sees for the first time with this request: what they are sent as.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
 use crate::plan::LeafEdit;
@@ -36,9 +39,6 @@ pub(super) fn decide(
     let reads_back = arguments
         .as_deref()
         .is_some_and(|arguments| is_read_back(arguments, &texts, &output, most, full_text));
-    if reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most {
-        return;
-    }
     let subject = Subject {
         leaves: &texts,
         members: part.slots.is_none() && texts.len() > 1,
@@ -49,9 +49,15 @@ pub(super) fn decide(
     };
 
     let earlier = view.earlier(conversation, outcome, id, content, settings);
+    // What was read back before stands there whole.
+    let is_whole = |earlier: PartId| !outcome.applied.iter().any(|applied| applied.part == earlier);
     let pointer = earlier
-        .filter(|_| settings.repeat && all_text(part) && !reads_back)
-        .and_then(|(earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
+        .filter(|(earlier, ..)| settings.repeat && all_text(part) && (!reads_back || is_whole(*earlier)))
+        .and_then(|(_, earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
+    let is_let_through = reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most;
+    if is_let_through && pointer.is_none() {
+        return;
+    }
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
     let leaves = leaf_edits(shaped.leaves, part, &texts);
     // What stands where short texts were may be as much as they were.
@@ -140,18 +146,30 @@ pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
 /// What stands before new results.
 pub(super) struct View<'p> {
     /// The results that the model can still read, by what they say. Built when the first candidate needs it.
-    results: Option<std::collections::HashMap<Digest, PartId>>,
+    results: Option<HashMap<Digest, PartId>>,
     /// What was decided of them.
     applied: &'p [Applied],
+    /// Full texts that were asked for, by their ids.
+    full_texts: RefCell<HashMap<String, Rc<str>>>,
 }
 
 impl<'p> View<'p> {
-    pub(super) const fn new(applied: &'p [Applied]) -> Self {
-        Self { results: None, applied }
+    pub(super) fn new(applied: &'p [Applied]) -> Self {
+        Self { results: None, applied, full_texts: RefCell::default() }
     }
 
-    /// The full text with this id, if what it is of stands in the body still, be it sent or not.
-    fn full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<String> {
+    /// The full text with this id, if what it is of stands in the body still, be it sent or not. One that is not there is
+    /// looked for again when there are more.
+    fn full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<Rc<str>> {
+        if let Some(known) = self.full_texts.borrow().get(id) {
+            return Some(Rc::clone(known));
+        }
+        let found: Rc<str> = self.find(conversation, outcome, id)?.into();
+        self.full_texts.borrow_mut().insert(id.to_owned(), Rc::clone(&found));
+        Some(found)
+    }
+
+    fn find(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<String> {
         let splice = outcome.splice.as_deref().filter(|splice| splice.output.as_deref() == Some(id));
         if let Some(splice) = splice {
             return Some(super::left_out(conversation, splice, self.applied));
@@ -163,7 +181,7 @@ impl<'p> View<'p> {
         super::full_text(conversation, decided)
     }
 
-    /// An earlier result with the same content that is still in view: its call id and tool.
+    /// An earlier result with the same content that is still in view, its call's id and its tool.
     fn earlier<'a>(
         &mut self,
         conversation: &'a Conversation,
@@ -171,7 +189,7 @@ impl<'p> View<'p> {
         id: PartId,
         content: Digest,
         settings: &Settings,
-    ) -> Option<(&'a str, Option<&'a str>)> {
+    ) -> Option<(PartId, &'a str, Option<&'a str>)> {
         if !settings.repeat || conversation.hides_results {
             return None;
         }
@@ -183,7 +201,7 @@ impl<'p> View<'p> {
             return None;
         };
         let call_id = conversation.part(earlier)?.call_id.as_deref()?;
-        Some((call_id, conversation.tool_of(earlier)))
+        Some((earlier, call_id, conversation.tool_of(earlier)))
     }
 }
 
@@ -234,11 +252,7 @@ fn hides(applied: &Applied) -> bool {
 
 /// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
 /// cleared, nor to what stands before a summary of the provider's.
-fn results_before(
-    conversation: &Conversation,
-    outcome: &Outcome,
-    end: usize,
-) -> std::collections::HashMap<Digest, PartId> {
+fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) -> HashMap<Digest, PartId> {
     let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
     let unreadable: std::collections::HashSet<PartId> = hidden.collect();
     let mut seen = std::collections::HashMap::new();

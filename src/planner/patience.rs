@@ -19,12 +19,16 @@ impl Before<'_> {
         is_dear && self.has_time(policy, level)
     }
 
-    /// Whether the prompt fits, also if what is only estimated of it has twice as many tokens. What known agents do at a
-    /// trigger of theirs is done there, whatever it costs.
+    /// Whether the prompt fits, also if what is only estimated of it has twice as many tokens. Where nobody says how long an
+    /// answer may be, little is kept free for it, and it may need what is left. What known agents do at a trigger of theirs
+    /// is done there, whatever it costs.
     fn has_time(&self, policy: &Policy, level: &Level) -> bool {
         let is_by_worth =
             policy.clear.policy == clear::Policy::Worth && policy.window.count == Estimate::Usage;
-        let (true, None, Some(gauge)) = (is_by_worth, self.facts.overflow, level.gauge) else { return false };
+        let is_reserved = self.facts.max_output.is_some() || policy.window.reserve_output.is_some();
+        let (true, None, Some(gauge)) = (is_by_worth && is_reserved, self.facts.overflow, level.gauge) else {
+            return false;
+        };
         let exact = self.known_figure().filter(|_| !self.facts.measured_elsewhere);
         exact.is_some_and(|(_, exact)| {
             gauge.reaches(policy.window.trigger, &policy.window)

@@ -34,12 +34,12 @@ const WAYS: usize = 16;
 
 /// Whether a result is, or is part of, the full text that its call names by its id, `output` being the result's own; of more
 /// than `most` bytes, only if it is that byte for byte. `full_text` finds what is known by an id.
-pub(super) fn is_read_back(
+pub(super) fn is_read_back<T: AsRef<str>>(
     arguments: &str,
     texts: &[Cow<'_, str>],
     output: &str,
     most: usize,
-    full_text: impl Fn(&str) -> Option<String>,
+    full_text: impl Fn(&str) -> Option<T>,
 ) -> bool {
     if arguments.contains(output) {
         return true;
@@ -53,9 +53,11 @@ pub(super) fn is_read_back(
     }
     let inner = within(text);
     let read = || [Some(&**text), inner.as_deref()].into_iter().flatten();
-    let exact = names(arguments).filter(|name| name.len() == NAME).take(NAMES);
+    let mut exact: Vec<&str> = names(arguments).filter(|name| name.len() == NAME).take(NAMES).collect();
+    exact.sort_unstable();
+    exact.dedup();
     let is_named = |text: &str| arguments.contains(&decision::output_id(&[text.into()]));
-    exact.filter_map(full_text).any(|full| read().any(|read| is_part(read, &full)))
+    exact.into_iter().filter_map(full_text).any(|full| read().any(|read| is_part(read, full.as_ref())))
         || read().any(|read| is_whole(read, is_named))
 }
 
@@ -219,13 +221,20 @@ mod tests {
         ] {
             let texts = [Cow::Borrowed(read)];
             let own = decision::output_id(&texts);
-            assert_eq!(is_read_back(&named(text), &texts, &own, 2000, |_| None), expected, "{read}");
             assert_eq!(
-                is_read_back(&named(text), &texts, &own, 9, |_| None),
+                is_read_back(&named(text), &texts, &own, 2000, |_| None::<String>),
+                expected,
+                "{read}"
+            );
+            assert_eq!(
+                is_read_back(&named(text), &texts, &own, 9, |_| None::<String>),
                 expected && read == text,
                 "{read}"
             );
-            assert!(!is_read_back(r#"{"file_path":"/o/a.txt"}"#, &texts, &own, 2000, |_| None), "{read}");
+            assert!(
+                !is_read_back(r#"{"file_path":"/o/a.txt"}"#, &texts, &own, 2000, |_| None::<String>),
+                "{read}"
+            );
         }
     }
 
@@ -313,7 +322,10 @@ mod tests {
             let beside = "x".repeat(beside);
             let texts = [Cow::Borrowed(&*beside), Cow::Borrowed(&*text)];
             let own = decision::output_id(&texts);
-            assert_eq!(is_read_back(&call, &texts, &own, 9000, |_| None), expected || beside.is_empty());
+            assert_eq!(
+                is_read_back(&call, &texts, &own, 9000, |_| None::<String>),
+                expected || beside.is_empty()
+            );
         }
     }
 }

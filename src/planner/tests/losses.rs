@@ -69,7 +69,7 @@ fn dear_room_is_made_late() {
     // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it 2,000
     // more, which may be as many again.
     let first: Vec<String> = (0..29).flat_map(|_| words("x10000 a")).collect();
-    let usual = Facts { window: Some(100_000), ..Facts::default() };
+    let usual = Facts { window: Some(100_000), max_output: Some(4_096), ..Facts::default() };
     let by_worth = Policy::default();
     let mut oldest = by_worth.clone();
     oldest.clear.policy = clear::Policy::Oldest;
@@ -81,6 +81,7 @@ fn dear_room_is_made_late() {
         ("by worth", &by_worth, usual, true, 10),
         ("nothing is cached", &by_worth, uncached, true, 6),
         ("nobody has counted the prompt", &by_worth, usual, false, 4),
+        ("nobody says how long an answer may be", &by_worth, Facts { max_output: None, ..usual }, true, 6),
         ("another model's count", &by_worth, elsewhere, true, 6),
         ("a known agent's policy", &oldest, usual, true, 6),
         ("a known agent's count", &guessed, usual, true, 6),

@@ -159,7 +159,10 @@ fn reading(command: &str, result: &str) -> Conversation {
 fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
     let mut settings = settings();
     settings.truncate.base.max_bytes = max_bytes;
-    decided(&plan_with(&reading(command, result), &Past { sent: 3, ..Past::nothing() }, &settings))
+    let cut = run(&talk("u c1 r1:huge"), 1, &[]).applied;
+    let past = Past { sent: 3, applied: &cut, ..Past::nothing() };
+    let decided = decided(&plan_with(&reading(command, result), &past, &settings));
+    decided.into_iter().filter(|decision| decision != "2 truncate").collect()
 }
 
 /// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
@@ -226,4 +229,19 @@ fn what_is_read_back_in_parts_can_be_read() {
         let request = reading(&command.replace("ALL", &left_out), &page);
         assert_eq!(decided(&plan_with(&request, &past, &settings())), expected, "{command}");
     }
+}
+
+/// What is read back once more is a pointer to where it stands whole, and to nothing else.
+#[test]
+fn what_is_read_back_twice_is_one_text() {
+    let text: String = serde_json::from_str(&content("huge")).unwrap();
+    let id = decision::output_id(&[text.into()]);
+    let request = talk("u c1 r1:huge c2 r2:huge c3 r3:huge");
+    let body = String::from_utf8(request.body.to_vec()).unwrap();
+    let [head, second, third] = [0, 1, 2].map(|at| body.split("make").nth(at).unwrap().to_owned());
+    let rest = body.split("make").nth(3).unwrap();
+    let body = format!("{head}make{second}cat /o/{id}.txt{third}cat /o/{id}.txt{rest}");
+    let request = protocol::named("anthropic").unwrap().index(&body.into(), &NoMemo).unwrap();
+    let cut = run(&talk("u c1 r1:huge"), 1, &[]).applied;
+    assert_eq!(decided(&run(&request, 5, &cut)), ["2 truncate", "6 repeat"]);
 }
