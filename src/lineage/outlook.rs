@@ -8,6 +8,8 @@ use crate::planner::{Expected, Fate, Outlook};
 /// First stakes of a sender's threads that may be lost. Those of agents that work side by side are made at the same time and
 /// won; those of a batch of short talks are not.
 const MOST_WAGERS: u32 = 3;
+/// A sender that has rested tries once: each of many short talks is another try.
+const TRIES: u32 = 1;
 
 impl Lineage {
     /// What is to be expected of what a thread of a sender's is the first to write to the provider's cache: too many of the
@@ -27,8 +29,8 @@ impl Lineage {
         if let Fate::Told { read, written } = fate
             && let Some((root, expected)) = self.memory.take_expected(head)
         {
-            let is_there = expected.is_there(expected.missing(read, written));
-            self.memory.find(root, self.memory.findings(root).found(is_there));
+            let found = expected.found(expected.missing(read, written), read);
+            self.memory.find(root, self.memory.findings(root).found(found, TRIES));
         }
         self.memory.end(head, fate);
     }

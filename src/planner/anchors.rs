@@ -176,7 +176,8 @@ fn within(
     let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
     standing.kept.set_wager(wager);
     let tokens = entry.and_then(|entry| standing.kept.entries().tokens(entry));
-    let expected = Expected { bytes: read, before: by_client, tokens, rates };
+    let least = standing.kept.entries().least();
+    let expected = Expected { bytes: read, before: by_client, tokens, least, rates };
     standing.kept.expect(Some(expected).filter(|_| read > 0.0));
     (known, found)
 }

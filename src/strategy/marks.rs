@@ -44,6 +44,8 @@ pub struct Entries {
     prelude: u64,
     /// Where the last mark of the last request stands.
     last: Option<PartId>,
+    /// The fewest tokens that were told of a request behind a prelude, and what names that.
+    least: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +98,22 @@ impl Entries {
         }
     }
 
-    /// The provider has read or written so many tokens with the last request: up to its last mark.
-    pub fn told(&mut self, tokens: u64) {
+    /// The provider has read and written so many tokens with the last request: up to its last mark.
+    pub fn told(&mut self, read: u64, written: u64) {
+        let tokens = read.saturating_add(written);
         let Some(last) = self.last.filter(|_| tokens > 0) else { return };
         for entry in self.all.iter_mut().filter(|entry| entry.is(last, self.prelude)) {
             entry.tokens = Some(tokens);
         }
+        // Who does not tell what is written may have read no more than instructions.
+        if written > 0 {
+            self.least = Some((self.prelude, self.least().map_or(tokens, |least| least.min(tokens))));
+        }
+    }
+
+    /// The fewest tokens that the provider holds of the history and what stands in front of it, if it keeps any of it.
+    pub fn least(&self) -> Option<u64> {
+        self.least.filter(|(prelude, _)| *prelude == self.prelude).map(|(_, tokens)| tokens)
     }
 
     /// The tokens of the entry that ends with a part, where they were told.
@@ -112,6 +124,8 @@ impl Entries {
     /// What stands at a part and behind it has changed.
     pub fn cut(&mut self, part: PartId) {
         self.all.retain(|entry| entry.part < part);
+        // What is in front of everything may be longer from now on.
+        self.least = self.least.filter(|_| !self.all.is_empty());
     }
 
     /// None of them was there: what the last request was marked with is now, unless nothing is kept.
@@ -146,22 +160,33 @@ pub enum Outlook {
     SeldomKept,
 }
 
-/// What has become of what a sender's threads were to read.
+/// What has become of what was to be read: by a thread, or by all of a sender's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// How often in a row it was not there.
+    /// How often in a row it was not there, and nothing else of the history either.
     missing: u32,
     /// With so many more requests nothing is written for the first time, because of that.
     rests: u32,
+    /// Something of a history was there: where it is not, that is most likely another cache of several.
+    is_kept: bool,
 }
 
 impl Findings {
-    /// Something was there, or most of it was not.
+    /// This was there. Who has rested tries so many times before it rests again.
     #[must_use]
-    pub fn found(self, is_there: bool) -> Self {
-        let missing = if is_there { 0 } else { self.missing.saturating_add(1) };
-        let rests = if missing < MOST_MISSING { 0 } else { 1 << missing.min(MOST_RESTS) };
-        Self { missing, rests }
+    pub fn found(self, found: Found, tries: u32) -> Self {
+        let is_kept = self.is_kept || found == Found::History;
+        if found != Found::Nothing {
+            return Self { missing: 0, rests: 0, is_kept };
+        }
+        let missing = self.missing.saturating_add(1);
+        if is_kept && missing < MOST_CACHES {
+            return Self { missing, is_kept, ..self };
+        }
+        let missing = if is_kept { MOST_MISSING } else { missing };
+        let is_enough = missing.checked_sub(MOST_MISSING).is_some_and(|more| more % tries == 0);
+        let rests = if is_enough { 1 << (missing.min(MOST_RESTS) * 3 / 2 - 1) } else { 0 };
+        Self { missing, rests: rests.max(self.rests), is_kept: false }
     }
 
     /// A request leaves; `None`: nothing is to be remembered of it.
@@ -189,10 +214,10 @@ pub struct Stake {
     /// What it has brought of late to write the whole history, or would have, in what that costs beyond plain input: with
     /// requests that came soon, and with those that came after a pause.
     pub brought: [f64; 2],
-    /// How often in a row the provider has read nothing where it should have.
-    pub missing: u32,
-    /// With so many more requests nothing is written, because of that.
-    pub rests: u32,
+    /// What has become of what was to be read.
+    pub findings: Findings,
+    /// Most of what was to be read last was not there.
+    pub is_missing: bool,
 }
 
 /// Requests that are remembered: those of clients that change between two or three sets of tools go on from one before
@@ -214,11 +239,15 @@ pub struct Tried {
     pub held: bool,
 }
 
-/// From so many times in a row on that nothing was read, nothing is written for twice as many requests each time, from
-/// four on.
+/// After so many times in a row that nothing was read, nothing is written for a while, each time for longer.
 const MOST_MISSING: u32 = 2;
-/// The most times that count.
-const MOST_RESTS: u32 = 8;
+/// The same where something was read before: so many caches may have to be filled that requests go to by chance.
+const MOST_CACHES: u32 = 8;
+/// The most times that count for how long that is.
+const MOST_RESTS: u32 = 6;
+/// A conversation that has rested tries twice: where there are several caches, the second time may be brought to one that
+/// was written the first time.
+const TRIES: u32 = 2;
 /// What was long ago counts no more than so many times that writing was for nothing, or less than so many times read: a
 /// client whose requests read it in turns with others that do not is to be told from one that has changed its ways.
 const MOST_BROUGHT: f64 = 2.0;
@@ -239,7 +268,7 @@ impl Stake {
         if premium == 0.0 {
             return Some(f64::INFINITY);
         }
-        if (is_doubtful || self.missing > 0) && read > 0.0 {
+        if (is_doubtful || self.is_missing) && read > 0.0 {
             return Some(left / premium - read).filter(|most| *most >= 0.0);
         }
         Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
@@ -270,7 +299,7 @@ impl Stake {
             let before = if is_late { brought.min(0.0) } else { *brought };
             *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
         }
-        self.rests = self.rests.saturating_sub(1);
+        self.findings = self.findings.rested().unwrap_or(self.findings);
     }
 
     /// Takes note of a request.
@@ -281,26 +310,22 @@ impl Stake {
 
     /// Whether it would most likely be for nothing to write the whole history now.
     pub fn is_vain(&self, after_pause: bool) -> bool {
-        self.rests > 0 || self.brought[usize::from(after_pause)] < 0.0
+        self.findings.rests() || self.brought[usize::from(after_pause)] < 0.0
     }
 
-    /// So many bytes of what was to be read were not there, and were written again. Tells whether most was there.
-    pub fn missed(&mut self, missing: f64, expected: &Expected) -> bool {
+    /// So many bytes of what was to be read were not there, and were written again; and this was.
+    pub fn missed(&mut self, missing: f64, expected: &Expected, found: Found) {
         self.spent += (expected.rates.write - expected.rates.read) * missing;
-        if expected.is_there(missing) {
-            self.missing = 0;
-            return true;
+        self.is_missing = !expected.is_there(missing);
+        self.findings = self.findings.found(found, TRIES);
+        if found == Found::Nothing && self.findings.rests() {
+            self.brought = [-MOST_BROUGHT; 2];
         }
-        self.missing = self.missing.saturating_add(1);
-        if self.missing >= MOST_MISSING {
-            (self.brought, self.rests) = ([-MOST_BROUGHT; 2], 1 << self.missing.min(MOST_RESTS));
-        }
-        false
     }
 
     /// Whether the provider may keep anything: drops by chance are few.
     pub fn may_be_kept(&self) -> bool {
-        self.rests == 0
+        !self.findings.rests()
     }
 
     /// What becomes of the first stake with a request that reads something, or not, and makes it `now`; one that has
@@ -326,6 +351,17 @@ impl Stake {
     }
 }
 
+/// What was there of what was to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Some of the history.
+    History,
+    /// Most of all bytes, which may be no more than instructions.
+    Most,
+    /// Little or nothing.
+    Nothing,
+}
+
 /// What is to be read with a request because of the gateway's marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
@@ -335,6 +371,8 @@ pub struct Expected {
     pub before: f64,
     /// The tokens of both, where they were told.
     pub tokens: Option<u64>,
+    /// The fewest tokens that are read where anything of the history is, if that is known.
+    pub least: Option<u64>,
     /// What it was reckoned by.
     pub rates: Rates,
 }
@@ -355,8 +393,19 @@ impl Expected {
     }
 
     /// Whether most was there of which so much was not.
-    pub fn is_there(&self, missing: f64) -> bool {
+    fn is_there(&self, missing: f64) -> bool {
         missing <= self.bytes / 2.0
+    }
+
+    /// What was there, where so many bytes of it were not, and the provider may have told that it has read so many tokens.
+    pub fn found(&self, missing: f64, read: u64) -> Found {
+        if self.least.is_some_and(|least| read >= least) {
+            Found::History
+        } else if self.is_there(missing) {
+            Found::Most
+        } else {
+            Found::Nothing
+        }
     }
 }
 
@@ -549,13 +598,13 @@ mod tests {
         let mut entries = Entries::default();
         let marked = |entries: &mut Entries, parts: &[u32]| entries.sent(parts.iter().copied().map(at), 0);
         marked(&mut entries, &[3, 1]);
-        entries.told(900);
+        entries.told(0, 900);
         marked(&mut entries, &[3, 5]);
         assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
-        entries.told(0);
+        entries.told(0, 0);
         assert_eq!(entries.tokens(at(5)), None);
         marked(&mut entries, &[]);
-        entries.told(700);
+        entries.told(0, 700);
         assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
         // Of 2,000 bytes, and as many in front that the client has kept.
         for (tokens, read, written, expected) in [
@@ -569,33 +618,84 @@ mod tests {
             // Who tells nothing may have read it.
             (None, 0, 0, 0.0),
         ] {
-            let to_read = Expected { bytes: 2_000.0, before: 2_000.0, tokens, rates: Rates::USUAL };
+            let to_read =
+                Expected { bytes: 2_000.0, before: 2_000.0, tokens, least: None, rates: Rates::USUAL };
             let found = to_read.missing(read, written);
             assert!((found - expected).abs() < 1e-6, "{tokens:?} {read} {written}: {found}");
         }
     }
 
-    /// Answers that tell that something was there (`+`) or not (`-`), and requests that leave; whether these are to rest.
+    /// Who reads as much as was ever told of a request has some of the history; who reads less may have no more than what
+    /// stands in front of it, and so may who does not tell what is written.
     #[test]
-    fn senders_rest_for_longer_each_time_that_nothing_was_there() {
-        for (told, expected) in [
-            ("+..", "no no"),
-            ("-..", "no no"),
-            ("-+-..", "no no"),
-            ("--......", "yes yes yes yes no no"),
-            ("--..+.", "yes yes no"),
-            ("--....-.........", "yes yes yes yes yes yes yes yes yes yes yes yes no"),
+    fn what_is_read_of_a_history_is_told_from_instructions() {
+        let mut entries = Entries::default();
+        for (prelude, read, written, expected) in [
+            (1, 700, 0, None),
+            (1, 700, 200, Some(900)),
+            (1, 700, 300, Some(900)),
+            (2, 0, 0, None),
+            (2, 0, 800, Some(800)),
+            (2, 700, 50, Some(750)),
+            (1, 0, 990, Some(990)),
         ] {
-            let (mut findings, mut found) = (Findings::default(), Vec::new());
+            entries.behind(prelude);
+            entries.sent([at(1)].into_iter(), 0);
+            entries.told(read, written);
+            assert_eq!(entries.least(), expected, "{prelude} {read} {written}");
+        }
+        for (least, missing, read, expected) in [
+            (None, 0.0, 2_000, Found::Most),
+            (None, 600.0, 2_000, Found::Nothing),
+            (Some(900), 600.0, 899, Found::Nothing),
+            (Some(900), 400.0, 899, Found::Most),
+            (Some(900), 600.0, 900, Found::History),
+        ] {
+            let to_read =
+                Expected { bytes: 1_000.0, before: 0.0, tokens: Some(2_000), least, rates: Rates::USUAL };
+            assert_eq!(to_read.found(missing, read), expected, "{least:?} {missing} {read}");
+        }
+    }
+
+    /// Answers that tell that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and requests
+    /// that leave; and how many more are to rest then.
+    #[test]
+    fn who_finds_nothing_rests_for_longer_each_time() {
+        for (told, tries, expected) in [
+            ("", 1, 0),
+            ("+", 1, 0),
+            ("-", 1, 0),
+            ("-+-", 1, 0),
+            ("--", 1, 4),
+            ("--..", 1, 2),
+            ("--..+", 1, 0),
+            ("--....-", 1, 8),
+            ("--....-........-", 1, 32),
+            ("--", 2, 4),
+            ("--..-", 2, 2),
+            ("--....-", 2, 0),
+            ("--....--", 2, 32),
+            ("--....+--", 2, 4),
+            // Where something was kept there may be several caches.
+            ("*-------", 1, 0),
+            ("*-+-------", 2, 0),
+            ("*--------", 1, 4),
+            ("*--------", 2, 4),
+            ("*--------....--", 2, 32),
+            ("*--------*--", 2, 0),
+        ] {
+            let mut findings = Findings::default();
             for event in told.bytes() {
-                if event == b'.' {
-                    found.push(if findings.rests() { "yes" } else { "no" });
-                    findings = findings.rested().unwrap_or(findings);
-                } else {
-                    findings = findings.found(event == b'+');
-                }
+                findings = match event {
+                    b'.' => findings.rested().unwrap_or(findings),
+                    b'*' => findings.found(Found::History, tries),
+                    b'+' => findings.found(Found::Most, tries),
+                    _ => findings.found(Found::Nothing, tries),
+                };
             }
-            assert_eq!(found.join(" "), expected, "{told}");
+            let rests = std::iter::successors(Some(findings), |findings| findings.rested());
+            let rests = rests.take_while(|findings| findings.rests()).count();
+            assert_eq!(rests, expected, "{told} {tries}");
         }
     }
 

@@ -29,9 +29,12 @@ enum Forgets {
 /// A provider's cache with marks, and what it bills, in bytes of plain input.
 #[derive(Clone, Default)]
 struct Provider {
-    /// When an entry was read last, and for how long it is kept.
-    kept: HashMap<String, (i64, i64)>,
+    /// When an entry of a cache was read last, and for how long it is kept.
+    kept: HashMap<(u64, String), (i64, i64)>,
     now: i64,
+    /// How many caches there are besides the first, and what chance goes by: each request is brought to one of them.
+    others: u64,
+    seed: u64,
     /// It bills what is written, and has nothing of that the next time.
     forgets: Forgets,
     /// Before these requests it has dropped all there was.
@@ -47,6 +50,7 @@ impl Provider {
             self.kept.clear();
         }
         self.billed += 1;
+        let cache = chance(self.seed << 32 | self.billed as u64) % (self.others + 1);
         let (mut prompts, mut marked) = (vec![String::new()], Vec::new());
         for message in body["messages"].as_array_mut().unwrap() {
             if let Some(text) = message["content"].as_str() {
@@ -75,7 +79,7 @@ impl Provider {
             Forgets::History => *at <= instructions,
             Forgets::All => false,
         };
-        let kept = |at: usize| self.kept.get(&prompts[at]).copied();
+        let kept = |at: usize| self.kept.get(&(cache, prompts[at].clone())).copied();
         let is_fresh = |at: &usize| kept(*at).is_some_and(|(last, kept_ms)| self.now - last < kept_ms);
         let is_kept = |at: &usize| is_there(at) && is_fresh(at);
         let entry = marked
@@ -99,11 +103,18 @@ impl Provider {
         });
         let stays: Vec<_> = stays.chain(entry.zip(read_ms)).collect();
         for (at, kept_ms) in stays {
-            self.kept.insert(prompts[at].clone(), (self.now, kept_ms));
+            self.kept.insert((cache, prompts[at].clone()), (self.now, kept_ms));
         }
         let told = Fate::Told { read: read as u64, written: (written - read) as u64 };
         (whole - 0.9 * read + premiums, told)
     }
+}
+
+/// A number that looks like chance, and is the same each time.
+fn chance(of: u64) -> u64 {
+    let mixed = of.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 33
 }
 
 /// Whether a request is answered, by its number.
@@ -169,7 +180,8 @@ fn beginnings_in(
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
     let protocol = protocol::named(dialect).unwrap();
-    let mut direct = Provider { forgets: provider.forgets, ..Provider::default() };
+    let Provider { forgets, others, seed, .. } = provider;
+    let mut direct = Provider { others, seed, forgets, ..Provider::default() };
     let (mut paid, mut plain, mut shares) = (0.0, 0.0, Vec::new());
     for (at, (pause, session, body)) in requests.iter().enumerate() {
         wait(*pause);
@@ -431,6 +443,35 @@ fn what_is_not_kept_is_seldom_written() {
                 all.iter().zip(1..).all(|(share, count)| *share <= most(count)),
                 "{client} {state}: {all:.3?}"
             );
+        }
+    }
+}
+
+/// Where each request is brought to one of several caches by chance, what is not there is there once all of them are filled.
+#[test]
+fn what_some_caches_keep_is_written() {
+    let mark = json!({"type": "ephemeral"});
+    let marked = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
+    for (client, system) in [("no marks", json!("Be brief. ".repeat(900))), ("marked instructions", marked)] {
+        let request = |at: usize| {
+            let role = |message: usize| ["user", "assistant"][message % 2];
+            let said = |message: usize| json!({"role": role(message), "content": format!("{message} {}", "words ".repeat(200))});
+            let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+            let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+            (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+        };
+        let requests: Vec<_> = (0..30).map(request).collect();
+        for (others, most) in [(1, 0.32), (2, 0.42), (3, 0.52), (7, 0.82)] {
+            let shares = [0, 1, 2, 3].map(|seed| {
+                let provider = Provider { others, seed, ..Provider::default() };
+                let all = beginnings_at(provider, &requests, &|_| true);
+                let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
+                let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+                assert!(is_within, "{client} {others} {seed}: {all:.3?}");
+                all[29]
+            });
+            let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+            assert!(mean <= most, "{client} {others}: {shares:.3?}");
         }
     }
 }

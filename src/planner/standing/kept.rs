@@ -96,17 +96,20 @@ impl Kept {
             self.seen_ms = before;
         }
         let missing = |expected: &Expected| match fate {
-            Fate::Billed => Some(0.0),
-            Fate::Told { read, written } => Some(expected.missing(read, written)),
+            Fate::Billed => Some((0.0, 0)),
+            Fate::Told { read, written } => Some((expected.missing(read, written), read)),
             Fate::Refused | Fate::Unknown => None,
         };
-        if let Some((expected, missing)) = expected.and_then(|expected| Some((expected, missing(&expected)?)))
-            && !self.stake.missed(missing, &expected)
+        if let Some((expected, (missing, read))) =
+            expected.and_then(|expected| Some((expected, missing(&expected)?)))
         {
-            self.entries.missed(self.stake.may_be_kept());
+            self.stake.missed(missing, &expected, expected.found(missing, read));
+            if self.stake.is_missing {
+                self.entries.missed(self.stake.may_be_kept());
+            }
         }
         if let Fate::Told { read, written } = fate {
-            self.entries.told(read.saturating_add(written));
+            self.entries.told(read, written);
         }
         let is_billed = matches!(fate, Fate::Billed | Fate::Told { .. });
         let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
