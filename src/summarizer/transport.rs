@@ -97,7 +97,7 @@ impl Reply {
         let answer = reader.finish();
         let usage = answer.usage.map(|usage| usage.at(call.like.as_deref().unwrap_or_default()));
         let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
-        let billed = Catalogue::billed_name(asked, answered, vendor(call)).unwrap_or_default();
+        let billed = prices.billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
         let least = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|least| least.total);
         Booked { model: billed.to_owned(), bill: usage.as_ref().and_then(bill), usage, least }

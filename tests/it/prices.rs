@@ -184,7 +184,8 @@ fn what_has_no_price_is_told_beside_what_has() {
     );
 }
 
-/// What OpenRouter states is booked; what it does not is by the list where that is known, and what it would have been
+/// What OpenRouter states is booked; what it does not is by what the configuration states, or by the list where that is
+/// known; and what it would have been
 /// without the gateway is in proportion.
 #[test]
 fn what_a_router_serves_costs_what_is_known_of_it() {
@@ -227,7 +228,20 @@ fn what_a_router_serves_costs_what_is_known_of_it() {
             false,
         ),
         ("z-ai/glm-4.7:free", "z-ai/glm-4.7:free", json!(0), "z-ai/glm-4.7:free", Some(0), true),
-        ("z-ai/glm-4.7:free", "z-ai/glm-4.7-20251222", Value::Null, "z-ai/glm-4.7:free", Some(0), true),
+        ("z-ai/glm-4.7:free", "z-ai/glm-4.7:free", Value::Null, "z-ai/glm-4.7:free", Some(0), true),
+        ("z-ai/glm-4.7:free", "z-ai/glm-4.7-20251222", json!(0), "z-ai/glm-4.7-20251222", Some(0), true),
+        ("openai/gpt-5:free", "openai/gpt-5", Value::Null, "openai/gpt-5", Some(1_350_000_000), true),
+        ("openai/gpt-5:nitro", "openai/gpt-5-2025-08-07", Value::Null, "openai/gpt-5:nitro", None, false),
+        (
+            "moonshotai/kimi-k2.5",
+            "moonshotai/kimi-k2.5-0127",
+            Value::Null,
+            "moonshotai/kimi-k2.5-0127",
+            None,
+            false,
+        ),
+        ("own/model", "own/model-0127", Value::Null, "own/model-0127", Some(7_070_000_000), true),
+        ("own/model:nitro", "own/model-0127", Value::Null, "own/model-0127", Some(7_070_000_000), true),
         ("z-ai/glm-4.7:free", "another/model", Value::Null, "another/model", None, false),
     ] {
         let answer = json!({"id": "gen-1", "object": "chat.completion", "model": answered,
@@ -236,7 +250,7 @@ fn what_a_router_serves_costs_what_is_known_of_it() {
         let upstream = Upstream::start(move |_| (200, answer.to_string()));
         let home = tempfile::tempdir().unwrap();
         let config = format!(
-            "[listen]\nadmin = 'off'\n[upstream.router]\nbase_url = 'http://openrouter.ai/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n",
+            "[listen]\nadmin = 'off'\n[upstream.router]\nbase_url = 'http://openrouter.ai/api'\nprotocols = ['openai-chat']\nproxy = '{}'\n[prices.model.'own/model-0127']\ninput = 7\noutput = 7\n",
             upstream.url()
         );
         let gateway = Gateway::configured(home.path(), &config);

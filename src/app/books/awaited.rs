@@ -57,7 +57,7 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     record.edits.reasoning_dropped = answer.reasoning_dropped;
     let Some(usage) = &answer.usage else { return };
     let asked = record.model_asked.as_deref();
-    let billed = Catalogue::billed_name(asked, answer.model.as_deref(), told.vendor).map(str::to_owned);
+    let billed = prices.billed_name(asked, answer.model.as_deref(), told.vendor).map(str::to_owned);
     let bill = usage::bill(prices, usage, billed.as_deref().unwrap_or_default(), told.vendor);
     record.model = billed;
     record.put_usage(usage, bill.as_ref(), answer.complete);

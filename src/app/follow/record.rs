@@ -15,7 +15,7 @@ use crate::protocol::Answer;
 use crate::server::End;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
-use crate::usage::{self, Bill, Catalogue, Usage};
+use crate::usage::{self, Bill, Usage};
 
 /// Why a request left as it came that nothing was done to but to add to it.
 const ADDITIONS: &str = "what is added to requests was refused";
@@ -79,7 +79,7 @@ impl Follow {
     /// The name of the model that is billed.
     fn billed(&self, answer: &Answer) -> Option<String> {
         let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
-        Catalogue::billed_name(asked, answered, self.vendor).map(str::to_owned)
+        self.core.prices.billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
     /// The settings that it was decided by.

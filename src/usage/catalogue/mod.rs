@@ -130,8 +130,9 @@ impl Catalogue {
 
     /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own that was asked
     /// for tells the seller and the region, and so the price; what answers behind it does not. An alias hides both. Nor do
-    /// OpenRouter's names of snapshots say what a name that was asked for does: which variant it is, or which model.
+    /// OpenRouter's names of snapshots always say what the name that was asked for does.
     pub fn billed_name<'n>(
+        &self,
         asked: Option<&'n str>,
         answered: Option<&'n str>,
         vendor: Option<Vendor>,
@@ -140,25 +141,38 @@ impl Catalogue {
             let seller = Self::seller(model, vendor);
             matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex)) || Self::is_alias(model)
         };
-        let is_its_snapshot = |asked: &&str| {
+        let says_more = |asked: &&str| {
             vendor == Some(Vendor::OpenRouter)
-                && answered.is_some_and(|answered| Self::is_snapshot(asked, answered, vendor))
+                && answered.is_some_and(|answered| self.says_more(asked, answered))
         };
-        asked.filter(|asked| tells(asked) || is_its_snapshot(asked)).or(answered).or(asked)
+        asked.filter(|asked| tells(asked) || says_more(asked)).or(answered).or(asked)
     }
 
-    /// Whether an answer that has this name is of a snapshot of the model that was asked for, and that name alone tells what
-    /// is paid.
-    fn is_snapshot(asked: &str, answered: &str, vendor: Option<Vendor>) -> bool {
-        let (model, is_variant) = match asked.rsplit_once(':') {
-            Some((model, _)) => (model, true),
-            None => (asked, false),
-        };
-        if answered.contains(':') || (!is_variant && find_row(answered, vendor).is_some()) {
+    /// Whether a name that OpenRouter was asked for says more of the price than the one that answered, which is of the same
+    /// model: the variant, or the model that has no number. What is stated for either goes before the list. What answers for
+    /// a free one may be a paid one.
+    fn says_more(&self, asked: &str, answered: &str) -> bool {
+        let (model, variant) = asked.rsplit_once(':').unwrap_or((asked, ""));
+        if variant == "free" || self.states(answered) {
             return false;
         }
-        let rows = [model, answered].map(|name| find_row(name, vendor).map(|row| (row.vendor, row.name)));
-        names::is_snapshot_of(model, answered) || (rows[0].is_some() && rows[0] == rows[1])
+        let model = model.strip_prefix("openrouter/").unwrap_or(model);
+        let digits = names::number_behind(model, answered).map_or(0, str::len);
+        let rows = [model, answered].map(|name| find_row(name, Some(Vendor::OpenRouter)));
+        let is_same_row = rows[0].zip(rows[1]).is_some_and(|(one, other)| std::ptr::eq(one, other));
+        let is_same =
+            matches!(digits, 4 | 6 | 8) || is_same_row || names::forms(answered).any(|form| form == model);
+        let is_listed = rows[1].is_some();
+        // Four digits may be another listing, with a price of its own.
+        let is_priced_as_asked =
+            || (digits > 4 && !is_listed) || ((is_same_row || !is_listed) && self.states(asked));
+        is_same && (!variant.is_empty() || is_priced_as_asked())
+    }
+
+    /// Whether the configuration states all that a price has to have.
+    fn states(&self, model: &str) -> bool {
+        let entry = self.overrides.iter().find(|entry| entry.matches(model));
+        entry.is_some_and(|entry| entry.stated.over(None).is_some())
     }
 
     /// Whether it is an alias that a seller's customer has made: only they know of what, and where it runs.

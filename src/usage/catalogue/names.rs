@@ -53,12 +53,10 @@ pub(super) fn is_free(model: &str, routed: bool) -> bool {
     model.ends_with(":free") && (routed || model.starts_with("openrouter/"))
 }
 
-/// Whether a name is another one with nothing behind it but the number of a snapshot, if that.
-pub(super) fn is_snapshot_of(model: &str, name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(model) else { return false };
-    let is_number =
-        |rest: &str| matches!(rest.len(), 4 | 6 | 8) && rest.bytes().all(|byte| byte.is_ascii_digit());
-    rest.is_empty() || rest.strip_prefix('-').is_some_and(is_number)
+/// The number behind a model's name in the name of a snapshot of it, where there is nothing else.
+pub(super) fn number_behind<'n>(model: &str, name: &'n str) -> Option<&'n str> {
+    let number = name.strip_prefix(model)?.strip_prefix('-')?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
 }
 
 /// A Claude's name with its version, which has dots, behind its family: `claude-sonnet-4.5`, also of `claude-4.5-sonnet`.
@@ -221,15 +219,15 @@ mod tests {
             assert_eq!(family_first(name).as_deref(), expected, "{name}");
         }
         for (model, name, expected) in [
-            ("m/k2.5", "m/k2.5-0127", true),
-            ("m/k2.5", "m/k2.5-20260127", true),
-            ("m/k2.5", "m/k2.5", true),
-            ("m/k2.5", "m/k2.5-thinking", false),
-            ("m/k2.5", "m/k2.5-01", false),
-            ("m/k2.5", "m/k2.50127", false),
-            ("m/k2.5", "m/k2", false),
+            ("m/k2.5", "m/k2.5-0127", Some("0127")),
+            ("m/k2.5", "m/k2.5-20260127", Some("20260127")),
+            ("m/k2.5", "m/k2.5", None),
+            ("m/k2.5", "m/k2.5-thinking", None),
+            ("m/k2.5", "m/k2.5-2026-01-27", None),
+            ("m/k2.5", "m/k2.50127", None),
+            ("m/k2.5", "m/k2", None),
         ] {
-            assert_eq!(is_snapshot_of(model, name), expected, "{model} {name}");
+            assert_eq!(number_behind(model, name), expected, "{model} {name}");
         }
     }
 

@@ -278,7 +278,7 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
 
 #[test]
 fn who_is_billed_by_name() {
-    use Vendor::{Bedrock, OpenRouter};
+    use Vendor::Bedrock;
     const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
     let (own, claude) = (Some("eu.anthropic.claude-opus-5"), Some("claude-opus-5"));
     for (asked, answered, vendor, expected) in [
@@ -289,45 +289,161 @@ fn who_is_billed_by_name() {
         (own, claude, None, own),
         (Some(PROFILE), claude, Some(Bedrock), Some(PROFILE)),
         (None, None, None, None),
-        // What OpenRouter's name for a snapshot says less of than the name that was asked for.
-        (Some("z/air:free"), Some("z/air"), Some(OpenRouter), Some("z/air:free")),
-        (Some("z/air:free"), Some("z/air-20260728"), Some(OpenRouter), Some("z/air:free")),
-        (Some("z/air:free"), Some("z/air:free"), Some(OpenRouter), Some("z/air:free")),
-        (
-            Some("anthropic/claude-sonnet-4.5:nitro"),
-            Some("anthropic/claude-4.5-sonnet-20250929"),
-            Some(OpenRouter),
-            Some("anthropic/claude-sonnet-4.5:nitro"),
-        ),
+        // Names of snapshots that others than OpenRouter have.
         (
             Some("moonshotai/kimi-k2.5"),
-            Some("moonshotai/kimi-k2.5-0127"),
-            Some(OpenRouter),
-            Some("moonshotai/kimi-k2.5"),
-        ),
-        (
-            Some("moonshotai/kimi-k2.5"),
-            Some("moonshotai/kimi-k2.5-0127"),
+            Some("moonshotai/kimi-k2.5-260127"),
             None,
-            Some("moonshotai/kimi-k2.5-0127"),
-        ),
-        // Another has answered, or another listing.
-        (Some("z/air:free"), Some("z/air-pro"), Some(OpenRouter), Some("z/air-pro")),
-        (Some("openai/gpt-4o:free"), Some("openai/gpt-5"), Some(OpenRouter), Some("openai/gpt-5")),
-        (
-            Some("openai/gpt-4o"),
-            Some("openai/gpt-4o-2024-05-13"),
-            Some(OpenRouter),
-            Some("openai/gpt-4o-2024-05-13"),
-        ),
-        (
-            Some("openrouter/auto"),
-            Some("anthropic/claude-4.5-sonnet-20250929"),
-            Some(OpenRouter),
-            Some("anthropic/claude-4.5-sonnet-20250929"),
+            Some("moonshotai/kimi-k2.5-260127"),
         ),
     ] {
-        assert_eq!(Catalogue::billed_name(asked, answered, vendor), expected, "{asked:?} {answered:?}");
+        let billed = Catalogue::embedded().billed_name(asked, answered, vendor);
+        assert_eq!(billed, expected, "{asked:?} {answered:?}");
+    }
+}
+
+/// The name that is billed and its input rate, where OpenRouter was asked for one and another answers (`""`: none).
+fn check_routed(stated: &[(&str, Stated)], [asked, answered]: [&str; 2], expected: (&str, Option<&str>)) {
+    let stated = stated.iter().map(|(name, stated)| ((*name).to_owned(), *stated)).collect();
+    let (catalogue, router) = (Catalogue::with_overrides(stated).unwrap(), Some(Vendor::OpenRouter));
+    let named = Some(answered).filter(|name| !name.is_empty());
+    let billed = catalogue.billed_name(Some(asked), named, router).unwrap();
+    let price = catalogue.billed(billed, router).map(|priced| priced.price.base.input);
+    assert_eq!((billed, price), (expected.0, expected.1.map(usd)), "{asked} {answered}");
+}
+
+/// An answer of OpenRouter's says less than what was asked for, or what was asked for says nothing of the answer. A wrong
+/// price is worse than none, and one that is too low breaks budgets.
+#[test]
+fn who_is_billed_by_a_router() {
+    for (asked, answered, billed, input) in [
+        // What is free is free where it answers itself, or nobody says what has answered.
+        ("z/air:free", "z/air:free", "z/air:free", Some("0")),
+        ("z/air:free", "z/air-20260728:free", "z/air-20260728:free", Some("0")),
+        ("z/air:free", "", "z/air:free", Some("0")),
+        ("z/air:free", "z/air", "z/air", None),
+        ("z/air:free", "z/air-20260728", "z/air-20260728", None),
+        ("z/air:free", "z/air-pro", "z/air-pro", None),
+        ("openai/gpt-5:free", "openai/gpt-5", "openai/gpt-5", Some("1.25")),
+        (
+            "openai/gpt-5-mini:free",
+            "openai/gpt-5-mini-2025-08-07",
+            "openai/gpt-5-mini-2025-08-07",
+            Some("0.25"),
+        ),
+        ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1-0528", "deepseek/deepseek-r1-0528", Some("0.5")),
+        ("z/air:free:online", "z/air:free", "z/air:free:online", None),
+        // Other variants have no price, however a snapshot is written.
+        ("openai/gpt-5:nitro", "", "openai/gpt-5:nitro", None),
+        ("openai/gpt-5:nitro", "openai/gpt-5", "openai/gpt-5:nitro", None),
+        ("openai/gpt-5:nitro", "openai/gpt-5-2025-08-07", "openai/gpt-5:nitro", None),
+        ("openrouter/openai/gpt-5:nitro", "openai/gpt-5-2025-08-07", "openrouter/openai/gpt-5:nitro", None),
+        ("openai/gpt-4.1:floor", "openai/gpt-4.1-2025-04-14", "openai/gpt-4.1:floor", None),
+        ("openai/gpt-4.1:online", "openai/gpt-4.1-20250414", "openai/gpt-4.1:online", None),
+        ("moonshotai/kimi-k2.5:exacto", "moonshotai/kimi-k2.5-260127", "moonshotai/kimi-k2.5:exacto", None),
+        ("moonshotai/kimi-k2.5:nitro", "moonshotai/kimi-k2.5-0127", "moonshotai/kimi-k2.5:nitro", None),
+        (
+            "mistralai/mistral-large:nitro",
+            "mistralai/mistral-large-2512",
+            "mistralai/mistral-large:nitro",
+            None,
+        ),
+        (
+            "anthropic/claude-sonnet-4.5:nitro",
+            "anthropic/claude-4.5-sonnet-20250929",
+            "anthropic/claude-sonnet-4.5:nitro",
+            None,
+        ),
+        ("z-ai/glm-4.6:exacto", "z-ai/glm-4.6", "z-ai/glm-4.6:exacto", Some("0.45")),
+        ("openai/gpt-4o:nitro", "openai/gpt-5", "openai/gpt-5", Some("1.25")),
+        // Six digits and more are a snapshot; four may be another listing.
+        (
+            "moonshotai/kimi-k2.5",
+            "moonshotai/kimi-k2.5-20260127",
+            "moonshotai/kimi-k2.5-20260127",
+            Some("0.6"),
+        ),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5-260127", "moonshotai/kimi-k2.5", Some("0.6")),
+        (
+            "moonshotai/kimi-k2.5",
+            "moonshotai/kimi-k2.5-2026-01-27",
+            "moonshotai/kimi-k2.5-2026-01-27",
+            Some("0.6"),
+        ),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5-0127", "moonshotai/kimi-k2.5-0127", None),
+        ("mistralai/mistral-large", "mistralai/mistral-large-2411", "mistralai/mistral-large-2411", None),
+        (
+            "mistralai/mistral-large",
+            "mistralai/mistral-large-2512",
+            "mistralai/mistral-large-2512",
+            Some("0.5"),
+        ),
+        ("openai/gpt-4o", "openai/gpt-4o-2024-05-13", "openai/gpt-4o-2024-05-13", Some("5")),
+        (
+            "openrouter/auto",
+            "anthropic/claude-4.5-sonnet-20250929",
+            "anthropic/claude-4.5-sonnet-20250929",
+            Some("3"),
+        ),
+    ] {
+        check_routed(&[], [asked, answered], (billed, input));
+    }
+}
+
+#[test]
+fn what_is_stated_goes_before_what_a_router_lists() {
+    let whole = |input| Stated { input: Some(usd(input)), output: Some(usd("9")), ..Stated::default() };
+    let of_a_cache = Stated { cache_read: Some(usd("7")), ..Stated::default() };
+    for (stated, asked, answered, billed, input) in [
+        (&[("z/air:free", whole("0"))][..], "z/air:free", "z/air", "z/air", None),
+        // What is stated of the name that answers, then of the one that was asked for.
+        (&[("z/air-260728", whole("7"))], "z/air", "z/air-260728", "z/air-260728", Some("7")),
+        (&[("z/air-0728", whole("7"))], "z/air", "z/air-0728", "z/air-0728", Some("7")),
+        (&[("z/air-20260728", whole("7"))], "z/air", "z/air-20260728", "z/air-20260728", Some("7")),
+        (
+            &[("moonshotai/*", whole("7"))],
+            "moonshotai/kimi-k2.5",
+            "moonshotai/kimi-k2.5-260127",
+            "moonshotai/kimi-k2.5-260127",
+            Some("7"),
+        ),
+        (&[("openai/gpt-5", whole("7"))], "openai/gpt-5:nitro", "openai/gpt-5", "openai/gpt-5", Some("7")),
+        (
+            &[("openai/gpt-5", whole("7"))],
+            "openai/gpt-5:online",
+            "openai/gpt-5-2025-08-07",
+            "openai/gpt-5-2025-08-07",
+            Some("7"),
+        ),
+        (&[("z/air", whole("7")), ("z/air:nitro", whole("8"))], "z/air:nitro", "z/air", "z/air", Some("7")),
+        (&[("z/air:nitro", whole("8"))], "z/air:nitro", "z/air-20260728", "z/air:nitro", Some("8")),
+        (&[("z/air", whole("8"))], "z/air", "z/air-0728", "z/air", Some("8")),
+        (
+            &[("anthropic/claude-sonnet-4.5", whole("8"))],
+            "anthropic/claude-sonnet-4.5",
+            "anthropic/claude-4.5-sonnet-20250929",
+            "anthropic/claude-sonnet-4.5",
+            Some("8"),
+        ),
+        (&[("z/air", whole("8"))], "z/air", "z/air-pro", "z/air-pro", None),
+        (
+            &[("mistralai/mistral-large", whole("8"))],
+            "mistralai/mistral-large",
+            "mistralai/mistral-large-2512",
+            "mistralai/mistral-large-2512",
+            Some("0.5"),
+        ),
+        // A rate alone makes no price of what has none.
+        (&[("openai/gpt-5", of_a_cache)], "openai/gpt-5:nitro", "openai/gpt-5", "openai/gpt-5:nitro", None),
+        (
+            &[("moonshotai/kimi-k2.5", of_a_cache)],
+            "moonshotai/kimi-k2.5",
+            "moonshotai/kimi-k2.5-0127",
+            "moonshotai/kimi-k2.5-0127",
+            None,
+        ),
+    ] {
+        check_routed(stated, [asked, answered], (billed, input));
     }
 }
 
