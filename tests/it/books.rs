@@ -107,6 +107,34 @@ fn what_the_provider_cuts_by_itself_is_no_saving() {
     }
 }
 
+/// What a summary that the provider makes would have cost of what was cut, nobody knows: it is all that is billed.
+#[test]
+fn a_summary_of_what_was_cut_is_no_measure_of_what_came() {
+    for (result, is_known) in [(log("long", 4000), false), (log("short", 10), true)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |request| {
+            let call =
+                json!({"type": "compaction", "input_tokens": request.body.len() / 4, "output_tokens": 300});
+            let usage = json!({"input_tokens": 0, "output_tokens": 0, "iterations": [call]});
+            let block = json!({"type": "compaction", "content": "so far", "signature": "seal"});
+            let answer = json!({"id": "msg_1", "type": "message", "model": "claude-sonnet-4-6",
+                "stop_reason": "compaction", "content": [block], "usage": usage});
+            (200, answer.to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body: Value = serde_json::from_str(&request(&[&result])).unwrap();
+        body["compaction"] = json!({"type": "summarize"});
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!(record["edits"]["state"] == "unchanged", is_known, "{record}");
+        assert!(record["cost"]["total"].is_i64(), "{record}");
+        for figure in ["counterfactual", "net_saved"] {
+            assert_eq!(!record[figure].is_null(), is_known, "{record}");
+        }
+    }
+}
+
 /// Where no figure tells for how long something is written to the cache, it is for what the request asks for.
 #[test]
 fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {

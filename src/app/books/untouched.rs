@@ -133,11 +133,13 @@ impl Untouched {
         let is_event = ended.record.breaks_prefix();
         let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
         let estimated = tokens != real.tokens;
+        // A summary that was asked for alone is billed beside the prompt, of which nothing is left to measure by.
+        let is_taken_up = real.tokens.prompt() == 0 && left.sent > 0;
         let untouched = untouched(real, tokens);
         ended.record.counterfactual = if ended.asked_again {
             // The first answer would have been the only one.
             Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false })
-        } else if estimated && (is_cut || is_refused(ended, real, &untouched, prices)) {
+        } else if is_taken_up || (estimated && (is_cut || is_refused(ended, real, &untouched, prices))) {
             None
         } else {
             let cost = cost(ended, real, &untouched, prices);
