@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::Ended;
 use crate::conversation::{Digest, Hashed};
 use crate::ledger::Record;
 use crate::store::{Recent, Store, StoredLacking};
@@ -94,6 +95,19 @@ impl Histories {
     pub(super) fn fresh(&mut self) -> Vec<StoredLacking> {
         std::mem::take(&mut self.fresh)
     }
+}
+
+/// What is to be stored of a request that nobody has looked at. If it was edited, or goes on from what may lack something,
+/// nobody knows what is missing behind it.
+pub(super) fn unseen(ended: &Ended) -> Vec<StoredLacking> {
+    let record = &ended.record;
+    let (name, is_edited) = (ended.continues.as_deref(), record.edits.were_sent());
+    let is_taken = record.status.is_some_and(|status| (200..300).contains(&status));
+    let answer = record.answer.as_deref().filter(|_| is_edited || name.is_some());
+    let grown = name.filter(|_| ended.grows && is_edited);
+    let left = [answer, grown].into_iter().flatten().filter(|name| is_taken && !name.is_empty());
+    let at_ms = ended.at_ms;
+    left.map(|name| StoredLacking { history: history(&record.upstream, name), tokens: None, at_ms }).collect()
 }
 
 /// What stands for a history.

@@ -194,7 +194,8 @@ impl Books {
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
-            store(&*self.store, &self.tally, *ended, Vec::new());
+            let lacking = lacking::unseen(&ended);
+            store(&*self.store, &self.tally, *ended, lacking);
         }
     }
 

@@ -388,7 +388,7 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Slot;
+    use super::super::{Slot, lacking};
     use super::*;
     use crate::ledger::Edits;
     use crate::ledger::words::State;
@@ -417,19 +417,20 @@ mod tests {
                 unbound: 0,
                 asked_again: false,
             };
+            let unseen = lacking::unseen(&ended).len();
             untouched.complete(&mut ended, &Catalogue::embedded());
             let stored = untouched.lacking().len();
             let known = |name: &str| untouched.histories.lacking("", name, 0).is_some();
-            (known(answer), known(continues.unwrap_or_default()), stored)
+            (known(answer), known(continues.unwrap_or_default()), stored, unseen)
         };
         for (answer, continues, grows, state, expected) in [
-            ("a", None, false, State::Unchanged, (true, true, 0)),
-            ("b", Some("a"), false, State::Unchanged, (true, true, 0)),
-            ("c", Some("b"), false, State::Edited, (false, true, 1)),
-            ("d", Some("c"), false, State::Unchanged, (false, false, 1)),
-            ("e", Some("b"), false, State::Unchanged, (true, true, 0)),
-            ("f", Some("conv"), true, State::Unchanged, (true, true, 0)),
-            ("g", Some("conv"), true, State::Edited, (false, false, 2)),
+            ("a", None, false, State::Unchanged, (true, true, 0, 0)),
+            ("b", Some("a"), false, State::Unchanged, (true, true, 0, 1)),
+            ("c", Some("b"), false, State::Edited, (false, true, 1, 1)),
+            ("d", Some("c"), false, State::Unchanged, (false, false, 1, 1)),
+            ("e", Some("b"), false, State::Unchanged, (true, true, 0, 1)),
+            ("f", Some("conv"), true, State::Unchanged, (true, true, 0, 1)),
+            ("g", Some("conv"), true, State::Edited, (false, false, 2, 2)),
         ] {
             assert_eq!(book(answer, continues, grows, state), expected, "{answer}");
         }
