@@ -88,39 +88,61 @@ pub(super) fn told(none: &NoId) -> String {
     format!("{none}:{}", named.chain(more).collect::<String>())
 }
 
-/// What was decided in the request's thread up to then, and in the threads that it branched from up to where and when it
-/// did, of whatever conversation they are. A later decision about a part takes the place of an earlier one.
+/// What was decided with the request at a place and in the history that it goes on from, of whatever threads and
+/// conversations that is: request by request back, each time with what held for the messages that had been sent before. A
+/// later decision about a part takes the place of an earlier one.
 fn standing<'a>(inherited: &'a [Entry], entries: &'a [Entry], at: usize) -> Vec<Standing<'a>> {
-    let Some(Entry { record: request, .. }) = entries.get(at) else { return Vec::new() };
-    let all = || inherited.iter().chain(&entries[..=at]).enumerate();
-    // Within the conversation their order tells what was earlier, also where the clock was set back.
-    let is_earlier = |(place, one): (usize, &Entry), (end, first): (usize, &Entry)| {
-        if place.min(end) >= inherited.len() { place < end } else { one.at_ms <= first.at_ms }
-    };
-    let (mut lines, mut known) = (Vec::new(), Vec::new());
-    let (mut thread, mut messages, mut until) = (request.thread.as_ref(), request.messages, None);
-    while let Some(name) = thread.filter(|name| !known.contains(name)) {
-        known.push(name);
-        lines.push((name, messages, until));
-        until = all().find(|(_, one)| one.record.thread.as_ref() == Some(name));
-        messages = messages.min(until.map_or(0, |(_, first)| first.record.prior));
-        thread = until.and_then(|(_, first)| first.record.parent.as_ref());
-    }
+    let all: Vec<&Entry> = inherited.iter().chain(entries).collect();
     let mut standing = std::collections::BTreeMap::new();
-    for (thread, messages, until) in lines.into_iter().rev() {
-        for (place, one) in all() {
-            let (Some(request), record) = (one.number, &one.record) else { continue };
-            let is_of = record.thread.as_ref() == Some(thread) && !record.edits.original_resent;
-            if !is_of || until.is_some_and(|until| !is_earlier((place, one), until)) {
-                continue;
-            }
-            let of = (place < inherited.len()).then_some(record.conversation.as_str());
-            for made in record.edits.made.iter().filter(|made| made.message < messages) {
-                standing.insert((made.message, made.part), Standing { made, request, of });
-            }
+    let mut messages = entries.get(at).map_or(0, |entry| entry.record.messages);
+    let mut next = (at < entries.len()).then_some(inherited.len() + at);
+    // No request comes twice.
+    for _ in 0..all.len() {
+        let Some((place, request)) = next.and_then(|place| Some((place, all[place].number?))) else { break };
+        let record = &all[place].record;
+        let of = (place < inherited.len()).then_some(record.conversation.as_str());
+        let made = record.edits.made.iter().filter(|made| made.message < messages);
+        for made in made.filter(|_| !record.edits.original_resent) {
+            standing.entry((made.message, made.part)).or_insert(Standing { made, request, of });
         }
+        messages = messages.min(record.prior);
+        next = before(&all, place, messages).filter(|_| messages > 0);
     }
     standing.into_values().collect()
+}
+
+/// Whether what a request decides holds for whoever goes on from the first so many messages, by how many it had and how many
+/// of these were sent before: it was the first to send the last of them, or has sent just them again.
+pub(super) fn holds_at<N: Ord + Copy>(messages: N, prior: N, all: N) -> bool {
+    prior < messages || all == messages
+}
+
+/// The place of the request that sent the first so many messages of another's before it: in its thread, or in those that
+/// this one branched from. Where its record is missing, the last one before it.
+fn before(all: &[&Entry], place: usize, messages: u32) -> Option<usize> {
+    let last = all[place];
+    // Within a conversation their order tells what was earlier, also where the clock was set back.
+    let is_earlier = |at: usize| {
+        let is_of = all[at].record.conversation == last.record.conversation;
+        if is_of { at < place } else { all[at].at_ms <= last.at_ms }
+    };
+    let (mut thread, mut known) = (last.record.thread.as_ref(), Vec::new());
+    while let Some(name) = thread.filter(|name| !known.contains(name)) {
+        known.push(name);
+        let is_of = |at: &usize| {
+            let Entry { number, record, .. } = all[*at];
+            let is_of = number.is_some() && record.thread.as_ref() == Some(name);
+            is_of && holds_at(messages, record.prior, record.messages) && is_earlier(*at)
+        };
+        let mut found = (0..all.len()).rev().filter(is_of);
+        let nearest = found.clone().next();
+        if let Some(at) = found.find(|at| all[*at].record.messages >= messages).or(nearest) {
+            return Some(at);
+        }
+        let first = all.iter().find(|one| one.record.thread.as_ref() == Some(name));
+        thread = first.and_then(|first| first.record.parent.as_ref());
+    }
+    None
 }
 
 #[cfg(test)]
@@ -205,7 +227,47 @@ mod tests {
         }
     }
 
-    /// What the other conversation decided after that is its own.
+    /// Whoever goes back is sent what was sent then, in a thread of its own or, with an old request again, in the same one.
+    #[test]
+    fn decisions_behind_where_a_request_goes_back_do_not_hold() {
+        let requests: [(_, _, &[(u32, &str)]); 10] = [
+            // All of what another gateway has sent: decided on at once, each for its own message.
+            (("a", None), (5, 0), &[(2, "fold"), (4, "fold")]),
+            (("a", None), (7, 5), &[(6, "truncate")]),
+            (("a", None), (9, 7), &[(2, "clear"), (4, "clear"), (6, "clear")]),
+            (("b", Some("a")), (4, 3), &[]),
+            (("b", Some("a")), (6, 4), &[(5, "minify")]),
+            (("c", Some("b")), (6, 5), &[]),
+            (("d", Some("a")), (8, 7), &[]),
+            (("a", None), (7, 7), &[]),
+            (("a", None), (9, 7), &[(8, "minify")]),
+            (("e", Some("a")), (10, 9), &[]),
+        ];
+        let entry = |(number, (of, counts, made))| Entry {
+            number: Some(number),
+            record: request(of, counts, made),
+            ..Entry::default()
+        };
+        let entries: Vec<_> = (1..).zip(requests).map(entry).collect();
+        for (at, expected) in [
+            (2, &[(2, "clear", 3), (4, "clear", 3), (6, "clear", 3)][..]),
+            (3, &[(2, "fold", 1)]),
+            (4, &[(2, "fold", 1), (5, "minify", 5)]),
+            (5, &[(2, "fold", 1)]),
+            (6, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2)]),
+            (7, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2)]),
+            (8, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2), (8, "minify", 9)]),
+            (9, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2), (8, "minify", 9)]),
+        ] {
+            let found: Vec<_> = standing(&[], &entries, at)
+                .into_iter()
+                .map(|one| (one.made.message, one.made.rules.as_str(), one.request))
+                .collect();
+            assert_eq!(found, expected, "{at}");
+        }
+    }
+
+    /// What the other conversation decided behind that, be it earlier or later, is its own.
     #[test]
     fn decisions_hold_in_a_conversation_that_goes_on_from_another() {
         let entry = |conversation: &str, at_ms, number, record| Entry {
@@ -221,10 +283,17 @@ mod tests {
         let own = [
             entry("two", 3, 1, request(("b", Some("a")), (5, 5), &[])),
             entry("two", 10, 2, request(("b", Some("a")), (7, 5), &[(6, "minify")])),
+            // From the middle of the other's history, long after it has gone on.
+            entry("two", 11, 3, request(("c", Some("a")), (6, 5), &[])),
+            entry("two", 12, 4, request(("d", Some("a")), (4, 3), &[])),
+            entry("two", 13, 5, request(("d", Some("a")), (7, 4), &[(5, "fold")])),
         ];
         for (at, expected) in [
             (0, &[(2, "fold", 1, Some("one")), (4, "truncate", 2, Some("one"))][..]),
             (1, &[(2, "fold", 1, Some("one")), (4, "truncate", 2, Some("one")), (6, "minify", 2, None)]),
+            (2, &[(2, "fold", 1, Some("one")), (4, "truncate", 2, Some("one"))]),
+            (3, &[(2, "fold", 1, Some("one"))]),
+            (4, &[(2, "fold", 1, Some("one")), (5, "fold", 5, None)]),
         ] {
             let found: Vec<_> = standing(&others, &own, at)
                 .into_iter()

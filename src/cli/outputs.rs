@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::history::told;
+use super::history::{holds_at, told};
 use super::range::Range;
 use super::table::{Align, Table, cut};
 use super::{Failure, TimedOutput, books, figures, files, say, say_bytes};
@@ -74,14 +74,24 @@ struct Use {
     requests: BTreeSet<usize>,
 }
 
+/// A message that was sent otherwise, and its text.
+#[derive(Debug, Clone)]
+struct Otherwise {
+    message: u32,
+    output: String,
+    /// How many messages the request that it was decided with had, and how many of these were sent before.
+    messages: u32,
+    prior: u32,
+}
+
 /// All that is known.
 #[derive(Debug, Default)]
 struct Known {
     outputs: BTreeMap<String, Output>,
     /// How many requests there have been in each conversation.
     counts: BTreeMap<String, usize>,
-    /// The messages that each thread was sent otherwise, with their texts.
-    threads: BTreeMap<String, Vec<(u32, String)>>,
+    /// The messages that each thread was sent otherwise.
+    threads: BTreeMap<String, Vec<Otherwise>>,
     unreadable: u64,
     missing: u64,
 }
@@ -222,14 +232,22 @@ impl Known {
         let Some(thread) = record.thread.as_ref().filter(|_| record.edits.were_sent()) else { return };
         if !self.threads.contains_key(thread) {
             let parent = record.parent.as_ref().and_then(|parent| self.threads.get(parent));
-            let taken = parent.into_iter().flatten().filter(|(message, _)| *message < record.prior);
+            let taken = parent.into_iter().flatten().filter(|one| one.holds_at(record.prior));
             let taken: Vec<_> = taken.cloned().collect();
-            for (_, id) in &taken {
-                self.outputs.entry(id.clone()).or_default().add(at_ms, &record.conversation, number, false);
+            for Otherwise { output, .. } in &taken {
+                self.outputs.entry(output.clone()).or_default().add(
+                    at_ms,
+                    &record.conversation,
+                    number,
+                    false,
+                );
             }
             self.threads.insert(thread.clone(), taken);
         }
-        let made = record.edits.made.iter().filter_map(|made| Some((made.message, made.output.clone()?)));
+        let Record { messages, prior, .. } = *record;
+        let made = record.edits.made.iter().filter_map(|made| {
+            Some(Otherwise { message: made.message, output: made.output.clone()?, messages, prior })
+        });
         self.threads.entry(thread.clone()).or_default().extend(made);
     }
 
@@ -248,6 +266,13 @@ impl Known {
         let mut listed: Vec<Named<'_>> = all.filter(|(_, output)| is_of(output) && is_then(output)).collect();
         listed.sort_by_key(|(_, output)| std::cmp::Reverse(output.last_ms));
         listed
+    }
+}
+
+impl Otherwise {
+    /// Whether whoever goes on from the first so many messages is sent it so.
+    fn holds_at(&self, messages: u32) -> bool {
+        self.message < messages && holds_at(messages, self.prior, self.messages)
     }
 }
 
@@ -277,7 +302,8 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     let width = books::id_width(&ids);
     let uses = known.outputs.values().flat_map(|output| &output.uses);
     let conversations: BTreeSet<&str> = uses.map(|one| one.conversation.as_str()).collect();
-    let of_width = books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(CONVERSATION);
+    let of_width =
+        books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(CONVERSATION);
     let unknown = || "–".to_owned();
     let mut table = Table::new(&[
         ("full text", Align::Left),
@@ -435,6 +461,33 @@ mod tests {
                 })
                 .collect();
             assert!(found.into_iter().eq(expected.iter().map(|(id, output)| (*id, output))), "{known:?}");
+        }
+    }
+
+    /// What goes on from the middle of a history takes over what it was sent with there, and no more.
+    #[test]
+    fn texts_are_taken_over_from_where_a_thread_branches() {
+        let of = |conversation: &str,
+                  (thread, parent): (&str, Option<&str>),
+                  (messages, prior),
+                  made: &[(u32, &str)]| {
+            let mut record = record(conversation, &made.iter().map(|(_, id)| *id).collect::<Vec<_>>(), None);
+            record.edits.made.iter_mut().zip(made).for_each(|(one, (message, _))| one.message = *message);
+            let (thread, parent) = (Some(thread.to_owned()), parent.map(str::to_owned));
+            Record { thread, parent, messages, prior, ..record }
+        };
+        let trunk = [
+            of("c", ("a", None), (3, 0), &[(2, "w")]),
+            of("c", ("a", None), (5, 3), &[(4, "x")]),
+            of("c", ("a", None), (7, 5), &[(2, "y"), (6, "z")]),
+        ];
+        for (prior, expected) in
+            [(7, &["w", "x", "y", "z"][..]), (6, &["w", "x", "y"]), (5, &["w", "x"]), (4, &["w"])]
+        {
+            let known = known(&[&trunk[..], &[of("d", ("b", Some("a")), (9, prior), &[])]].concat());
+            let listed =
+                known.outputs.iter().filter(|(_, one)| one.uses.iter().any(|one| one.conversation == "d"));
+            assert!(listed.map(|(id, _)| id).eq(expected), "{prior}");
         }
     }
 

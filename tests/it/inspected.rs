@@ -588,6 +588,65 @@ fn a_history_of_another_conversation_is_told() {
     }
 }
 
+/// Whoever goes back, in the same session or in another, is sent what was sent there, and not what was decided behind it: what
+/// is said of all requests agrees with what was sent.
+#[test]
+fn what_goes_back_is_told_as_it_was_sent() {
+    let forked = |results: usize, words: &[&str]| {
+        let mut body: Value = serde_json::from_str(&request(results)).unwrap();
+        for words in words {
+            let said = [("assistant", "Well"), ("user", *words)];
+            let said = said.map(|(role, text)| json!({"role": role, "content": text}));
+            body["messages"].as_array_mut().unwrap().extend(said);
+        }
+        body.to_string()
+    };
+    for kept in ["usage", "full"] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let config = format!(
+            "listen.admin = 'off'\nledger.record = '{kept}'\nwindow.size = 13000\ntruncate.max_lines = 40\n\
+             clear.gate = ['window']\ncache.marks = false\nstate.dir = '{}'\n",
+            home.path().display()
+        );
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        let mut bodies: Vec<_> = (0..=32).map(|results| ("one", request(results))).collect();
+        for session in ["one", "two"] {
+            for results in [31, 24, 12] {
+                bodies.push((session, forked(results, &[session])));
+                bodies.push((session, forked(results, &[session, "go on"])));
+            }
+        }
+        for (session, body) in &bodies {
+            let headers = [("x-api-key", "k"), ("x-plimsoll-session-id", session)];
+            assert_eq!(gateway.post("/v1/messages", &headers, body).0, 200);
+        }
+        gateway.stop();
+        let said = |arguments: &[&str]| printed(home.path(), &[arguments, &["--json"], &CONFIG[..]].concat());
+        let mut wrong = Vec::new();
+        for (session, events) in [("one", 2), ("two", 0)] {
+            let requests = said(&["inspect", session])["requests"].clone();
+            let requests = requests.as_array().unwrap();
+            let with_event = requests.iter().filter(|one| !one["record"]["edits"]["event"].is_null());
+            assert!(with_event.count() >= events, "{session}");
+            for one in requests {
+                let diff = said(&["diff", session, &one["n"].to_string()]);
+                let bytes = |one: &Value, name: &str| one[name].as_i64().unwrap();
+                let less = |one: &Value| bytes(one, "bytes_before") - bytes(one, "bytes_after");
+                let less: i64 = diff["changes"].as_array().unwrap().iter().map(less).sum();
+                let saved = bytes(&one["record"]["bytes"], "saved");
+                wrong.extend((less != saved).then(|| format!("{session} {}: {less}, not {saved}", one["n"])));
+            }
+        }
+        assert!(wrong.is_empty(), "{kept}: {wrong:#?}");
+        if kept == "full" {
+            let log = home.path().join("conversations/two.jsonl");
+            let replayed = said(&["replay", log.to_str().unwrap()]);
+            assert_eq!(replayed["files"][0]["as_recorded"], 6, "{replayed}");
+        }
+    }
+}
+
 /// What is not exact is marked so, row by row, and what happened is said in words.
 #[test]
 fn rows_say_what_they_know() {

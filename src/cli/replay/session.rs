@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::price::{self, Found};
 use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
+use crate::cli::history::holds_at;
 use crate::conversation::{Conversation, Memo, MessageIndex};
 use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
@@ -56,6 +57,9 @@ pub(super) struct Asked<'a> {
 pub(super) struct Thread {
     applied: Vec<Applied>,
     splice: Option<Arc<Splice>>,
+    /// All that was decided, oldest first, with how many messages had been sent before its request, and how many that had.
+    decided: Vec<(usize, usize, Applied)>,
+    spliced: Vec<(usize, usize, Arc<Splice>)>,
     standing: Option<Box<Standing>>,
     /// When the last request was sent.
     last_ms: u64,
@@ -67,11 +71,26 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// One that goes on from the first messages of another.
+    /// One that goes on from the first messages of another, with what was in force when these were all.
     pub(super) fn branch(&self, messages: usize) -> Self {
-        let applied = self.applied.iter().filter(|applied| (applied.part.message as usize) < messages);
-        let splice = self.splice.clone().filter(|splice| splice.end() <= messages);
-        Self { applied: applied.cloned().collect(), splice, last_ms: self.last_ms, ..Self::default() }
+        let decided = self.decided.iter().filter(|(prior, all, applied)| {
+            (applied.part.message as usize) < messages && holds_at(messages, *prior, *all)
+        });
+        let spliced = self
+            .spliced
+            .iter()
+            .filter(|(prior, all, splice)| splice.end() <= messages && holds_at(messages, *prior, *all));
+        let (decided, spliced): (Vec<_>, Vec<_>) = (decided.cloned().collect(), spliced.cloned().collect());
+        let newest: BTreeMap<_, _> =
+            decided.iter().map(|(.., applied)| (applied.part, applied.clone())).collect();
+        Self {
+            applied: newest.into_values().collect(),
+            splice: spliced.last().map(|(.., splice)| Arc::clone(splice)),
+            decided,
+            spliced,
+            last_ms: self.last_ms,
+            ..Self::default()
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -242,6 +261,11 @@ impl<'a> Session<'a> {
         if let Some(event) = &outcome.event {
             *tally.events.entry(event.reason.as_str()).or_default() += 1;
         }
+        let (prior, all) = (asked.sent, original.messages.len());
+        let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
+        thread.decided.extend(fresh.iter().map(|applied| (prior, all, applied.clone())));
+        let splice = outcome.splice.iter().filter(|_| outcome.spliced);
+        thread.spliced.extend(splice.map(|splice| (prior, all, Arc::clone(splice))));
         (thread.applied, thread.splice) = (outcome.applied, outcome.splice);
         edited
     }
