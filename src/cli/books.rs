@@ -26,6 +26,11 @@ pub(super) fn width() -> usize {
     if columns == 0 { WIDTH } else { columns.into() }
 }
 
+/// How long a list or a path in a column may be; where something else reads the table, all of it is there.
+pub(super) fn most(length: usize) -> usize {
+    if width() == usize::MAX { usize::MAX } else { length }
+}
+
 /// What is said when there is no record. Who looks in the wrong place must see it.
 pub(super) fn nothing(state: &Path) -> String {
     format!("nothing recorded yet in {}", state.display())

@@ -104,5 +104,5 @@ fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone) -> Vec<Strin
 
 fn names(names: &BTreeSet<String>) -> String {
     let list: Vec<&str> = names.iter().map(String::as_str).collect();
-    if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), NAMES) }
+    if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), books::most(NAMES)) }
 }

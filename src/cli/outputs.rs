@@ -303,7 +303,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     let uses = known.outputs.values().flat_map(|output| &output.uses);
     let conversations: BTreeSet<&str> = uses.map(|one| one.conversation.as_str()).collect();
     let of_width =
-        books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(CONVERSATION);
+        books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(books::most(CONVERSATION));
     let unknown = || "–".to_owned();
     let mut table = Table::new(&[
         ("full text", Align::Left),
@@ -324,7 +324,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
             output.bytes.map_or_else(unknown, figures::count),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
             shown.map_or_else(unknown, |shown| cut(&shown.conversation, of_width) + &others),
-            shown.map_or_else(unknown, |shown| cut(&ranges(&shown.requests), REQUESTS)),
+            shown.map_or_else(unknown, |shown| cut(&ranges(&shown.requests), books::most(REQUESTS))),
         ]);
     }
     table.lines_within(books::width())

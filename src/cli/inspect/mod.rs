@@ -465,7 +465,7 @@ fn written(files: &[WrittenFile]) -> Vec<String> {
     let titles = [("files written", Align::Left), ("first in", Align::Right), ("requests", Align::Right)];
     let mut table = Table::new(&titles);
     for WrittenFile { path, n, requests } in files.iter().take(FILES) {
-        table.row(&[cut(path, PATH), n.to_string(), requests.to_string()]);
+        table.row(&[cut(path, books::most(PATH)), n.to_string(), requests.to_string()]);
     }
     let mut lines = vec![String::new()];
     lines.extend(table.lines());
