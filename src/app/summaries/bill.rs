@@ -47,7 +47,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         model: call.model.clone().or_else(|| Some(job.call.model.clone())),
         status: call.status,
         outcome: outcome(call.lost.as_ref()).into(),
-        error: call.lost.as_ref().or(failure).or(call.missed.as_ref()).map(ToString::to_string),
+        error: call.lost.as_ref().or(call.missed.as_ref()).or(failure).map(ToString::to_string),
         tokens: call.usage.as_ref().map(Usage::billed_tokens),
         prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
         output_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),

@@ -59,10 +59,13 @@ fn calls_without_an_answer_are_booked() {
     use crate::ledger::words::Outcome;
     use crate::summarizer::{Called, Done, Failure};
 
-    for (lost, outcome, error) in [
-        (Failure::Stopped, Outcome::Stopped, "the gateway was stopped"),
-        (Failure::TimedOut, Outcome::ClientGone, "not done in time"),
-        (Failure::Call("the answer broke off".to_owned()), Outcome::UpstreamBroke, "the answer broke off"),
+    let broke = Failure::Call("the answer broke off".to_owned());
+    for (lost, missed, failure, outcome, error) in [
+        (Some(Failure::Stopped), None, Failure::Stopped, Outcome::Stopped, "the gateway was stopped"),
+        (Some(Failure::TimedOut), None, Failure::TimedOut, Outcome::ClientGone, "not done in time"),
+        (Some(broke.clone()), None, broke.clone(), Outcome::UpstreamBroke, "the answer broke off"),
+        // The last one came, and was of no use; before the next the gateway was stopped.
+        (None, Some(broke), Failure::Stopped, Outcome::Complete, "the answer broke off"),
     ] {
         let (home, store) = on_disk();
         let (tally, budget) =
@@ -70,8 +73,8 @@ fn calls_without_an_answer_are_booked() {
         let call = Called {
             model: None,
             status: None,
-            lost: Some(lost.clone()),
-            missed: None,
+            lost,
+            missed,
             usage: None,
             bill: None,
             took: Duration::ZERO,
@@ -79,7 +82,7 @@ fn calls_without_an_answer_are_booked() {
         };
         let job = Arc::new(job(talk("ucc", &[])));
         let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget));
-        report(&Done { job, calls: vec![call], outcome: Err(lost) });
+        report(&Done { job, calls: vec![call], outcome: Err(failure) });
         drop((report, store));
         let totals = tally.sums().totals;
         assert_eq!(
