@@ -150,6 +150,12 @@ mod tests {
     use super::*;
     use crate::ledger::{Edits, Own, Record};
 
+    /// The decisions that were in force for a request: their messages, their rules and the requests that made them.
+    fn in_force(entries: &[Entry], at: usize) -> Vec<(u32, &str, usize)> {
+        let standing = standing(&[], entries, at).into_iter();
+        standing.map(|one| (one.made.message, &*one.made.rules, one.request)).collect()
+    }
+
     #[test]
     fn some_of_many_are_named() {
         let several = |count| NoId::Several {
@@ -219,11 +225,7 @@ mod tests {
             (6, &[]),
             (7, &[]),
         ] {
-            let found: Vec<_> = standing(&[], &entries, at)
-                .into_iter()
-                .map(|one| (one.made.message, one.made.rules.as_str(), one.request))
-                .collect();
-            assert_eq!(found, expected, "{at}");
+            assert_eq!(in_force(&entries, at), expected, "{at}");
         }
     }
 
@@ -259,11 +261,7 @@ mod tests {
             (8, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2), (8, "minify", 9)]),
             (9, &[(2, "fold", 1), (4, "fold", 1), (6, "truncate", 2), (8, "minify", 9)]),
         ] {
-            let found: Vec<_> = standing(&[], &entries, at)
-                .into_iter()
-                .map(|one| (one.made.message, one.made.rules.as_str(), one.request))
-                .collect();
-            assert_eq!(found, expected, "{at}");
+            assert_eq!(in_force(&entries, at), expected, "{at}");
         }
     }
 
