@@ -13,7 +13,8 @@ impl Request<'_> {
     pub(super) fn known(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
-        let (learned, head) = (self.core.windows.of(self.asked.upstream, model), place.chains[place.sent]);
+        let learned = self.core.windows.of(self.asked.upstream, model, self.now_ms);
+        let head = place.chains[place.sent];
         let said = self.track.meter.said(head);
         // An answer that ended because the window was full is as good as a refusal.
         let filled =

@@ -1,14 +1,14 @@
 //! What providers' refusals teach: how much a model really takes, and which conversations have filled it.
 //!
-//! Bounded. How much a model takes is stored, too, so that the next process knows it; the rest is lost with this one, and
-//! the next refusal says it again.
+//! Bounded. How much a model takes is believed for a while only, as servers are started anew with larger windows. It is
+//! stored, too, so that the next process knows it; the rest is lost with this one, and the next refusal says it again.
 
 use std::sync::Arc;
 
 use super::Core;
 use super::models::Models;
 use crate::conversation::{Chain, Hashed};
-use crate::store::{Batch, Recent, StoredWindow};
+use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
 
 /// Bytes of the longest name of a model with which something is stored.
@@ -38,8 +38,8 @@ pub(super) struct Windows {
 /// What is known of a model's window, in tokens.
 #[derive(Debug, Clone, Copy, Default)]
 struct Learned {
-    /// What fits, as a provider said.
-    limit: Option<u64>,
+    /// What fits, as a provider said, and when that was, in milliseconds since 1970.
+    limit: Option<(u64, i64)>,
     /// The longest prompt that was answered.
     answered: u64,
     /// A prompt was said to be too long, within its answer, that was taken to be far from it.
@@ -60,20 +60,21 @@ impl Windows {
     /// Those that are stored, at upstreams with these names and base URLs.
     pub(super) fn stored(windows: &[StoredWindow], served: &[(&str, String)]) -> Self {
         let known = Self::new();
-        for StoredWindow { upstream, model, tokens } in windows {
+        for StoredWindow { upstream, model, tokens, at_ms } in windows {
+            let limit = tokens.map(|tokens| (tokens, *at_ms));
             for (name, _) in served.iter().filter(|(_, url)| url == upstream) {
-                known.with(name, Some(model), |learned| learned.limit = *tokens);
+                known.with(name, Some(model), |learned| learned.limit = limit);
             }
         }
         known
     }
 
-    /// A provider has said how many tokens fit; whether that is believed.
-    fn learn(&self, upstream: &str, model: Option<&str>, limit: u64) -> bool {
+    /// A provider has said then how many tokens fit; whether that is believed.
+    fn learn(&self, upstream: &str, model: Option<&str>, limit: u64, at_ms: i64) -> bool {
         let learned = self.with(upstream, model, |learned| {
             let is_likely = limit as f64 >= learned.answered as f64 * LEAST;
             if is_likely {
-                (learned.limit, learned.surprises) = (Some(limit), false);
+                (learned.limit, learned.surprises) = (Some((limit, at_ms)), false);
             }
             is_likely
         });
@@ -85,10 +86,13 @@ impl Windows {
         self.with(upstream, model, |learned| learned.surprises = true);
     }
 
-    /// Whether any answer may say so.
-    pub(super) fn surprises(&self, upstream: &str, model: Option<&str>) -> bool {
+    /// Whether any answer may say so at a time in milliseconds since 1970: also where what was said is not believed any more,
+    /// and may hold still.
+    pub(super) fn surprises(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
+        let is_past = |limit: Option<(u64, i64)>| limit.is_some_and(|(_, at_ms)| !is_believed(at_ms, now_ms));
         let is_here = |places: &Vec<(String, Learned)>| {
-            places.iter().any(|(name, learned)| name == upstream && learned.surprises)
+            let here = places.iter().find(|(name, _)| name == upstream);
+            here.is_some_and(|(_, learned)| learned.surprises || is_past(learned.limit))
         };
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
@@ -97,17 +101,18 @@ impl Windows {
     fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         let disproved = self.with(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
-            learned.limit.take_if(|limit| *limit < tokens).is_some()
+            learned.limit.take_if(|(limit, _)| *limit < tokens).is_some()
         });
         disproved.unwrap_or_default()
     }
 
-    /// Tokens that fit, if a provider has said so.
-    pub(super) fn of(&self, upstream: &str, model: Option<&str>) -> Option<u64> {
+    /// Tokens that fit, if a provider has said so and is still believed at a time in milliseconds since 1970.
+    pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
         let place = |places: &Vec<(String, Learned)>| {
             places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
         };
-        self.learned.read(model?, place)?
+        let (limit, said_ms) = self.learned.read(model?, place)??;
+        is_believed(said_ms, now_ms).then_some(limit)
     }
 
     fn with<T>(
@@ -165,26 +170,32 @@ impl Windows {
     }
 }
 
+/// Whether what was said at a time is believed at another, in milliseconds since 1970.
+const fn is_believed(said_ms: i64, now_ms: i64) -> bool {
+    now_ms.saturating_sub(said_ms) <= WINDOW_BELIEVED.as_millis() as i64
+}
+
 impl Core {
     /// A provider has said how many tokens fit.
     pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
-        if self.windows.learn(upstream.name(), model, limit) {
-            self.store_window(upstream, model, Some(limit));
+        let now_ms = (self.now_ms)();
+        if self.windows.learn(upstream.name(), model, limit, now_ms) {
+            self.store_window(upstream, model, Some(limit), now_ms);
         }
     }
 
     /// A prompt of so many tokens was answered.
     pub(super) fn prompt_fitted(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
         if self.windows.fitted(upstream.name(), model, tokens) {
-            self.store_window(upstream, model, None);
+            self.store_window(upstream, model, None, (self.now_ms)());
         }
     }
 
-    fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>) {
+    fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>, at_ms: i64) {
         let Some(model) = model.filter(|model| model.len() <= NAME) else { return };
         let upstream = upstream.base_url().to_string();
-        let window = StoredWindow { upstream, model: model.to_owned(), tokens };
-        let batch = Batch { windows: vec![window], at_ms: (self.now_ms)(), ..Batch::default() };
+        let window = StoredWindow { upstream, model: model.to_owned(), tokens, at_ms };
+        let batch = Batch { windows: vec![window], at_ms, ..Batch::default() };
         self.tally.stored(self.store.later(batch));
     }
 }
@@ -197,22 +208,43 @@ mod tests {
     #[test]
     fn what_is_learned_holds_until_it_is_disproved() {
         let windows = Windows::new();
-        windows.learn("a", Some("m"), 1000);
-        windows.learn("a", None, 5);
+        windows.learn("a", Some("m"), 1000, 0);
+        windows.learn("a", None, 5, 0);
         for (upstream, model, expected) in
             [("a", Some("m"), Some(1000)), ("b", Some("m"), None), ("a", Some("n"), None), ("a", None, None)]
         {
-            assert_eq!(windows.of(upstream, model), expected, "{upstream} {model:?}");
+            assert_eq!(windows.of(upstream, model, 0), expected, "{upstream} {model:?}");
         }
         windows.fitted("a", Some("m"), 1000);
-        assert_eq!(windows.of("a", Some("m")), Some(1000));
+        assert_eq!(windows.of("a", Some("m"), 0), Some(1000));
         windows.fitted("a", Some("m"), 1001);
-        assert_eq!(windows.of("a", Some("m")), None);
+        assert_eq!(windows.of("a", Some("m"), 0), None);
         // Less than a part of what was answered cannot be meant.
-        windows.learn("a", Some("m"), 12);
-        assert_eq!(windows.of("a", Some("m")), None);
-        windows.learn("a", Some("m"), 500);
-        assert_eq!(windows.of("a", Some("m")), Some(500));
+        windows.learn("a", Some("m"), 12, 0);
+        assert_eq!(windows.of("a", Some("m"), 0), None);
+        windows.learn("a", Some("m"), 500, 0);
+        assert_eq!(windows.of("a", Some("m"), 0), Some(500));
+    }
+
+    /// As a server may have been started anew with a larger one.
+    #[test]
+    fn what_is_learned_is_believed_for_a_while() {
+        const DAY: i64 = 24 * 3_600_000;
+        let windows = Windows::new();
+        windows.learn("a", Some("m"), 1000, 10);
+        let known = |now_ms| windows.of("a", Some("m"), now_ms);
+        assert_eq!([0, 10, DAY + 10, DAY + 11].map(known), [Some(1000), Some(1000), Some(1000), None]);
+        // What is not believed any more may hold still: until it is said again, any answer may say so.
+        let surprises = |now_ms| windows.surprises("a", Some("m"), now_ms);
+        assert_eq!([DAY + 10, DAY + 11].map(surprises), [false, true]);
+        windows.learn("a", Some("m"), 2000, DAY + 11);
+        assert_eq!((known(DAY + 11), surprises(DAY + 11)), (Some(2000), false));
+        windows.fitted("a", Some("m"), 2001);
+        assert!(!surprises(3 * DAY), "nothing is known of it");
+        // What another process was told is no younger for having been read.
+        let stored = StoredWindow { upstream: "u".into(), model: "m".into(), tokens: Some(1), at_ms: 10 };
+        let windows = Windows::stored(&[stored], &[("a", "u".to_owned())]);
+        assert_eq!([DAY + 10, DAY + 11].map(|now_ms| windows.of("a", Some("m"), now_ms)), [Some(1), None]);
     }
 
     /// As far as the upstream is the same, whatever it is called.
@@ -222,6 +254,7 @@ mod tests {
             upstream: upstream.to_owned(),
             model: model.to_owned(),
             tokens: Some(tokens),
+            at_ms: 0,
         };
         let served =
             [("a", "http://x".to_owned()), ("b", "http://y".to_owned()), ("c", "http://x".to_owned())];
@@ -236,10 +269,10 @@ mod tests {
             ("b", "m", None),
             ("a", "o", None),
         ] {
-            assert_eq!(windows.of(upstream, Some(model)), expected, "{upstream} {model}");
+            assert_eq!(windows.of(upstream, Some(model), 0), expected, "{upstream} {model}");
         }
         assert!(!windows.fitted("a", Some("m"), 1000) && windows.fitted("a", Some("m"), 1001));
-        assert_eq!((windows.of("a", Some("m")), windows.of("c", Some("m"))), (None, Some(1000)));
+        assert_eq!((windows.of("a", Some("m"), 0), windows.of("c", Some("m"), 0)), (None, Some(1000)));
     }
 
     #[test]
@@ -248,14 +281,14 @@ mod tests {
         windows.surprise("a", Some("m"));
         windows.surprise("a", Some("n"));
         // What fits is known by now.
-        windows.learn("a", Some("n"), 1000);
+        windows.learn("a", Some("n"), 1000, 0);
         for (upstream, model, expected) in [
             ("a", Some("m"), (true, None)),
             ("a", Some("n"), (false, Some(1000))),
             ("b", Some("m"), (false, None)),
             ("a", None, (false, None)),
         ] {
-            let found = (windows.surprises(upstream, model), windows.of(upstream, model));
+            let found = (windows.surprises(upstream, model, 0), windows.of(upstream, model, 0));
             assert_eq!(found, expected, "{upstream} {model:?}");
         }
     }
@@ -264,10 +297,10 @@ mod tests {
     fn models_are_learned_however_many_there_were() {
         let windows = Windows::new();
         for model in 0..=MODELS {
-            windows.learn("a", Some(&model.to_string()), 1000);
+            windows.learn("a", Some(&model.to_string()), 1000, 0);
         }
-        windows.learn("b", Some("1"), 2000);
-        let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()));
+        windows.learn("b", Some("1"), 2000, 0);
+        let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()), 0);
         let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MODELS)];
         assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);
     }

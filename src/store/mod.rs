@@ -56,6 +56,7 @@ pub use row::{
 };
 pub use sqlite::Sqlite;
 pub use summaries::Summary;
+pub use windows::BELIEVED as WINDOW_BELIEVED;
 
 /// The store, whatever keeps it.
 pub trait Store: Send + Sync {

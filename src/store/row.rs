@@ -87,6 +87,8 @@ pub struct StoredWindow {
     pub model: String,
     /// Tokens that fit; `None`: what was said has turned out to be wrong.
     pub tokens: Option<u64>,
+    /// When it was said, in milliseconds since 1970.
+    pub at_ms: i64,
 }
 
 /// What is missing from a history that a provider holds.

@@ -13,14 +13,20 @@ use super::row::{Batch, StoredWindow};
 /// The most that are kept: those that were said last.
 const MOST: u32 = 256;
 /// How long it is believed.
-const BELIEVED: Duration = Duration::from_secs(24 * 3600);
+pub const BELIEVED: Duration = Duration::from_secs(24 * 3600);
 
 /// All that is believed at a time in milliseconds since 1970, what was said last at the end.
 pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT upstream, model, tokens FROM windows WHERE at_ms >= ?1 ORDER BY at_ms")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT upstream, model, tokens, at_ms FROM windows WHERE at_ms >= ?1 ORDER BY at_ms",
+    )?;
     let rows = statement.query_map([oldest(now_ms)], |row| {
-        Ok(StoredWindow { upstream: row.get(0)?, model: row.get(1)?, tokens: Some(row.get(2)?) })
+        Ok(StoredWindow {
+            upstream: row.get(0)?,
+            model: row.get(1)?,
+            tokens: Some(row.get(2)?),
+            at_ms: row.get(3)?,
+        })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -30,7 +36,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     for window in &batch.windows {
         connection
             .prepare_cached("DELETE FROM windows WHERE (upstream = ?1 AND model = ?2) OR at_ms < ?3")?
-            .execute(params![window.upstream, window.model, oldest(batch.at_ms)])?;
+            .execute(params![window.upstream, window.model, oldest(window.at_ms)])?;
         if let Some(tokens) = window.tokens {
             connection
                 .prepare_cached(
@@ -40,7 +46,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
                     window.upstream,
                     window.model,
                     i64::try_from(tokens).unwrap_or(i64::MAX),
-                    batch.at_ms
+                    window.at_ms
                 ])?;
             connection
                 .prepare_cached(

@@ -206,7 +206,7 @@ impl Follow {
 
     /// Whether the window has turned out to be smaller than it is taken for, nobody knows by how much.
     fn may_be_less(&self) -> bool {
-        self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref())
+        self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
     }
 
     /// Whether an answer has ended because the window was full: most of it is the prompt, and both together
@@ -417,7 +417,7 @@ impl Exchange for Follow {
         let (vendor, usage) = (self.vendor, answer.usage);
         let (continues, grows) = (self.facts.continues.take(), self.facts.grows);
         let (unbound, asked_again) = (answer.reasoning_unbound, self.start.attempt.is_paid);
-        let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref());
+        let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
         let at_ms = self.at_ms;
         self.core.books.ended(Ended {
             record,

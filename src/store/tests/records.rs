@@ -26,10 +26,11 @@ fn windows_are_believed_for_a_while() {
     const DAY: i64 = 24 * 3_600_000;
     let bench = Bench::new();
     let store = bench.open();
-    let window = |model: &str, tokens| StoredWindow {
+    let window = |model: &str, tokens, at_ms| StoredWindow {
         upstream: "http://u".to_owned(),
         model: model.to_owned(),
         tokens,
+        at_ms,
     };
     for (at_ms, model, tokens) in [
         (1, "m", Some(1000)),
@@ -39,21 +40,22 @@ fn windows_are_believed_for_a_while() {
         (5, "o", None),
         (6, "p", None),
     ] {
-        wait(store.commit(Batch { windows: vec![window(model, tokens)], at_ms, ..Batch::default() }))
+        wait(store.commit(Batch { windows: vec![window(model, tokens, at_ms)], ..Batch::default() }))
             .unwrap();
     }
-    let (m, n) = (window("m", Some(500)), window("n", Some(i64::MAX as u64)));
+    let (m, n) = (window("m", Some(500), 4), window("n", Some(i64::MAX as u64), 2));
     for (now_ms, expected) in
         [(0, &[n.clone(), m.clone()][..]), (DAY + 2, &[n, m.clone()]), (DAY + 4, &[m]), (DAY + 5, &[])]
     {
         assert_eq!(store.windows(now_ms).unwrap(), expected, "{now_ms}");
     }
     let at_ms = 2 * DAY;
-    wait(store.commit(Batch { windows: vec![window("q", Some(9))], at_ms, ..Batch::default() })).unwrap();
-    assert_eq!(store.windows(0).unwrap(), [window("q", Some(9))], "what is too old is gone");
-    let many = (0..300).map(|model| window(&model.to_string(), Some(9)));
-    for (at_ms, window) in (at_ms + 1..).zip(many) {
-        wait(store.commit(Batch { windows: vec![window], at_ms, ..Batch::default() })).unwrap();
+    let q = window("q", Some(9), at_ms);
+    wait(store.commit(Batch { windows: vec![q.clone()], ..Batch::default() })).unwrap();
+    assert_eq!(store.windows(0).unwrap(), [q], "what is too old is gone");
+    for (model, at_ms) in (0..300).zip(at_ms + 1..) {
+        let windows = vec![window(&i32::to_string(&model), Some(9), at_ms)];
+        wait(store.commit(Batch { windows, ..Batch::default() })).unwrap();
     }
     let kept = store.windows(0).unwrap();
     let ends = (&*kept[0].model, &*kept[kept.len() - 1].model);
