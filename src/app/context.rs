@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::route::Routes;
+use crate::conversation::Carriers;
 use crate::planner::Overflow;
 use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
@@ -36,11 +37,15 @@ impl RequestContext<'_> {
         self.until.map_or(Duration::MAX, left)
     }
 
-    /// Whether marks are passed on to a model's provider where it goes, in a dialect that has none.
-    pub(super) fn passes_marks(&self, routes: &Routes, model: &str) -> bool {
-        match routes.cache_marks(self.upstream) {
+    /// What carries marks that are passed on to a model's provider where it goes, in a dialect that has none; `None`: none
+    /// are passed on. OpenRouter takes the mark of a text in a result for the result's own; LiteLLM leaves it where it is,
+    /// and Claude's provider refuses it there.
+    pub(super) fn mark_carriers(&self, routes: &Routes, model: &str) -> Option<Carriers> {
+        let passes = match routes.cache_marks(self.upstream) {
             Some(passes) => passes && usage::is_claude(model),
             None => self.vendor.is_some_and(|vendor| vendor.passes_marks(model)),
-        }
+        };
+        let moves = self.vendor == Some(Vendor::OpenRouter);
+        passes.then_some(if moves { Carriers::Texts } else { Carriers::TextsAndResults })
     }
 }

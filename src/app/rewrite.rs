@@ -149,8 +149,10 @@ impl<'a> Request<'a> {
             headers,
         });
         let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
-        let passes_marks = model.is_some_and(|model| asked.passes_marks(&core.routes, model));
-        let conversation = if passes_marks { protocol.with_marks(conversation) } else { conversation };
+        let conversation = match model.and_then(|model| asked.mark_carriers(&core.routes, model)) {
+            Some(carriers) => protocol.with_marks(conversation, carriers),
+            None => conversation,
+        };
         Ok(Self {
             core,
             track: core.track(),

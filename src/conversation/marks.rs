@@ -21,6 +21,9 @@ pub enum Carriers {
     Blocks,
     /// A block with text, in a message or as all that a result says: for servers that pass marks on where they read them.
     Texts,
+    /// A block with text in a message, and the message that a result is: for servers that leave what stands within a result
+    /// as it is, where Claude's provider takes no mark.
+    TextsAndResults,
     /// Nothing: what is marked would not begin the next prompt.
     Nothing,
 }
@@ -160,9 +163,12 @@ impl Conversation {
             Carriers::Blocks => part.span,
             Carriers::Nothing => return None,
             // An empty text carries none, nor what is no text at all.
-            Carriers::Texts => self
-                .text_block(id, part)
-                .filter(|_| self.text(id, 0).is_some_and(|text| !text.trim().is_empty()))?,
+            carriers @ (Carriers::Texts | Carriers::TextsAndResults) => {
+                let block = self.text_block(id, part)?;
+                let is_result = carriers == Carriers::TextsAndResults && part.kind == PartKind::ToolResult;
+                let says = self.text(id, 0).is_some_and(|text| !text.trim().is_empty());
+                says.then_some(if is_result { part.span } else { block })?
+            }
         };
         Some(self.absolute(id.message, place))
     }

@@ -187,7 +187,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::conversation::NoMemo;
+    use crate::conversation::{Carriers, NoMemo};
     use crate::planner::{Past, plan};
     use crate::protocol;
     use crate::strategy::gate::Reason;
@@ -224,7 +224,7 @@ mod tests {
                 r#"{{"model":"m","tools":[{{"name":"t","input_schema":{{}}{tools}}}]{before},"messages":[{}]{top}}}"#,
                 messages.join(",")
             );
-            let talk = protocol.with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+            let talk = protocol.with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap(), Carriers::Texts);
             let sent = count - 2 + leading.len();
             let past = Past { sent, standing: standing.take(), ..Past::nothing() };
             let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
@@ -294,7 +294,8 @@ mod tests {
                 }
                 let sent = count - 1 + usize::from(late.is_some_and(|(at, _)| at < count));
                 let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
-                let talk = protocol.with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap());
+                let talk = protocol
+                    .with_marks(protocol.index(&Bytes::from(body), &NoMemo).unwrap(), Carriers::Texts);
                 let past = Past { sent, standing: standing.take(), ..Past::nothing() };
                 let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
                 let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());

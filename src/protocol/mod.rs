@@ -40,7 +40,7 @@ pub mod openai_responses;
 
 use bytes::Bytes;
 
-use crate::conversation::{Conversation, Memo, Role};
+use crate::conversation::{Carriers, Conversation, Memo, Role};
 use crate::json::{Edit, Edits, Odd};
 use crate::plan::{self, Plan};
 use dialect::Server;
@@ -107,9 +107,9 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// A request to a server that passes cache marks on to a provider which keeps prompts up to them, with those that it
-    /// has. The same again for dialects that have marks themselves, or none at all.
-    fn with_marks(&self, conversation: Conversation) -> Conversation {
+    /// A request to a server that passes cache marks on to a provider which keeps prompts up to them, from what carries
+    /// them, with those that it has. The same again for dialects that have marks themselves, or none at all.
+    fn with_marks(&self, conversation: Conversation, _carriers: Carriers) -> Conversation {
         conversation
     }
 
@@ -270,7 +270,10 @@ pub fn rewritten(
         Some(document) => protocol.conversation(document?, memo)?.with_code_apart(),
         None => protocol.index(&Bytes::from(edits.apply(&conversation.body)), memo)?,
     };
-    let after = if conversation.marks.is_some() { protocol.with_marks(after) } else { after };
+    let after = match &conversation.marks {
+        Some(marks) => protocol.with_marks(after, marks.carriers),
+        None => after,
+    };
     plan::verify(conversation, plan, &after)?;
     Ok(after)
 }

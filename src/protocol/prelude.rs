@@ -133,7 +133,7 @@ pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> P
 mod tests {
     use bytes::Bytes;
 
-    use crate::conversation::NoMemo;
+    use crate::conversation::{Carriers, NoMemo};
     use crate::protocol::{self, Scale};
 
     /// What the provider's entries of the messages are bound to, and what the client's marks leave of it.
@@ -179,7 +179,7 @@ mod tests {
             let body = format!(
                 r#"{{"messages":[{{"role":"system","content":{system}}},{{"role":"user","content":"{user}"}}]}}"#
             );
-            let read = chat.with_marks(chat.index(&Bytes::from(body), &NoMemo).unwrap());
+            let read = chat.with_marks(chat.index(&Bytes::from(body), &NoMemo).unwrap(), Carriers::Texts);
             super::prelude(chat, &read).key
         };
         let block = format!(r#"[{{"type":"text","text":"a"{MARK}}}]"#);

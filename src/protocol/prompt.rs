@@ -375,7 +375,7 @@ fn around_messages(conversation: &Conversation, layout: &Layout, late: bool) -> 
 mod tests {
     use bytes::Bytes;
 
-    use crate::conversation::NoMemo;
+    use crate::conversation::{Carriers, NoMemo};
     use crate::protocol;
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
             ),
         ] {
             let body = Bytes::from(format!(r#"{{"model":"m","messages":[{message}]}}"#));
-            let read = protocol.with_marks(protocol.index(&body, &NoMemo).unwrap());
+            let read = protocol.with_marks(protocol.index(&body, &NoMemo).unwrap(), Carriers::Texts);
             let found: Vec<_> = protocol.prompt(&read).blocks.iter().map(|block| block.mark).collect();
             assert_eq!(found, expected, "{message}");
             let marked = read.marks.unwrap().parts.into_iter().map(|(id, _)| id.part as usize);

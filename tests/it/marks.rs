@@ -207,6 +207,8 @@ impl Router {
                 prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
                 marked.extend(mark.map(|_| prompts.len() - 1));
             }
+            // What LiteLLM takes for the result's own.
+            marked.extend(message.get("cache_control").map(|_| prompts.len() - 1));
         }
         let near = |mark: &usize| ((mark + 1).saturating_sub(20)..=*mark).rev();
         let kept = marked.iter().filter_map(|mark| near(mark).find(|at| self.kept.contains(&prompts[*at])));
@@ -302,10 +304,18 @@ fn histories_are_marked_where_a_router_passes_marks_on() {
             );
             continue;
         }
+        // Within a result Claude's provider takes none: OpenRouter moves it from there, LiteLLM does not.
+        let bodies = arrived.iter().map(|request| serde_json::from_slice::<Value>(&request.body).unwrap());
+        let all: Vec<Value> = bodies.flat_map(|body| body["messages"].as_array().unwrap().clone()).collect();
+        let results = || all.iter().filter(|message| message["role"] == "tool");
+        let within = results().any(|result| result["content"].to_string().contains("cache_control"));
+        let beside = results().any(|result| result.get("cache_control").is_some());
+        assert_eq!((within, beside), (host == "openrouter.ai", host != "openrouter.ai"), "{host}");
         // What says the same is the same, marked or not.
         let plain = |text: &str| {
             let mut body: Value = serde_json::from_str(text).unwrap();
             for message in body["messages"].as_array_mut().unwrap() {
+                message.as_object_mut().unwrap().remove("cache_control");
                 if let Some([only]) = message["content"].as_array().map(Vec::as_slice) {
                     message["content"] = only["text"].clone();
                 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::tree::{Tree, planned};
 use super::{SUBJECTS, Subject};
-use crate::conversation::{Arguments, Conversation, Hold, NoMemo, Part, PartId, Role};
+use crate::conversation::{Arguments, Carriers, Conversation, Hold, NoMemo, Part, PartId, Role};
 use crate::plan::{LeafEdit, Op, Plan};
 use crate::protocol::{self, Answer, Framing, Protocol, Stop};
 
@@ -93,7 +93,7 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
     let plan = plan(&wanted);
     // Where a plan marks, marks are passed on.
     let marks = plan.ops.iter().any(|op| matches!(op, Op::Mark { .. }));
-    let conversation = if marks { protocol.with_marks(conversation) } else { conversation };
+    let conversation = if marks { protocol.with_marks(conversation, Carriers::Texts) } else { conversation };
     let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
     let after = after.unwrap_or_else(|error| panic!("{}: {error}", case.display()));
     let after = std::str::from_utf8(&after).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::conversation::{Arguments, Conversation, Memo, MessageIndex, NoMemo, PartKind, Trail};
+use crate::conversation::{Arguments, Carriers, Conversation, Memo, MessageIndex, NoMemo, PartKind, Trail};
 use crate::json::{Edit, Span};
 use crate::plan::{self, LeafEdit, Op, Plan};
 use crate::protocol::{self, Protocol, Unread};
@@ -33,7 +33,8 @@ fn planned_bodies(subject: &'static dyn Subject) -> BoxedStrategy<(String, Vec<W
 /// What is read, where marks are passed on.
 fn read(protocol: &dyn Protocol, body: &str) -> Conversation {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    protocol.with_marks(protocol.index(&body, &NoMemo).unwrap_or_else(|unread| panic!("{unread}")))
+    let read = protocol.index(&body, &NoMemo).unwrap_or_else(|unread| panic!("{unread}"));
+    protocol.with_marks(read, Carriers::Texts)
 }
 
 #[test]
@@ -237,7 +238,8 @@ fn law_04_determinism() {
         let is_edited = expected.as_ref().is_some_and(|after| *after != body);
         carried_out.set(carried_out.get() + u32::from(is_edited));
         for _ in 0..2 {
-            let again = protocol.with_marks(protocol.index(&Bytes::from(body.clone()), &memo).unwrap());
+            let again = protocol.index(&Bytes::from(body.clone()), &memo).unwrap();
+            let again = protocol.with_marks(again, Carriers::Texts);
             let same = again
                 .messages
                 .iter()

@@ -51,7 +51,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 
 /// With the marks of blocks, and the one of the body, as a router passes them on to Claude's provider. What marks its first
 /// messages, if these are instructions, stands before the messages there.
-pub(super) fn with_marks(conversation: Conversation) -> Conversation {
+pub(super) fn with_marks(conversation: Conversation, carriers: Carriers) -> Conversation {
     let Conversation { body, members, array, messages, .. } = &conversation;
     let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
     let marks = request_marks::read(body, automatic.map(|mark| mark.span), *array, messages);
@@ -60,7 +60,7 @@ pub(super) fn with_marks(conversation: Conversation) -> Conversation {
     let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
     // Some servers put instructions that come later behind the first ones: what stands behind those is new with each.
     let is_late = messages.iter().skip(first).any(|message| is_first(&message));
-    let carriers = if is_late { Carriers::Nothing } else { Carriers::Texts };
+    let carriers = if is_late { Carriers::Nothing } else { carriers };
     let marks = Marks { leading, carriers, ..marks };
     Conversation {
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
@@ -353,7 +353,7 @@ mod tests {
             let body = format!(r#"{{"model":"m","messages":[{messages}]{rest}}}"#);
             let read = protocol.index(&body.clone().into(), &crate::conversation::NoMemo).unwrap();
             assert_eq!(read.marks, None, "{body}");
-            let read = protocol.with_marks(read);
+            let read = protocol.with_marks(read, Carriers::Texts);
             let marks = read.marks.unwrap();
             assert_eq!((marks.frame, &marks.parts, marks.end), (frame, &parts, end), "{body}");
             assert_eq!(read.requested_ttl_ms.is_some(), ttl, "{body}");
@@ -409,7 +409,38 @@ mod tests {
             let part = crate::conversation::PartId { message: 0, part: 0 };
             let plan = crate::plan::Plan { ops: vec![crate::plan::Op::Mark { part, hold: Hold::Short }] };
             assert!(protocol.lower(&read, &plan).is_err(), "marked where none is passed on: {message}");
-            let read = protocol.with_marks(read);
+            let read = protocol.with_marks(read, Carriers::Texts);
+            let sent = crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).ok();
+            let sent = sent.map(|sent| String::from_utf8(sent.to_vec()).unwrap());
+            let mark = r#","cache_control":{"type":"ephemeral"}"#;
+            assert_eq!(sent, expected.map(|message| body(&message.replace("MARK", mark))), "{message}");
+        }
+    }
+
+    /// Where what stands within a result is left as it is, the message carries the mark, whatever its content is made of.
+    #[test]
+    fn results_are_marked_beside_their_content() {
+        let protocol = crate::protocol::named("openai-chat").unwrap();
+        for (message, expected) in [
+            (
+                r#"{"role":"tool","tool_call_id":"c","content":"a"}"#,
+                Some(r#"{"role":"tool","tool_call_id":"c","content":"a"MARK}"#),
+            ),
+            (
+                r#"{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"a"}]}"#,
+                Some(r#"{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"a"}]MARK}"#),
+            ),
+            (r#"{"role":"tool","tool_call_id":"c","content":""}"#, None),
+            (
+                r#"{"role":"user","content":"a"}"#,
+                Some(r#"{"role":"user","content":[{"type":"text","text":"a"MARK}]}"#),
+            ),
+        ] {
+            let body = |message: &str| format!(r#"{{"model":"m","messages":[{message}]}}"#);
+            let read = protocol.index(&body(message).into(), &crate::conversation::NoMemo).unwrap();
+            let read = protocol.with_marks(read, Carriers::TextsAndResults);
+            let part = crate::conversation::PartId { message: 0, part: 0 };
+            let plan = crate::plan::Plan { ops: vec![crate::plan::Op::Mark { part, hold: Hold::Short }] };
             let sent = crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).ok();
             let sent = sent.map(|sent| String::from_utf8(sent.to_vec()).unwrap());
             let mark = r#","cache_control":{"type":"ephemeral"}"#;

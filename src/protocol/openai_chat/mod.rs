@@ -10,7 +10,7 @@ mod include_usage;
 mod index;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
-use crate::conversation::{Conversation, Memo};
+use crate::conversation::{Carriers, Conversation, Memo};
 use crate::json::Edit;
 
 /// The dialect.
@@ -26,8 +26,8 @@ impl Protocol for OpenAiChat {
         index::conversation(document, memo)
     }
 
-    fn with_marks(&self, conversation: Conversation) -> Conversation {
-        index::with_marks(conversation)
+    fn with_marks(&self, conversation: Conversation, carriers: Carriers) -> Conversation {
+        index::with_marks(conversation, carriers)
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {
