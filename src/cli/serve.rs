@@ -35,7 +35,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         LogFormat::Text => telemetry::Format::Text,
         LogFormat::Json => telemetry::Format::Json,
     };
-    telemetry::start(&config.log.level, format);
+    let _log = telemetry::start(&config.log.level, format).map_err(Failure::said)?;
     if let Some(unused) = unused {
         tracing::warn!("{unused}");
     }

@@ -1,9 +1,14 @@
 //! What the gateway says about itself, on standard error. Never bodies, never credentials.
 
+mod lines;
+
 use std::io;
+use std::sync::Arc;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
+
+use lines::Lines;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,14 +19,36 @@ pub enum Format {
     Json,
 }
 
+/// Lines that may still be on their way: who lets go of it waits for them, but not for long.
+#[must_use]
+pub struct Log(Arc<Lines>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
 /// Starts logging what passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
-/// changes nothing.
-pub fn start(filter: &str, format: Format) {
+/// changes nothing. What nobody reads is lost, and how much that was is said to who reads on.
+///
+/// # Errors
+/// There is no thread for it.
+pub fn start(filter: &str, format: Format) -> io::Result<Log> {
     let filter = filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
+    let lost = match format {
+        Format::Text => |lost| format!("WARN nobody has read this for a while: {lost} lines are lost\n"),
+        Format::Json => |lost| {
+            let said = "nobody has read this for a while, and lines are lost";
+            format!("{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{said}\",\"lines\":{lost}}}}}\n")
+        },
+    };
+    let written = Arc::new(Lines::to(io::stderr(), lost)?);
+    let lines = tracing_subscriber::fmt::layer().with_writer(Arc::clone(&written)).with_target(false);
     let registry = tracing_subscriber::registry().with(filter);
     let _ = match format {
         Format::Text => registry.with(lines).try_init(),
         Format::Json => registry.with(lines.json()).try_init(),
     };
+    Ok(Log(written))
 }

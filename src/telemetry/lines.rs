@@ -1,0 +1,140 @@
+//! Lines on their way to standard error. Whoever says something never waits for whoever reads it: a pipe that nobody
+//! empties, or a terminal that is held (Ctrl-S), would stop the gateway with it.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Lines that may wait to be written.
+const WAITING: usize = 512;
+/// How long the end waits for them.
+const LAST: Duration = Duration::from_secs(1);
+
+/// What is written next.
+enum Next {
+    Line(Vec<u8>),
+    /// All before it is written.
+    Told(SyncSender<()>),
+}
+
+/// Lines that a thread of their own writes.
+pub(super) struct Lines {
+    next: SyncSender<Next>,
+    /// How many found no room since the last one that did.
+    lost: AtomicU64,
+    /// What is said of these.
+    say: fn(u64) -> String,
+}
+
+impl Lines {
+    /// Has lines written there; `say` writes the one that stands for those which found no room.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(super) fn to(there: impl Write + Send + 'static, say: fn(u64) -> String) -> io::Result<Self> {
+        let (next, lines) = sync_channel(WAITING);
+        thread::Builder::new().name("log".to_owned()).spawn(move || write(there, &lines))?;
+        Ok(Self { next, lost: AtomicU64::new(0), say })
+    }
+
+    /// Whether there was room for a line.
+    fn put(&self, line: Vec<u8>) -> bool {
+        let full = |error| matches!(error, TrySendError::Full(_));
+        !self.next.try_send(Next::Line(line)).is_err_and(full)
+    }
+
+    /// Says how many lines are lost, if any are; whether there was room for that.
+    fn own_up(&self) -> bool {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let is_said = lost == 0 || self.put((self.say)(lost).into_bytes());
+        if !is_said {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+        is_said
+    }
+
+    /// Waits until all is written, but not for long.
+    pub(super) fn finish(&self) {
+        let (tell, told) = sync_channel(1);
+        if self.own_up() && self.next.try_send(Next::Told(tell)).is_ok() {
+            let _ = told.recv_timeout(LAST);
+        }
+    }
+}
+
+impl Write for &Lines {
+    /// A line at a time.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if !self.own_up() || !self.put(line.to_vec()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write(mut there: impl Write, lines: &Receiver<Next>) {
+    for next in lines {
+        match next {
+            // Nobody is left to be told that it failed.
+            Next::Line(line) => drop(there.write_all(&line)),
+            Next::Told(tell) => drop(tell.send(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes a line each time it is let to, and says so.
+    struct Held {
+        let_go: Receiver<()>,
+        written: Arc<Mutex<String>>,
+    }
+
+    impl Write for Held {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            // Whoever does not hold it any more has let all go.
+            let _ = self.let_go.recv();
+            self.written.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_who_reads() {
+        let (hold, let_go) = sync_channel(0);
+        let written = Arc::new(Mutex::new(String::new()));
+        let held = Held { let_go, written: Arc::clone(&written) };
+        let lines = Lines::to(held, |lost| format!("{lost} lost\n")).unwrap();
+        let say = |line: &str| (&lines).write_all(line.as_bytes()).unwrap();
+        // The first one has left the queue once it has been let go, and the second may have.
+        say("first\n");
+        hold.send(()).unwrap();
+        (0..WAITING + 10).for_each(|at| say(&format!("{at}\n")));
+        drop(hold);
+        lines.finish();
+        say("after\n");
+        lines.finish();
+        let written = written.lock().unwrap();
+        let said: Vec<&str> = written.lines().collect();
+        let lost = said.iter().position(|line| line.ends_with(" lost")).unwrap();
+        let kept: Vec<String> = (0..lost - 1).map(|at| at.to_string()).collect();
+        assert_eq!(said[0], "first");
+        assert_eq!(said[1..lost], kept, "in order");
+        assert_eq!(said[lost], format!("{} lost", WAITING + 10 - kept.len()));
+        assert!(kept.len() >= WAITING && said[lost + 1..] == ["after"], "{:?}", &said[lost..]);
+    }
+}
