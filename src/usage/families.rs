@@ -40,6 +40,11 @@ pub fn is_claude(model: &str) -> bool {
     model.to_ascii_lowercase().contains("claude-")
 }
 
+/// Whether it is a Gemini, whoever sells it.
+pub fn is_gemini(model: &str) -> bool {
+    model.to_ascii_lowercase().contains("gemini-")
+}
+
 /// What a change before a reasoning block makes the model's provider do; `None`: nothing.
 /// Newer models of a known family are taken to be like the newest known.
 pub fn binding(model: &str) -> Option<Binding> {
@@ -64,7 +69,7 @@ pub fn counts_output(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
     let overruns =
         behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_OVERRUNS, CLAUDE_OTHER_READS));
-    !overruns && !name.contains("gemini-")
+    !overruns && !is_gemini(&name)
 }
 
 /// Whether a model reads the instructions that stand beside the history behind it: they are paid in full with each request.

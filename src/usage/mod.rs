@@ -32,7 +32,7 @@ pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost, unpriced_names};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
 pub use families::{
-    Binding, binding, counts_output, drops_old_reasoning, is_claude, reads_instructions_last,
+    Binding, binding, counts_output, drops_old_reasoning, is_claude, is_gemini, reads_instructions_last,
     reads_old_reasoning,
 };
 pub use money::Money;

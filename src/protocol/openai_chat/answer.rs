@@ -12,7 +12,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, Fold, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{Charge, Partial, Reasoning, Tier};
+use crate::usage::{self, Charge, Partial, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -114,6 +114,10 @@ impl Fold for Completion {
     }
 
     fn answer(&mut self) -> Answer {
+        // Google says nothing of what its models have thought but in the total.
+        if self.answer.model.as_deref().is_some_and(usage::is_gemini) {
+            self.usage.reason_with_the_rest();
+        }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
 }
@@ -322,6 +326,31 @@ mod tests {
             r#"{"prompt_tokens":1e2,"completion_tokens":7.0}"#,
             Tokens { input: 100, output: 7, ..Tokens::default() },
         );
+    }
+
+    /// Google's own server has them in the total alone.
+    #[test]
+    fn thoughts_of_gemini_are_the_rest_of_the_total() {
+        for (model, figures, expected) in [
+            ("gemini-3-flash", r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103}"#, (94, 93)),
+            (
+                "google/gemini-3-flash",
+                r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}"#,
+                (1, 0),
+            ),
+            ("gemini-3-flash", r#"{"prompt_tokens":9,"completion_tokens":1}"#, (1, 0)),
+            (
+                "gemini-3-flash",
+                r#"{"prompt_tokens":9,"completion_tokens":94,"total_tokens":103,"completion_tokens_details":{"reasoning_tokens":93}}"#,
+                (94, 93),
+            ),
+            // Of others nobody knows what the rest is.
+            ("m", r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103}"#, (1, 0)),
+        ] {
+            let whole = format!(r#"{{"model":"{model}","choices":[],"usage":{figures}}}"#);
+            let tokens = answer(Framing::Document, &whole).usage.unwrap().tokens;
+            assert_eq!((tokens.output, tokens.reasoning), expected, "{model} {figures}");
+        }
     }
 
     /// What is said to be kept for minutes is not taken for what is kept for an hour.

@@ -285,6 +285,15 @@ impl Partial {
         self.output.or_else(left)
     }
 
+    /// Takes what the total has besides the prompt and the answer for reasoning, where none is stated.
+    pub fn reason_with_the_rest(&mut self) {
+        if let (Some(Prompt::Total(prompt)), Some(output), None) = (self.prompt, self.output, self.reasoning)
+        {
+            let rest = self.left(prompt.saturating_add(output)).filter(|rest| *rest > 0);
+            self.reasoning = rest.map(Reasoning::Beside);
+        }
+    }
+
     /// What the total has besides `tokens` and what is beside the prompt.
     fn left(&self, tokens: u64) -> Option<u64> {
         self.total?.checked_sub(tokens)?.checked_sub(self.tool_prompt.unwrap_or(0))
