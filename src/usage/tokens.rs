@@ -239,7 +239,8 @@ impl Tier {
             | "service_tier_unspecified"
             | "traffic_type_unspecified" => Self::Standard,
             "batch" => Self::Batch,
-            "priority" | "on_demand_priority" => Self::Priority,
+            // OpenAI has two names for it.
+            "priority" | "fast" | "on_demand_priority" => Self::Priority,
             "flex" | "on_demand_flex" => Self::Flex,
             "ultrafast" => Self::Ultrafast,
             _ => Self::Other,
@@ -360,6 +361,7 @@ mod tests {
             ("TRAFFIC_TYPE_UNSPECIFIED", Tier::Standard),
             ("batch", Tier::Batch),
             ("priority", Tier::Priority),
+            ("fast", Tier::Priority),
             ("ON_DEMAND_FLEX", Tier::Flex),
             ("ultrafast", Tier::Ultrafast),
             ("PROVISIONED_THROUGHPUT", Tier::Other),
