@@ -83,7 +83,9 @@ pub(crate) fn fill_result(
     match content {
         Some(value) if value.kind == Kind::String => {
             feed_text(raw, value, &mut digest);
-            part.leaves = [Leaf::alone(value.span)].into();
+            if !is_encrypted(raw, value) {
+                part.leaves = [Leaf::alone(value.span)].into();
+            }
         }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
@@ -103,6 +105,13 @@ pub(crate) fn fill_result(
     }
     seal_result(part, digest, hash);
     Ok(())
+}
+
+/// Whether only the server can read a text, and only all of it: Moonshot encrypts what its own tools have found.
+fn is_encrypted(raw: &[u8], text: Value) -> bool {
+    const BEGIN: &[u8] = b"----MOONSHOT ENCRYPTED BEGIN----";
+    let literal = text.span.of(raw);
+    memmem::find(&literal[..literal.len().min(4 * BEGIN.len())], BEGIN).is_some()
 }
 
 /// Gives a tool result the digest of what it says, and feeds its identity to `hash`.
@@ -132,6 +141,9 @@ fn block_leaves(
         match block.of_kind("text", Kind::String).filter(|_| block.is_one_of(texts)) {
             Some(text) => {
                 feed_text(raw, text, digest);
+                if is_encrypted(raw, text) {
+                    continue;
+                }
                 let around = [(item.span.start, text.span.start), (text.span.end, item.span.end)];
                 let is_marked =
                     around.into_iter().any(|(start, end)| has_mark(raw, Span { start, end }, marks));

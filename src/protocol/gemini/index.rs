@@ -132,7 +132,8 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         if said.kind == Kind::Object {
             let said = Object::read(response.bytes, said)?;
             if !is_signed {
-                fill_leaves(&mut part, &said)?;
+                let shows = response.get("parts").is_some_and(|beside| beside.kind != Kind::Null);
+                fill_leaves(&mut part, &said, shows)?;
             }
             let error = said.get("error").filter(|error| error.kind != Kind::Null);
             let is_told = error.is_some_and(|error| says_something(error.span.of(response.bytes)));
@@ -189,14 +190,23 @@ fn says_something(error: &[u8]) -> bool {
 /// The members of a response that frameworks put a list of text blocks into, as MCP does, or a whole result of MCP.
 const OF_BLOCKS: [&str; 4] = ["content", "output", "result", "error"];
 
+/// Members that the provider reads itself, of results of the calls that its browser tool has made: what the user has
+/// allowed, and, beside a picture of it, where the browser is.
+fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
+    let is_at = |name: &str| said.get(name).is_some_and(|member| member.span == value.span);
+    ["safety_acknowledgement", "safetyAcknowledgement"].into_iter().any(is_at) || shows && is_at("url")
+}
+
 /// The texts of a response are its own members; if there are none, the first list of nothing but texts; if there is
 /// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
 /// lies deeper is data, whose single texts make no sense when they are cut.
-fn fill_leaves(part: &mut Part, said: &Object<'_>) -> Result<(), Unread> {
+fn fill_leaves(part: &mut Part, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
     // Beside a list of blocks, MCP's word for the kind of a result is nothing that it says.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
     let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
-    let is_said = |value: &Value| value.kind == Kind::String && Some(value.span) != kind;
+    let is_said = |value: &Value| {
+        value.kind == Kind::String && Some(value.span) != kind && !is_read_by_provider(said, *value, shows)
+    };
     part.leaves = said.values().filter(is_said).map(|value| Leaf::alone(value.span)).collect();
     if !part.leaves.is_empty() {
         return Ok(());
@@ -310,6 +320,28 @@ mod tests {
             let is_text = error.ends_with('"');
             assert_eq!(part.leaves.len(), 1 + usize::from(is_text), "{error}");
             assert_eq!(part.leaves[0].stays_blank, is_text && !expected, "{error}");
+        }
+    }
+
+    /// What the provider reads itself of a browser's results stays.
+    #[test]
+    fn leaves_of_browsers() {
+        const FIRST: PartId = PartId { message: 0, part: 0 };
+        let picture = r#","parts":[{"inlineData":{"mimeType":"image/png","data":"aaaa"}}]"#;
+        for (response, beside, expected) in [
+            (r#""url":"u""#, picture, &[][..]),
+            (r#""url":"u","page":"a""#, picture, &["a"]),
+            (r#""url":"u","safety_acknowledgement":"true""#, picture, &[]),
+            (r#""safetyAcknowledgement":"true","page":"a""#, "", &["a"]),
+            // Of another tool it is a text like any other.
+            (r#""url":"u","page":"a""#, "", &["a", "u"]),
+            (r#""url":"u""#, r#","parts":null"#, &["u"]),
+        ] {
+            let part = format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}{beside}}}}}"#);
+            let read = read(&part);
+            let leaves = read.part(FIRST).unwrap().leaves.len();
+            let texts: Vec<_> = (0..leaves).map(|leaf| read.text(FIRST, leaf).unwrap()).collect();
+            assert_eq!(texts, expected, "{part}");
         }
     }
 

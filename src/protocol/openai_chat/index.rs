@@ -417,6 +417,24 @@ mod tests {
         }
     }
 
+    /// Moonshot's tools give clients what only its server can read, and only whole. What it says tells it from others all
+    /// the same.
+    #[test]
+    fn encrypted_results_are_kept_as_they_are() {
+        let read =
+            |content: &str| message(format!(r#"{{"role":"tool","content":{content}}}"#).as_bytes()).unwrap();
+        let text = |middle: &str| {
+            format!(r#""----MOONSHOT ENCRYPTED BEGIN----{middle}----MOONSHOT ENCRYPTED END----""#)
+        };
+        let (one, other) = (text("YQ=="), text("Yg=="));
+        let list = |text: &str| format!(r#"[{{"type":"text","text":{text}}}]"#);
+        assert_eq!(read(&one).parts[0].leaves.len(), 0);
+        assert_eq!(read(&list(&one)).parts[0].leaves.len(), 0);
+        assert_eq!(read(r#""no ENCRYPTED text""#).parts[0].leaves.len(), 1);
+        assert!(read(&one).fingerprint != read(&other).fingerprint);
+        assert_eq!(read(&one).fingerprint, read(&list(&one)).fingerprint);
+    }
+
     /// Where what stands within a result is left as it is, the message carries the mark, whatever its content is made of.
     #[test]
     fn results_are_marked_beside_their_content() {
