@@ -9,6 +9,7 @@ use super::models::Models;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Chain, Hashed};
 use crate::ledger::words::State;
+use crate::lineage::Place;
 use crate::plan::Kinds;
 use crate::store::Recent;
 
@@ -116,6 +117,27 @@ impl Acceptance {
         let Some(before) = self.refused.get(&place.head()).unwrap_or(Some(0)) else { return false };
         self.refused.insert(place.head(), Some(before + 1));
         before >= TRIES || new.without(known.refused) != new
+    }
+
+    /// The same of one whose answer began well and says that the request failed, with this status by its own word: one that
+    /// says what is wrong is as sure as one with that status.
+    pub(super) fn doubts_within(&self, upstream: &str, facts: &RequestFacts, status: Option<u16>) -> bool {
+        let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
+        if matches!(status, Some(400 | 422)) {
+            let is_acquitted = self.refused.get(&place.head()) == Some(None);
+            if !is_acquitted {
+                self.refused.insert(place.head(), Some(TRIES));
+            }
+            return !is_acquitted;
+        }
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        self.doubts(upstream, facts, status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
+    }
+
+    /// Whether what was edited of a history is in doubt: it was refused before.
+    pub(super) fn is_in_doubt(&self, facts: &RequestFacts) -> bool {
+        let head = facts.place.as_ref().filter(|_| facts.state == State::Edited).map(Place::head);
+        head.and_then(|head| self.refused.get(&head)).flatten().is_some()
     }
 
     fn known(&self, upstream: &str, facts: &RequestFacts) -> Changes {

@@ -56,7 +56,7 @@ pub use prelude::Bound;
 pub(crate) use prelude::prelude;
 pub(crate) use prompt::before_messages;
 pub use prompt::{Prompt, Scale, Share, Thought};
-pub use refusal::{has_opened, refused, refused_within};
+pub use refusal::{has_opened, refused, refused_within, status_within};
 pub use splice::Lowering;
 pub use unlisted::{Unlisted, unlisted};
 pub use valid::Invalid;

@@ -38,6 +38,17 @@ pub fn refused_within(answer: &Answer) -> Refused {
     overflow(&[&*message, answer.error_words.as_deref().unwrap_or_default()].join("\n"))
 }
 
+/// The status that an error within an answer has by its own word, if it has one.
+pub fn status_within(answer: &Answer) -> Option<u16> {
+    let words = answer.error_words.as_deref()?;
+    words.lines().find_map(|word| match word {
+        "invalid_request_error" | "invalid_argument" => Some(400),
+        "rate_limit_error" | "rate_limit_exceeded" => Some(429),
+        "overloaded_error" => Some(529),
+        _ => word.strip_prefix("code=").unwrap_or(word).parse().ok(),
+    })
+}
+
 /// Whether an error, in small letters, says that the prompt is too long.
 fn overflow(error: &str) -> Refused {
     let Some(wording) = OVERFLOW.iter().find(|wording| error.contains(wording.says)) else {
@@ -316,6 +327,18 @@ mod tests {
             assert_eq!(refused_within(&reader.finish()), expected, "{dialect} {event}");
         }
         assert_eq!(refused_within(&Answer::default()), Refused::Other);
+        for (words, expected) in [
+            (Some("provider returned error\ncode=400\n"), Some(400)),
+            (Some("no such thing\n422\n"), Some(422)),
+            (Some("bad\ninvalid_request_error\n"), Some(400)),
+            (Some("busy\noverloaded_error\n"), Some(529)),
+            (Some("slow down\nrate_limit_exceeded\n"), Some(429)),
+            (Some("it takes 400 of them\n"), None),
+            (None, None),
+        ] {
+            let answer = Answer { error_words: words.map(str::to_owned), ..Answer::default() };
+            assert_eq!(status_within(&answer), expected, "{words:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Received, Upstream, send};
+use crate::support::{Answer, Gateway, Received, Upstream, booked, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
@@ -540,6 +540,56 @@ fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_
         let originals =
             records(home.path()).iter().filter(|record| record["edits"]["original_resent"] == true).count();
         assert_eq!(originals, if expected[2] == 200 { 2 } else { 0 }, "{status} {takes_it}");
+    }
+}
+
+/// So do some with a good status, in all of an answer or in the beginning of a stream. What names a bad request is as sure
+/// as one, but has gone on to the client; what names a fault of the server's is one.
+#[test]
+fn an_edit_that_is_refused_within_a_good_answer_is_given_up() {
+    let of_router = r#"{"id":"x","error":{"code":400,"message":"Provider returned error"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#;
+    let bad = r#"{"error":{"message":"Provider returned error","code":400}}"#;
+    for (model, said, expected) in [
+        ("gpt-5", bad.to_owned(), 1),
+        // Where the window is not known, answers to long prompts are looked at before they go on.
+        ("m", bad.to_owned(), 0),
+        ("gpt-5", format!("data: {of_router}\n\ndata: [DONE]\n\n"), 1),
+        ("m", format!("data: {of_router}\n\ndata: [DONE]\n\n"), 0),
+        (
+            "gpt-5",
+            r#"{"base_resp":{"status_code":2013,"status_msg":"invalid params"},"choices":null}"#.to_owned(),
+            2,
+        ),
+        ("gpt-5", r#"{"error":{"message":"Provider returned error","code":502}}"#.to_owned(), 2),
+        ("gpt-5", r#"{"error":{"message":"slow down","code":429}}"#.to_owned(), 4),
+    ] {
+        const GOOD: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}"#;
+        let home = tempfile::tempdir().unwrap();
+        let fault = said.clone();
+        let upstream = Upstream::start(move |received| {
+            (200, if received.text().contains("plimsoll:") { fault.clone() } else { GOOD.to_owned() })
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let result = log("long", 4000);
+        let call = json!({"id": "c", "type": "function", "function": {"name": "grep", "arguments": "{}"}});
+        let body = json!({"model": model, "messages": [
+            {"role": "user", "content": "Find the bug"},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": result},
+        ]})
+        .to_string();
+        let mut seen = Vec::new();
+        for at in 0..4 {
+            let (_, answer) = gateway.post("/v1/chat/completions", &[], &body);
+            seen.push(String::from_utf8(answer).unwrap() == said);
+            booked(home.path(), at + 1);
+        }
+        let failed = seen.iter().take_while(|failed| **failed).count();
+        assert_eq!(
+            (failed, seen.iter().filter(|failed| **failed).count()),
+            (expected, expected),
+            "{model} {said}"
+        );
     }
 }
 

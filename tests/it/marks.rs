@@ -1,12 +1,11 @@
 //! What is written to the cache costs more than what is not: a history is marked where the next request will read it.
 
+use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Received, Upstream};
+use crate::support::{Gateway, Received, Upstream, booked};
 
 /// However busy the machine is, no request leaves unread.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
@@ -75,20 +74,6 @@ fn arriving(requests: &[String]) -> Vec<Received> {
     }
     gateway.stop();
     upstream.received()
-}
-
-/// Waits until so many requests are in the books: what is known of a history from its middle on is stored before that,
-/// but behind the request.
-fn booked(home: &Path, requests: usize) {
-    let began = Instant::now();
-    let lines = |log: fs::DirEntry| fs::read_to_string(log.path()).unwrap().lines().count();
-    let count = || -> Option<usize> {
-        Some(fs::read_dir(home.join("plimsoll/conversations")).ok()?.map(|log| lines(log.unwrap())).sum())
-    };
-    while count() != Some(requests) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{requests}: {:?}", count());
-        thread::yield_now();
-    }
 }
 
 fn grows(ends: &[usize]) -> Vec<String> {

@@ -1,12 +1,13 @@
 //! A scripted upstream and a client, over raw sockets on loopback.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 
@@ -100,6 +101,20 @@ fn frame(event: &str) -> Vec<u8> {
     };
     let prelude = with_checksum([length.to_be_bytes(), (headers.len() as u32).to_be_bytes()].concat());
     with_checksum([&prelude, &*headers, payload.as_bytes()].concat())
+}
+
+/// Waits until so many requests are in the books: what is known of a history from its middle on, and what becomes of an
+/// answer behind its beginning, is stored before that, but behind the request.
+pub(crate) fn booked(home: &Path, requests: usize) {
+    let began = Instant::now();
+    let lines = |log: fs::DirEntry| fs::read_to_string(log.path()).unwrap().lines().count();
+    let count = || -> Option<usize> {
+        Some(fs::read_dir(home.join("plimsoll/conversations")).ok()?.map(|log| lines(log.unwrap())).sum())
+    };
+    while count() != Some(requests) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{requests}: {:?}", count());
+        thread::yield_now();
+    }
 }
 
 /// Reads a head and a body of known length.

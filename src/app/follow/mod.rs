@@ -82,6 +82,8 @@ pub(super) struct Follow {
     is_refused_whole: bool,
     /// The provider has refused it because its prompt is too long.
     overflow: bool,
+    /// An error within its answer was counted against what was edited.
+    is_doubted: bool,
 }
 
 impl Follow {
@@ -113,6 +115,7 @@ impl Follow {
             is_original: false,
             is_refused_whole: false,
             overflow: false,
+            is_doubted: false,
         }
     }
 
@@ -248,6 +251,27 @@ impl Follow {
         }
     }
 
+    /// Whether what was edited may be why the answer, which began well, says that the request failed. That is counted once.
+    fn is_blamed_within(&mut self, answer: &Answer) -> bool {
+        if answer.error.is_none() || self.is_original || std::mem::replace(&mut self.is_doubted, true) {
+            return false;
+        }
+        let status = protocol::status_within(answer);
+        self.core.acceptance.doubts_within(self.upstream.name(), &self.facts, status)
+    }
+
+    /// What became of the edits in an answer that began well: it may have ended otherwise.
+    fn learn_acceptance(&mut self, answer: &Answer) {
+        if !self.status.is_some_and(|status| status.is_success()) || self.is_original || self.overflow {
+            return;
+        }
+        if answer.error.is_none() {
+            self.core.acceptance.answered(self.upstream.name(), &self.facts, false);
+        } else if protocol::refused_within(answer) == Refused::Other {
+            self.is_blamed_within(answer);
+        }
+    }
+
     /// Its prompt was too long, as an answer says that went on to the client. Where it was taken to be far from the window,
     /// and what fits is not told, the next ones are looked at: it will have room when it is made again.
     fn overflowed_within(&mut self, answer: &Answer) {
@@ -313,7 +337,7 @@ impl Exchange for Follow {
         let is_doubtful =
             || self.recovers() && (self.is_nearly_full() || self.facts.spliced || self.may_be_less());
         status == StatusCode::OK
-            && (self.is_original || is_doubtful())
+            && (self.is_original || is_doubtful() || self.core.acceptance.is_in_doubt(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -336,6 +360,7 @@ impl Exchange for Follow {
             Refused::Malformed => return Opening::SendOriginal,
             Refused::Overflow { .. } => {}
             _ if is_full() => {}
+            Refused::Other if self.is_blamed_within(&read()) => return Opening::SendOriginal,
             Refused::Answer | Refused::Unanswered | Refused::Other => return Opening::Deliver,
         }
         self.overflowed();
@@ -362,7 +387,9 @@ impl Exchange for Follow {
             if self.adds() && !self.is_bare() {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
             }
-            self.core.acceptance.answered(self.upstream.name(), &self.facts, self.is_unedited());
+            if self.is_unedited() {
+                self.core.acceptance.answered(self.upstream.name(), &self.facts, true);
+            }
         } else if self.is_unedited() && !is_taken {
             self.core.acceptance.acquit(&self.facts);
         }
@@ -400,6 +427,7 @@ impl Exchange for Follow {
             answer.usage = answer.usage.map(Usage::at_least);
         }
         self.overflowed_within(&answer);
+        self.learn_acceptance(&answer);
         self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original);
