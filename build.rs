@@ -1,5 +1,5 @@
-//! The price list as it stands in the program, and how that is linked where it is for this machine and its C library is
-//! glibc: with what is run early together, and with its relocations packed.
+//! The price list and the vocabulary as they stand in the program, and how that is linked where it is for this machine and
+//! its C library is glibc: with what is run early together, and with its relocations packed.
 
 use std::env;
 use std::error::Error;
@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={LAYOUT}");
     println!("cargo::rerun-if-changed={PRICES}");
-    pack(PRICES, "prices.deflate")?;
+    pack(&fs::read(PRICES)?, "prices.deflate")?;
+    pack(&vocabulary()?, "tokens.deflate")?;
     let of = |key: &str| env::var(key).unwrap_or_default();
     let is_for_here = of("HOST") == of("TARGET");
     let is_glibc = of("CARGO_CFG_TARGET_OS") == "linux" && of("CARGO_CFG_TARGET_ENV") == "gnu";
@@ -45,12 +46,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a file's bytes packed, to be taken into the program.
-fn pack(from: &str, to: &str) -> io::Result<()> {
+/// Writes bytes packed, to be taken into the program.
+fn pack(bytes: &[u8], to: &str) -> io::Result<()> {
     let packed = File::create(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join(to))?;
     let mut packed = DeflateEncoder::new(packed, Compression::best());
-    packed.write_all(&fs::read(from)?)?;
+    packed.write_all(bytes)?;
     packed.finish().map(drop)
+}
+
+/// The tokens that texts are counted in, in the order of their ranks: the lengths of all, a zero, the bytes of all. As the
+/// tokenizer has them they would be a fourth of the program.
+fn vocabulary() -> Result<Vec<u8>, Box<dyn Error>> {
+    let tokenizer = tiktoken_rs::o200k_base()?;
+    let tokens: Vec<_> = (0..).map_while(|rank| tokenizer.decode_bytes(&[rank]).ok()).collect();
+    let lengths: Result<Vec<_>, _> = tokens.iter().map(|token| u8::try_from(token.len())).collect();
+    Ok([&lengths?[..], &[0], &tokens.concat()].concat())
 }
 
 /// A linker script that puts some functions before all others. The system maps a file's pages with their neighbours:

@@ -8,9 +8,11 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tiktoken_rs::CoreBPE;
+use flate2::read::DeflateDecoder;
+use tiktoken_rs::{CoreBPE, O200K_BASE_PAT_STR};
 
 use crate::conversation::boundary;
 use crate::protocol::Prompt;
@@ -26,6 +28,9 @@ const SAMPLED: usize = 8;
 const TEXTS: usize = 1 << 16;
 /// Bytes to a token where nothing is counted.
 const BYTES_PER_TOKEN: u32 = 4;
+
+/// The vocabulary, packed by `build.rs`.
+static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.deflate"));
 
 /// Counts and remembers.
 #[derive(Default)]
@@ -65,12 +70,28 @@ impl Counter {
 
     fn fresh(&mut self, text: &str) -> u32 {
         if self.tokenizer.is_none() {
-            self.tokenizer = tiktoken_rs::o200k_base().ok();
+            self.tokenizer = tokenizer();
         }
         let text = unescaped(text);
         let counted = self.tokenizer.as_ref().and_then(|tokenizer| count(tokenizer, &text));
         counted.unwrap_or_else(|| u32::try_from(text.len()).unwrap_or(u32::MAX) / BYTES_PER_TOKEN).max(1)
     }
+}
+
+/// `tiktoken_rs::o200k_base`, without special tokens.
+fn tokenizer() -> Option<CoreBPE> {
+    let mut tokens = BufReader::new(DeflateDecoder::new(TOKENS));
+    let mut lengths = Vec::new();
+    tokens.read_until(0, &mut lengths).ok()?;
+    lengths.pop();
+    let mut ranks = HashMap::default();
+    ranks.reserve(lengths.len());
+    for (rank, length) in (0..).zip(lengths) {
+        let mut token = vec![0; length.into()];
+        tokens.read_exact(&mut token).ok()?;
+        ranks.insert(token, rank);
+    }
+    CoreBPE::new(ranks, HashMap::default(), O200K_BASE_PAT_STR).ok()
 }
 
 /// The tokens of a text; `None`: the tokenizer gave up.
@@ -159,6 +180,16 @@ mod tests {
         }
         counter.rest();
         assert_eq!(counter.text(99, "hello world"), 2);
+    }
+
+    #[test]
+    fn the_vocabulary_is_whole() {
+        let (ours, theirs) = (tokenizer().unwrap(), tiktoken_rs::o200k_base().unwrap());
+        let tokens =
+            |of: &CoreBPE| (0..199_999).map(|rank| of.decode_bytes(&[rank]).ok()).collect::<Vec<_>>();
+        assert!(tokens(&ours) == tokens(&theirs));
+        let text = include_str!("count.rs");
+        assert_eq!(ours.encode_ordinary(text), theirs.encode_ordinary(text));
     }
 
     #[test]
