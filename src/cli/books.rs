@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use super::table::{Align, cut};
+use super::table::{Align, cut, wrapped};
 use super::{Failure, figures, say, say_document};
 use crate::ledger::{Caching, Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
@@ -12,6 +12,9 @@ use crate::usage::{Money, Tokens};
 
 /// Columns of a terminal that does not say how many it has.
 pub(super) const WIDTH: usize = 100;
+
+/// What stands before what goes on in a line of its own.
+const INDENT: &str = "  ";
 
 /// The fewest characters that an id is shortened to.
 const SHORTEST: usize = 8;
@@ -87,7 +90,7 @@ impl Sums {
 
     /// The columns.
     pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, Align)> {
-        let more = [self.is_observed.then_some(WOULD), self.has_overhead.then_some("overhead")];
+        let more = [self.is_observed.then_some(WOULD), self.has_overhead.then_some(OVERHEAD)];
         COLUMNS.into_iter().chain(more.into_iter().flatten()).map(|title| (title, Align::Right))
     }
 
@@ -110,10 +113,14 @@ fn overhead(totals: &Totals, places: usize) -> String {
 }
 
 /// The columns of sums: requests, tokens, money.
-const COLUMNS: [&str; 7] = ["requests", "input", "cache read", "cache write", "output", "cost", "saved"];
+const COLUMNS: [&str; 7] =
+    ["requests|reqs", "input", "cache read|cached", "cache write|written", "output", "cost", "saved"];
 
 /// The column of what would have been saved, where that was only observed.
-pub(super) const WOULD: &str = "would save";
+pub(super) const WOULD: &str = "would save|would";
+
+/// The column of what the gateway's own calls cost.
+const OVERHEAD: &str = "overhead|own";
 
 /// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower
 /// bound, `~` an estimate, `–` what is not known.
@@ -264,8 +271,11 @@ pub(super) fn say_notes(notes: &[String]) {
     if !notes.is_empty() {
         say("");
     }
+    let most = width().saturating_sub(INDENT.len());
     for note in notes {
-        say(note);
+        for (at, line) in wrapped(note, most).into_iter().enumerate() {
+            say(&if at == 0 { line } else { INDENT.to_owned() + &line });
+        }
     }
 }
 
@@ -279,6 +289,7 @@ pub(super) fn say_json(document: &impl serde::Serialize) -> Result<(), Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::table::Table;
     use crate::ledger::Saved;
 
     fn totals() -> Totals {
@@ -334,12 +345,33 @@ mod tests {
                 let cells = sums.cells(totals);
                 assert_eq!((cells.len(), cells.get(7).map(String::as_str)), (titles.len(), expected));
             }
-            assert_eq!(titles.contains(&"overhead"), expected[0].is_some());
+            assert_eq!(titles.contains(&OVERHEAD), expected[0].is_some());
         }
         let notes = notes(&Totals { own_calls: 2, ..Totals::default() }, 0);
         assert_eq!(
             notes,
             ["overhead: 2 calls of the gateway's own, such as for summaries; they are in the cost"]
+        );
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_is_wide_enough_for_all_columns() {
+        let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });
+        let tokens = Tokens { input: 411_750, cache_read: 1_215_488, output: 52_326, ..Tokens::default() };
+        let net = Some(Money::from_usd_str("0.8236").unwrap());
+        let saved = Saved { net, net_of: 1, ..Saved::default() };
+        let totals = Totals { requests: 80, tokens, cost: cost("0.5962"), saved, ..Totals::default() };
+        let totals = Totals { own_calls: 1, overhead: cost("0.0063"), ..totals };
+        let sums = Sums::of(std::iter::once(&totals));
+        let columns: Vec<_> = std::iter::once(("model", Align::Left)).chain(sums.columns()).collect();
+        let mut table = Table::new(&columns);
+        table.row(&[vec!["gemini-3.6-flash".to_owned()], sums.cells(&totals)].concat());
+        assert_eq!(
+            table.lines_within(80),
+            [
+                "model            reqs   input    cached written output    cost    saved     own",
+                "gemini-3.6-flash   80 411,750 1,215,488       0 52,326 $0.5962 ~$0.8236 $0.0063",
+            ]
         );
     }
 

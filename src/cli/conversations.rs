@@ -11,8 +11,9 @@ use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
-/// The longest list of names in a column.
+/// The longest list of names in a column, and where there is little room.
 const NAMES: usize = 24;
+const SHORT: usize = 18;
 
 /// What the JSON says.
 const SCHEMA: &str = "\
@@ -62,7 +63,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         books::say_nothing(&state, filter, missing);
         return Ok(());
     }
-    for line in lines(&listed, &books::all_ids(&state)?, &zone) {
+    for line in lines(&listed, &books::all_ids(&state)?, &zone, books::width()) {
         say(&line);
     }
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
@@ -79,30 +80,110 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Two lines for each: who and when, and below it how much. `ids` are those of all conversations.
-fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone) -> Vec<String> {
-    let width = books::id_width(ids);
-    let columns = ["conversation", "started", "last", "client", "models"];
-    let mut who = Table::new(&columns.map(|title| (title, Align::Left)));
-    let mut columns = vec![("", Align::Left)];
+fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone, most: usize) -> Vec<String> {
+    let id_width = books::id_width(ids);
     let sums = books::Sums::of(listed.iter().map(|one| &one.totals));
+    let mut columns = vec![("", Align::Left)];
     columns.extend(sums.columns());
     let mut how_much = Table::new(&columns);
     for one in listed {
-        who.row(&[
-            cut(&one.id, width),
-            when::minute(one.started_ms, zone),
-            when::minute(one.last_ms, zone),
-            names(&one.clients),
-            names(&one.models),
-        ]);
         let mut cells = vec![" ".repeat(2)];
         cells.extend(sums.cells(&one.totals));
         how_much.row(&cells);
     }
-    who.lines().into_iter().zip(how_much.lines()).flat_map(|(who, how_much)| [who, how_much]).collect()
+    let who = who(listed, id_width, zone, most);
+    who.into_iter().zip(how_much.lines_within(most)).flat_map(|(who, how_much)| [who, how_much]).collect()
 }
 
-fn names(names: &BTreeSet<String>) -> String {
+/// The lines of who and when. Where there is little room, names are shorter, and of the last request no more is told than
+/// what the first does not say.
+fn who(listed: &[&Conversation], id_width: usize, zone: &TimeZone, most: usize) -> Vec<String> {
+    let columns =
+        ["conversation|id", "started", "last", "client", "models"].map(|title| (title, Align::Left));
+    let lines = |is_short: bool| {
+        let mut table = Table::new(&columns);
+        let length = match most {
+            // Something else than a terminal reads it.
+            usize::MAX => most,
+            _ if is_short => SHORT,
+            _ => NAMES,
+        };
+        for one in listed {
+            let (started, last) = (when::minute(one.started_ms, zone), when::minute(one.last_ms, zone));
+            let last = if is_short { after(&started, &last).to_owned() } else { last };
+            let (clients, models) = (names(&one.clients, length), names(&one.models, length));
+            table.row(&[cut(&one.id, id_width), started, last, clients, models]);
+        }
+        table.lines_within(most)
+    };
+    let long = lines(false);
+    if long.iter().all(|line| line.chars().count() <= most) { long } else { lines(true) }
+}
+
+/// What a time to the minute says that an earlier one does not: the clock on the same day, the day too in the same year.
+fn after<'a>(earlier: &str, time: &'a str) -> &'a str {
+    let new = |mark| {
+        let ((head, _), (same, new)) = (earlier.split_once(mark)?, time.split_once(mark)?);
+        (head == same).then_some(new)
+    };
+    new(' ').or_else(|| new('-')).unwrap_or(time)
+}
+
+fn names(names: &BTreeSet<String>, length: usize) -> String {
     let list: Vec<&str> = names.iter().map(String::as_str).collect();
-    if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), books::most(NAMES)) }
+    if list.is_empty() { "–".to_owned() } else { cut(&list.join(", "), length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Record;
+    use crate::store::LedgerEntry;
+
+    #[test]
+    fn a_later_time_says_what_is_new() {
+        for (time, expected) in [
+            ("2026-11-26 22:36", "22:36"),
+            ("2026-11-27 00:10", "11-27 00:10"),
+            ("2027-01-01 00:10", "2027-01-01 00:10"),
+            ("", ""),
+        ] {
+            assert_eq!(after("2026-11-26 19:49", time), expected);
+        }
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_is_wide_enough() {
+        let lines = |last_ms, most| {
+            let mut all = Conversations::newest(1);
+            for (at_ms, model) in [(0, "claude-haiku-4-5"), (last_ms, "claude-sonnet-4-5")] {
+                let record = Record {
+                    conversation: "0198f2c4-1a2b-7000-8000-3fd5fd49fc19".to_owned(),
+                    client: Some("claude-cli/2.1.329".to_owned()),
+                    model: Some(model.to_owned()),
+                    ..Record::default()
+                };
+                all.add(LedgerEntry { at_ms, record: &serde_json::to_string(&record).unwrap() });
+            }
+            let ids = [all.newest_first()[0].id.clone(), "0298f2c4".to_owned()];
+            lines(&all.newest_first(), &ids, &TimeZone::UTC, most)
+        };
+        for (last_ms, most, expected) in [
+            (60_000, 80, "0198f2c4…     1970-01-01 00:00  00:01  claude-cli/2.1.329  claude-haiku-4-5,…"),
+            (
+                100_000_000,
+                80,
+                "0198f2c4…  1970-01-01 00:00  01-02 03:46  claude-cli/2.1.329  claude-haiku-4-5,…",
+            ),
+            (100_000_000, 79, "0198f2c4… 1970-01-01 00:00 01-02 03:46 claude-cli/2.1.329 claude-haiku-4-5,…"),
+        ] {
+            let lines = lines(last_ms, most);
+            assert_eq!(lines[2], expected);
+            assert!(lines.iter().all(|line| line.chars().count() <= most), "{lines:?}");
+        }
+        let whole = lines(60_000, usize::MAX);
+        assert!(
+            whole[2].ends_with("  1970-01-01 00:01  claude-cli/2.1.329  claude-haiku-4-5, claude-sonnet-4-5")
+        );
+    }
 }

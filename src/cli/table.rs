@@ -5,6 +5,10 @@
 
 /// What stands between columns.
 const GAP: &str = "  ";
+/// The same where there is little room.
+const NARROW: &str = " ";
+/// What stands in a title before its short form.
+const OR: char = '|';
 /// The least that is left of a first column.
 const LEAST: usize = 20;
 
@@ -21,16 +25,17 @@ pub(super) enum Align {
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     align: Vec<Align>,
+    titles: Vec<String>,
+    short: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a header and no rows.
+    /// A table with a header and no rows. A title may say what it is where there is little room: `cache read|cached`.
     pub(super) fn new(columns: &[(&str, Align)]) -> Self {
-        Self {
-            align: columns.iter().map(|(_, align)| *align).collect(),
-            rows: vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()],
-        }
+        let forms = columns.iter().map(|(title, _)| title.split_once(OR).unwrap_or((title, title)));
+        let (titles, short) = forms.map(|(title, short)| (title.to_owned(), short.to_owned())).unzip();
+        Self { align: columns.iter().map(|(_, align)| *align).collect(), titles, short, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -41,33 +46,54 @@ impl Table {
 
     /// The lines, the header first.
     pub(super) fn lines(&self) -> Vec<String> {
-        self.lines_with(&self.widths())
+        self.lines_within(usize::MAX)
     }
 
-    /// The same in at most `most` columns of the terminal, if cutting the first column can achieve it.
+    /// The same in at most `most` columns of the terminal, if that can be: titles that have a short form take it, and where
+    /// that is not enough, less stands between columns; then the first column is cut. Figures are not.
     pub(super) fn lines_within(&self, most: usize) -> Vec<String> {
-        let mut widths = self.widths();
-        let all = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
-        if let Some(first) = widths.first_mut() {
-            *first = (*first).min(first.saturating_sub(all.saturating_sub(most)).max(LEAST));
+        let narrow = if self.short == self.titles { GAP } else { NARROW };
+        for (titles, gap) in [(&self.titles, GAP), (&self.short, GAP), (&self.short, narrow)] {
+            let widths = self.widths(titles);
+            if room(&widths, gap) <= most {
+                return self.lines_with(titles, &widths, gap);
+            }
         }
-        self.lines_with(&widths)
+        let mut widths = self.widths(&self.short);
+        let over = room(&widths, narrow).saturating_sub(most);
+        if let Some(first) = widths.first_mut() {
+            *first = (*first).min(first.saturating_sub(over).max(LEAST));
+        }
+        self.lines_with(&self.short, &widths, narrow)
     }
 
-    fn widths(&self) -> Vec<usize> {
-        let width = |column: usize| self.rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
-        (0..self.align.len()).map(width).collect()
+    fn widths(&self, titles: &[String]) -> Vec<usize> {
+        let width = |(column, title): (usize, &String)| {
+            self.rows
+                .iter()
+                .map(|row| &row[column])
+                .chain([title])
+                .map(|cell| length(cell))
+                .max()
+                .unwrap_or(0)
+        };
+        titles.iter().enumerate().map(width).collect()
     }
 
-    fn lines_with(&self, widths: &[usize]) -> Vec<String> {
-        let line = |row: &Vec<String>| {
+    fn lines_with(&self, titles: &[String], widths: &[usize], gap: &str) -> Vec<String> {
+        let line = |row: &[String]| {
             let cells = row.iter().zip(&self.align).zip(widths);
             let padded: Vec<String> =
                 cells.map(|((cell, align), width)| pad(&cut(cell, *width), *align, *width)).collect();
-            padded.join(GAP).trim_end().to_owned()
+            padded.join(gap).trim_end().to_owned()
         };
-        self.rows.iter().map(line).collect()
+        std::iter::once(titles).chain(self.rows.iter().map(Vec::as_slice)).map(line).collect()
     }
+}
+
+/// Columns of the terminal that a row takes.
+fn room(widths: &[usize], gap: &str) -> usize {
+    widths.iter().sum::<usize>() + gap.len() * widths.len().saturating_sub(1)
 }
 
 /// The beginning of a name that is too long for its column.
@@ -140,6 +166,22 @@ mod tests {
             (9, "a-rather-long-name-…  1"),
         ] {
             assert_eq!(table.lines_within(most)[1], expected);
+        }
+    }
+
+    #[test]
+    fn titles_and_gaps_give_way_before_names_do() {
+        let mut table =
+            Table::new(&[("name", Align::Left), ("cache read|cached", Align::Right), ("cost", Align::Right)]);
+        table.row(&["a-name-of-21-letters-".into(), "1,234".into(), "$1.00".into()]);
+        for (most, header, row) in [
+            (40, "name                   cache read   cost", "a-name-of-21-letters-       1,234  $1.00"),
+            (39, "name                   cached   cost", "a-name-of-21-letters-   1,234  $1.00"),
+            (35, "name                  cached  cost", "a-name-of-21-letters-  1,234 $1.00"),
+            (33, "name                 cached  cost", "a-name-of-21-letter…  1,234 $1.00"),
+            (9, "name                 cached  cost", "a-name-of-21-letter…  1,234 $1.00"),
+        ] {
+            assert_eq!(table.lines_within(most), [header, row], "{most}");
         }
     }
 

@@ -204,7 +204,7 @@ fn bill(totals: &Totals) -> Vec<String> {
     let sums = books::Sums::of(std::iter::once(totals));
     let mut table = Table::new(&sums.columns().collect::<Vec<_>>());
     table.row(&sums.cells(totals));
-    let mut lines = table.lines();
+    let mut lines = table.lines_within(books::width());
     lines.extend(books::notes(totals, 0));
     lines
 }

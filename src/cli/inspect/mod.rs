@@ -125,8 +125,8 @@ const COLUMNS: [(&str, Align); 9] = [
     ("n", Align::Right),
     ("turn", Align::Right),
     ("time", Align::Left),
-    ("came as", Align::Right),
-    ("sent as", Align::Right),
+    ("came as|came", Align::Right),
+    ("sent as|sent", Align::Right),
     ("zone", Align::Left),
     ("cost", Align::Right),
     ("untouched", Align::Right),
@@ -149,8 +149,8 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
         let would = observes.then(|| would_save(&entry.record, places));
         table.row(&cells(entry, zone, places).into_iter().chain(would).collect::<Vec<_>>());
     }
+    let mut lines = table.lines_within(books::width()).into_iter();
     let most = books::width().min(books::WIDTH);
-    let mut lines = table.lines().into_iter();
     let mut all: Vec<String> = lines.next().into_iter().collect();
     for (line, entry) in lines.zip(&history.found.entries) {
         all.push(line);
@@ -454,7 +454,7 @@ fn sums(totals: &Totals) -> Vec<String> {
     let mut cells = vec!["total".to_owned()];
     cells.extend(shown.cells(totals));
     table.row(&cells);
-    table.lines()
+    table.lines_within(books::width())
 }
 
 /// The files that calls wrote.
@@ -468,7 +468,7 @@ fn written(files: &[WrittenFile]) -> Vec<String> {
         table.row(&[cut(path, books::most(PATH)), n.to_string(), requests.to_string()]);
     }
     let mut lines = vec![String::new()];
-    lines.extend(table.lines());
+    lines.extend(table.lines_within(books::width()));
     let more = files.len().saturating_sub(FILES);
     lines.extend((more > 0).then(|| format!("and {more} more")));
     lines
