@@ -471,6 +471,8 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::usage::{CostBreakdown, Money, Source};
 
@@ -716,6 +718,46 @@ mod tests {
         let unknown = Record { prompt_is_unknown: true, ..full() };
         let found = [full(), unknown, Record::default()].map(|record| record.prompt_tokens());
         assert_eq!(found, [Some(41_912), None, None]);
+    }
+
+    /// The members of objects, each with its object's path; of lists, those of their items.
+    fn members(value: &serde_json::Value, path: &str, all: &mut BTreeSet<(String, String)>) {
+        match value {
+            serde_json::Value::Array(items) => items.iter().for_each(|item| members(item, path, all)),
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields {
+                    all.insert((path.to_owned(), name.clone()));
+                    members(value, format!("{path}.{name}").trim_start_matches('.'), all);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// In its tables nothing else is in backticks.
+    #[test]
+    fn the_readme_explains_each_field() {
+        let readme = include_str!("../../README.md");
+        let (_, section) = readme.split_once("### What a record says").unwrap();
+        let (section, _) = section.split_once("\n### ").unwrap();
+        let mut told = BTreeSet::new();
+        for row in section.lines().filter(|line| line.starts_with("| ")) {
+            let Some((object, fields)) = row[2..].split_once(" | ") else { continue };
+            let object = object.strip_prefix('`').map_or("", |object| object.trim_end_matches('`'));
+            let fields = fields.split('`').skip(1).step_by(2);
+            told.extend(fields.map(|field| (object.to_owned(), field.to_owned())));
+            told.extend(object.split_once('.').map(|(of, field)| (of.to_owned(), field.to_owned())));
+            told.extend((!object.contains('.')).then(|| (String::new(), object.to_owned())));
+        }
+        told.remove(&(String::new(), String::new()));
+        let mut written = BTreeSet::new();
+        members(&serde_json::to_value(full()).unwrap(), "", &mut written);
+        // Rules are names, not fields; the tokens are the same as the other ones.
+        let is_field = |path: &str| !["edits.parts", "counterfactual.tokens"].contains(&path);
+        let written: BTreeSet<_> = written.into_iter().filter(|(path, _)| is_field(path)).collect();
+        let (of, lacking) = (told.difference(&written), written.difference(&told));
+        assert!(of.clone().next().is_none(), "no fields: {:?}", of.collect::<Vec<_>>());
+        assert!(lacking.clone().next().is_none(), "not explained: {:?}", lacking.collect::<Vec<_>>());
     }
 
     #[test]
